@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 from ingest.driver.pacing import POLL_S
@@ -61,7 +60,7 @@ class Arrivals:
                     if self._splits.confirm():
                         return True
                     continue
-                time.sleep(POLL_S)
+                self._pacing.clock.sleep(POLL_S)
         except Unavailable:
             if not self._stop.asked:  # told to stop while the broker is away: there is no batch in hand
                 raise

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from ingest.driver.clock import CLOCK
 from ingest.observe.events import Warned
 
 if TYPE_CHECKING:
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ingest.config.pipeline import Pipeline
+    from ingest.driver.clock import Clock
     from ingest.observe.events import Observer
 
 MAX_WARNED: Final = 1000
@@ -38,11 +40,12 @@ class Settings:
 class RunContext:
     """The pipeline, the settings and the observer of one run."""
 
-    def __init__(self, pipeline: Pipeline, settings: Settings, observer: Observer) -> None:
+    def __init__(self, pipeline: Pipeline, settings: Settings, observer: Observer, clock: Clock = CLOCK) -> None:
         """Tell nothing yet."""
         self.pipeline = pipeline
         self.settings = settings
         self.observer = observer
+        self.clock = clock
         self._warned: set[str] = set()
 
     @property

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 from ingest.driver.patience import PATIENCE_S
@@ -29,7 +28,7 @@ class Guard:
         self._errors = errors
         self._losses = losses
         self._stalled = 0.0
-        """Since when batches bring nothing, as `time.monotonic` has it; zero where they do."""
+        """Since when batches bring nothing, as the clock has it; zero where they do."""
 
     def check(self, merged: Merged, results: Sequence[TaskResult], *, evolved: bool) -> bool:
         """Tell whether a batch did what it was to do; raises IngestError where the run has to end.
@@ -57,9 +56,9 @@ class Guard:
             places = ", ".join(f"{topic}[{p}] at offset {positions[topic, p]}" for topic, p in stuck[:5])
             msg = f"a batch came to nothing: a schema takes a row and yet does not; at one of {places}"
             raise InternalError(msg, "please report this with the message")
-        self._stalled = self._stalled or time.monotonic()
+        self._stalled = self._stalled or self._context.clock.now()
         self._losses.suspect()
-        if time.monotonic() - self._stalled > PATIENCE_S:
+        if self._context.clock.now() - self._stalled > PATIENCE_S:
             msg = f"nothing could be read for {PATIENCE_S:.0f} s though there are records"
             raise Unavailable(msg, "see whether every partition of the source has a leader")
         self._context.warn_once("there are records, but none could be read; trying on")

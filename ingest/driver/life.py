@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
+from ingest.driver.clock import CLOCK
 from ingest.observe.events import Alive
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from ingest.driver.clock import Clock
     from ingest.observe.events import Observer
 
 LIFE_S: Final = 1.0
@@ -20,15 +21,16 @@ LIFE_S: Final = 1.0
 class LifeFile:
     """A file that is touched now and then, no file where nobody watches one; observers are told, too."""
 
-    def __init__(self, path: Path | None, observer: Observer) -> None:
+    def __init__(self, path: Path | None, observer: Observer, clock: Clock = CLOCK) -> None:
         """Touch nothing yet."""
         self._path = path
         self._observer = observer
+        self._clock = clock
         self._touched = 0.0
 
     def touch(self) -> None:
         """Touch the file, unless that was done a moment ago. Raises nothing: whoever watches will notice."""
-        now = time.monotonic()
+        now = self._clock.now()
         if now - self._touched <= LIFE_S:
             return
         self._touched = now

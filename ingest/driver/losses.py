@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Final
 
 from ingest.errors import DataLoss
@@ -32,6 +31,7 @@ class Losses:
         self._source = source
         self._backlog = backlog
         self._patience = patience
+        self._clock = patience.clock
         self._unexplained = 0
         self._checked = 0.0
 
@@ -46,11 +46,11 @@ class Losses:
         self._unexplained += 1
         if self._unexplained > UNEXPLAINED:
             raise failure
-        time.sleep(AGAIN_S)
+        self._clock.sleep(AGAIN_S)
 
     def doubtful(self) -> bool:
         """Tell whether to see if what is read next is still there: now and then, and where a split got shorter."""
-        late = time.monotonic() - self._checked > CHECK_S
+        late = self._clock.now() - self._checked > CHECK_S
         positions = self._backlog.positions
         return late or any(end < positions[split] for split, end in self._backlog.ends.items())
 
@@ -62,7 +62,7 @@ class Losses:
         backlog = self._backlog
         before, ids = backlog.positions, dict(self._source.ids)
         now = self._patience.ask(lambda: self._source.check(before))
-        self._checked = time.monotonic()
+        self._checked = self._clock.now()
         other = {split: at for split, at in now.items() if ids.get(split[0]) != self._source.ids.get(split[0])}
         backlog.progress.positions = now
         if backlog.targets:

@@ -5,11 +5,11 @@ A batch is sized by time: about `TARGET_S` seconds of work at the rate just seen
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from ingest.driver import ranges
+from ingest.driver.clock import CLOCK, Clock
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -51,14 +51,19 @@ class Rate:
     """`scan.rate-limit.records-per-second`: how many records may be read by now. Saves up one second's worth."""
 
     per_second: float | None
+    clock: Clock = CLOCK
     _saved: float = 0.0
-    _since: float = field(default_factory=time.monotonic)
+    _since: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Begin to save up."""
+        self._since = self.clock.now()
 
     def available(self) -> int | None:
         """Return how many records the next batch may have; None where there is no limit."""
         if self.per_second is None:
             return None
-        now = time.monotonic()
+        now = self.clock.now()
         self._saved = min(self._saved + (now - self._since) * self.per_second, max(self.per_second, 1.0))
         self._since = now
         return max(0, int(self._saved))
@@ -76,7 +81,14 @@ class Rate:
 class Pacing:
     """The rhythm of a run: the size of its batches, the limit of its rate, and the interval between two batches."""
 
-    def __init__(self, interval_s: float, rate_limit: float | None, most: int | None, rest_s: float = 0.0) -> None:
+    def __init__(
+        self,
+        interval_s: float,
+        rate_limit: float | None,
+        most: int | None,
+        rest_s: float = 0.0,
+        clock: Clock = CLOCK,
+    ) -> None:
         """Begin small; `rate_limit`: records in a second, `most`: records of a shard in one batch.
 
         `rest_s`: the interval that counts once a batch has read all that there was, in seconds.
@@ -85,7 +97,8 @@ class Pacing:
         self._rest_s = rest_s
         self._seen: dict[Split, int] = {}
         """The ends of splits when the last batch was planned; nothing before this run has planned one."""
-        self._rate = Rate(rate_limit)
+        self.clock = clock
+        self._rate = Rate(rate_limit, clock)
         self._budget = Budget(most=most)
         self._began = 0.0
 
@@ -98,10 +111,9 @@ class Pacing:
         # A batch that an earlier run has planned says nothing of what there is
         behind = not self._seen or any(positions.get(split, end) < end for split, end in self._seen.items())
         interval_s = self._interval_s if behind else max(self._interval_s, self._rest_s)
-        left = self._began + interval_s - time.monotonic()
-        while left > 0 and not stop.asked:
-            time.sleep(min(left, POLL_S))
-            left -= POLL_S
+        end = self._began + interval_s
+        while (left := end - self.clock.now()) > 0 and not stop.asked:
+            self.clock.sleep(min(left, POLL_S))
 
     def ranges(
         self, positions: Mapping[Split, int], ends: Mapping[Split, int], shards: Mapping[Split, int]
@@ -113,11 +125,11 @@ class Pacing:
 
     def begin(self) -> None:
         """Note that a batch starts."""
-        self._began = time.monotonic()
+        self._began = self.clock.now()
 
     def learn(self, results: Sequence[TaskResult]) -> float:
         """Size the next batch by what this one did; returns how long it took, in seconds."""
-        seconds = time.monotonic() - self._began
+        seconds = self.clock.now() - self._began
         self._rate.take(sum(result.read for result in results))
         self._budget.learn(max(result.read for result in results), max(result.seconds for result in results))
         return seconds

@@ -86,7 +86,7 @@ def make_parts(
         engine=engine,
         compiler=compiler,
         rules=SchemaRules(rules, policy_of(context.pipeline), inference, shape, unfit),
-        pacing=Pacing(options.batch_interval, source.rate_limit, sink.most_per_batch, sink.rest_s),
+        pacing=Pacing(options.batch_interval, source.rate_limit, sink.most_per_batch, sink.rest_s, context.clock),
         stop=stop,
         listeners=listeners,
         look_ahead=look_ahead,

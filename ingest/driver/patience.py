@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Final
 
 from ingest.errors import Unavailable
@@ -27,6 +26,7 @@ class Patience:
 
     def __init__(self, context: RunContext, stop: Stop, life: LifeFile) -> None:
         """Wait for nothing yet."""
+        self.clock = context.clock
         self._context = context
         self._stop = stop
         self._life = life
@@ -34,17 +34,17 @@ class Patience:
 
     def ask(self, question: Callable[[], dict[Split, int]]) -> dict[Split, int]:
         """Return the answer; raises Unavailable where there is none in `PATIENCE_S`, or somebody asks to stop."""
-        since = time.monotonic()
+        since = self.clock.now()
         while True:
             try:
                 answer = question()
             except Unavailable as exc:
                 self._tell(answers=False)
-                if self._stop.asked or time.monotonic() - since > PATIENCE_S:
+                if self._stop.asked or self.clock.now() - since > PATIENCE_S:
                     raise
                 self._life.touch()
                 self._context.warn_once(f"{exc.message}; waiting")
-                time.sleep(AGAIN_S)
+                self.clock.sleep(AGAIN_S)
             else:
                 self._tell(answers=True)
                 return answer

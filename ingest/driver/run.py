@@ -162,7 +162,7 @@ def assemble(context: RunContext, parts: RunParts, start: Start, runner: TaskRun
     setup = runner.broadcast(setup_of(context, parts, start))
     transforms = None if parts.compiler is None else parts.engine.transforms(parts.compiler, shards)
     broadcast = SchemaBroadcast(runner, schemas)
-    life = LifeFile(settings.alive, context.observer)
+    life = LifeFile(settings.alive, context.observer, context.clock)
     patience = Patience(context, stop, life)
     losses = Losses(source, backlog, patience)
     splits = SplitWatch(source, backlog, losses, patience)

@@ -5,7 +5,6 @@ Not part of `make test`: the published client cannot do it. `make kerberos` buil
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -115,10 +114,8 @@ def test_krb5_conf_and_keytab_by_options(tmp_path: Path, realm: Realm, scheme: s
 def test_wrong_keytabs_are_one_clear_line(realm: Realm) -> None:
     for conf in (realm.properties(keytab="other.keytab"), realm.properties(principal=f"nobody@{REALM}")):
         (realm.folder / "cache").unlink(missing_ok=True)
-        started = time.monotonic()
         with pytest.raises(AccessError) as caught:
-            Cluster(conf).connect(20)
-        assert time.monotonic() - started < 15
+            Cluster(conf).connect(3600)  # longer than a test may take: it is not the end of patience
         assert "\n" not in caught.value.message
         assert "no Kerberos login" in caught.value.message
         assert "keytab" in caught.value.hint

@@ -10,6 +10,7 @@ import inmemory
 
 from ingest.checkpoint.checkpoint import Progress
 from ingest.driver.backlog import Backlog
+from ingest.driver.clock import Clock
 from ingest.driver.context import RunContext, Settings
 from ingest.driver.life import LifeFile
 from ingest.driver.patience import Patience
@@ -59,8 +60,20 @@ class StopAfter:
         return
 
 
-def context(told: Told, **sections: Any) -> RunContext:
-    return RunContext(inmemory.pipeline(**sections), Settings("c", Path("logs"), once=True), told)
+class Hands:
+    """A clock that goes on when somebody waits, or moves its hands."""
+
+    def __init__(self) -> None:
+        self.at = 1000.0
+        self.clock = Clock(lambda: self.at, self.move)
+
+    def move(self, seconds: float) -> None:
+        self.at += seconds
+
+
+def context(told: Told, hands: Hands | None = None, /, **sections: Any) -> RunContext:
+    settings = Settings("c", Path("logs"), once=True)
+    return RunContext(inmemory.pipeline(**sections), settings, told, (hands or Hands()).clock)
 
 
 def coordinator(counts: Mapping[Split, int]) -> InMemoryCoordinator:
@@ -76,5 +89,5 @@ def backlog(
     return Backlog(Progress(positions=dict(positions), errors=errors), ends, drain=drain)
 
 
-def patience(told: Told, stop: StopAfter | None = None) -> Patience:
-    return Patience(context(told), stop or StopAfter(), LifeFile(None, Told()))
+def patience(told: Told, stop: StopAfter | None = None, hands: Hands | None = None) -> Patience:
+    return Patience(context(told, hands), stop or StopAfter(), LifeFile(None, Told()))

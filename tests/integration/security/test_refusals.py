@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -31,10 +30,8 @@ if TYPE_CHECKING:
 
 def refused(conf: dict[str, str]) -> str:
     """The one line that a connection with these properties is refused with."""
-    started = time.monotonic()
     with pytest.raises((AccessError, ConfigError)) as caught:
-        Cluster(conf).connect(60)
-    assert time.monotonic() - started < 45  # an answer, and not the end of patience
+        Cluster(conf).connect(3600)  # longer than a test may take: what comes is an answer, and not the end of patience
     assert caught.value.exit_code == 78
     assert "\n" not in caught.value.message
     return f"{caught.value.message} ({caught.value.hint})"

@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
+from driverparts import Hands
 from scale import growth
 from sqlglot import exp
 
@@ -134,7 +135,9 @@ def test_a_rate_limit_narrows_ranges_and_saves_up_a_second() -> None:
     assert limit(ranges, None) == ranges
     assert limit(ranges, 42) == {("t", 1): (10, 12), ("t", 2): (0, 20), ("t", 0): (0, 20)}
     assert limit(ranges, 1) == {("t", 1): (10, 11)}
-    rate = pacing.Rate(100.0, _since=0.0)
+    hands = Hands()
+    rate = pacing.Rate(100.0, hands.clock)
+    hands.move(3600.0)
     assert rate.available() == 100
     assert rate.ready()
     rate.take(100)

@@ -79,7 +79,7 @@ class Waiting:
         patience = Patience(about, stop, life)
         losses = Losses(source, some, patience)
         self.splits = SplitWatch(source, some, losses, patience)
-        pacing = Pacing(0.0, None, None)
+        pacing = Pacing(0.0, None, None, clock=about.clock)
         self.arrivals = Arrivals(self.splits, some, pacing, store, stop, life, self.summary, once=once)
         self.start = Start(self.checkpoint, pipeline.source, some, tables, store, Schemas())
         self.about, self.source, self.pacing, self.stop = about, source, pacing, stop
@@ -124,8 +124,7 @@ def test_a_signal_ends_a_run_whose_broker_is_away_and_nobody_asks_that_again() -
     assert some.lag() == 5, "as of the last look"
 
 
-def test_lost_data_that_nobody_explains_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ingest.driver.losses.AGAIN_S", 0.0)
+def test_lost_data_that_nobody_explains_ends_the_run() -> None:
     with pytest.raises(DataLoss, match="gone"):
         Waiting(Growing(DataLoss("gone")), backlog({A: 3}, {A: 3})).arrivals.wait()
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from driverparts import A, Told, backlog, context, coordinator, patience
+from driverparts import A, Hands, Told, backlog, context, coordinator, patience
 
-from ingest.driver import guard as guarding
 from ingest.driver.books import Merged
 from ingest.driver.error_budget import ErrorBudget
 from ingest.driver.guard import Guard
 from ingest.driver.losses import Losses
+from ingest.driver.patience import PATIENCE_S
 from ingest.errors import DataLoss, DirtyData, InternalError, Unavailable
 from ingest.model.reject import RejectedRecord
 from ingest.task.assignment import TaskResult
@@ -20,9 +20,11 @@ REJECT = RejectedRecord("t", 0, 4, "decode", "malformed", "no JSON", None, b"k",
 STRICT: dict[str, Any] = {"source": {"ingestion.ignore-errors": False}}
 
 
-def guard(told: Told, at: int = 0, tolerated: int = 0, errors: int = 0, **sections: Any) -> Guard:
+def guard(
+    told: Told, at: int = 0, tolerated: int = 0, errors: int = 0, hands: Hands | None = None, **sections: Any
+) -> Guard:
     some = backlog({A: at}, {A: 10}, errors=errors)
-    about = context(told, **sections)
+    about = context(told, hands, **sections)
     losses = Losses(coordinator({A: 10}), some, patience(told))
     return Guard(about, some, ErrorBudget(about, some.progress, tolerated), losses)
 
@@ -44,7 +46,7 @@ def test_the_first_reject_ends_a_strict_run_and_is_told() -> None:
 
 
 def test_more_rejects_than_tolerated_end_a_run_whichever_batch_they_are_of() -> None:
-    sections = {"source": {"ingestion.error-tolerance.max-count": 2}}
+    sections: dict[str, Any] = {"source": {"ingestion.error-tolerance.max-count": 2}}
     assert guard(Told(), 5, tolerated=2, errors=2, **sections).check(merged(), [TaskResult(0, {})], evolved=False)
     with pytest.raises(DirtyData, match=r"more records were rejected than tolerated \(.*max-count: 2\)"):
         guard(Told(), 5, tolerated=2, errors=3, **sections).check(merged(), [TaskResult(0, {})], evolved=False)
@@ -66,13 +68,15 @@ def test_a_failure_that_is_no_loss_ends_the_run() -> None:
         guard(Told()).check(merged(Unavailable("away")), [], evolved=False)
 
 
-def test_a_batch_without_progress_is_tried_again_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = Told()
-    seen = guard(told)
+def test_a_batch_without_progress_is_tried_again_for_a_while() -> None:
+    told, hands = Told(), Hands()
+    seen = guard(told, hands=hands)
     for _ in range(3):
         assert seen.check(merged(), [TaskResult(0, {A: 0})], evolved=False)
+        hands.move(PATIENCE_S / 3)
     assert told.warnings == ["there are records, but none could be read; trying on"]
-    monkeypatch.setattr(guarding, "PATIENCE_S", -1.0)
+    assert seen.check(merged(), [TaskResult(0, {A: 0})], evolved=False)
+    hands.move(0.1)
     with pytest.raises(Unavailable, match="nothing could be read"):
         seen.check(merged(), [TaskResult(0, {A: 0})], evolved=False)
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from driverparts import A, B, Told, backlog, patience
+from driverparts import A, B, Hands, Told, backlog, patience
 
-from ingest.driver import losses as lost
-from ingest.driver.losses import UNEXPLAINED, Losses
+from ingest.driver.losses import AGAIN_S, CHECK_S, UNEXPLAINED, Losses
 from ingest.errors import ConfigError, DataLoss
 from ingest.testing.in_memory_source import InMemoryCoordinator
 
@@ -37,13 +36,8 @@ class Expiring(InMemoryCoordinator):
         return dict.fromkeys(positions, self.end)
 
 
-@pytest.fixture(autouse=True)
-def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lost, "AGAIN_S", 0.0)
-
-
-def of(source: InMemoryCoordinator, some: Backlog) -> Losses:
-    return Losses(source, some, patience(Told()))
+def of(source: InMemoryCoordinator, some: Backlog, hands: Hands | None = None) -> Losses:
+    return Losses(source, some, patience(Told(), hands=hands))
 
 
 def test_a_loss_that_the_source_confirms_is_passed_over_however_often() -> None:
@@ -57,9 +51,11 @@ def test_a_loss_that_the_source_confirms_is_passed_over_however_often() -> None:
 
 
 def test_a_loss_that_nobody_confirms_ends_the_run_after_some_looks() -> None:
-    losses = of(Expiring({A: 3}), backlog({A: 3}, {A: 10}))
-    for _ in range(UNEXPLAINED):
+    hands = Hands()
+    losses = of(Expiring({A: 3}), backlog({A: 3}, {A: 10}), hands)
+    for looks in range(1, UNEXPLAINED + 1):
         losses.survive(DataLoss("gone"))
+        assert hands.at == 1000.0 + looks * AGAIN_S, "others may not know yet"
     with pytest.raises(DataLoss, match="gone"):
         losses.survive(DataLoss("gone"))
 
@@ -87,10 +83,15 @@ def test_a_topic_that_was_made_again_is_drained_to_its_own_end() -> None:
 
 def test_there_is_doubt_now_and_then_and_where_a_split_got_shorter() -> None:
     some = backlog({A: 3}, {A: 10})
-    losses = of(Expiring({A: 3}), some)
+    hands = Hands()
+    losses = of(Expiring({A: 3}), some, hands)
     assert losses.doubtful(), "nobody has looked yet"
     assert not losses.recheck()
+    hands.move(CHECK_S)
     assert not losses.doubtful()
+    hands.move(0.1)
+    assert losses.doubtful()
+    assert not losses.recheck()
     some.see({A: 2})
     assert losses.doubtful()
     some.see({A: 10})

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import time
+from driverparts import A, B, Hands, StopAfter
 
-from driverparts import A, B, StopAfter
-
-from ingest.driver.pacing import FIRST, GROWTH, Pacing
+from ingest.driver.pacing import FIRST, GROWTH, POLL_S, Pacing
 from ingest.driver.ranges import shard_count
 from ingest.task.assignment import TaskResult
 
@@ -20,7 +18,7 @@ def test_the_first_batch_is_small_and_the_next_follows_the_rate() -> None:
     ends = {A: 10 * FIRST * GROWTH}
     assert pacing.ranges({A: 0}, ends, {A: 0}) == {A: (0, FIRST)}
     pacing.begin()
-    assert 0 <= pacing.learn([done(FIRST, 0.01), done(1, 5)]) < 1, "seconds since its start, not of its tasks"
+    pacing.learn([done(FIRST, 0.01), done(1, 5)])
     assert pacing.ranges({A: 0}, ends, {A: 0}) == {A: (0, int(FIRST / 5 * 5))}, "the slowest task took 5 s for it"
 
 
@@ -30,50 +28,65 @@ def test_a_sink_that_cannot_take_any_number_limits_batches() -> None:
     assert pacing.ranges({A: 0}, {A: 1 << 40}, {A: 0}) == {A: (0, FIRST + 1)}
 
 
+def test_a_batch_takes_the_time_since_its_start_and_not_that_of_its_tasks() -> None:
+    hands = Hands()
+    pacing = Pacing(0.0, None, None, clock=hands.clock)
+    pacing.begin()
+    hands.move(3.0)
+    assert pacing.learn([done(1, 5)]) == 3.0
+
+
 def test_a_rate_limit_is_shared_by_all_splits() -> None:
-    pacing = Pacing(0.0, 10.0, None)
+    hands = Hands()
+    pacing = Pacing(0.0, 10.0, None, clock=hands.clock)
     assert not pacing.ready(), "nothing is saved up yet"
-    time.sleep(0.25)
+    hands.move(0.19)
+    assert not pacing.ready(), "less than a fifth of a second's records"
+    hands.move(0.06)
     assert pacing.ready()
     found = pacing.ranges({A: 0, B: 0}, {A: 50, B: 50}, {A: 0, B: 1})
-    assert 2 <= sum(end - start for start, end in found.values()) <= 9
+    assert sum(end - start for start, end in found.values()) == 2
     pacing.begin()
-    pacing.learn([done(9, 0.1)])
+    pacing.learn([done(2, 0.1)])
     assert not pacing.ready(), "it was used up"
+    hands.move(100.0)
+    found = pacing.ranges({A: 0, B: 0}, {A: 50, B: 50}, {A: 0, B: 1})
+    assert sum(end - start for start, end in found.values()) == 10, "no more than a second's records are saved up"
+
+
+def waited(pacing: Pacing, hands: Hands, positions: dict[tuple[str, int], int], stop: StopAfter | None = None) -> float:
+    """The seconds that a wait takes."""
+    began = hands.at
+    pacing.wait(stop or StopAfter(), positions)
+    return round(hands.at - began, 6)
 
 
 def test_batches_keep_their_interval_unless_somebody_asks_to_stop() -> None:
-    pacing = Pacing(0.3, None, None)
+    hands = Hands()
+    pacing = Pacing(0.3, None, None, clock=hands.clock)
     pacing.begin()
-    began = time.monotonic()
-    pacing.wait(StopAfter(), {})
-    assert 0.25 < time.monotonic() - began < 5
+    hands.move(0.1)
+    assert waited(pacing, hands, {}) == 0.2, "since the start of the last batch"
+    assert waited(pacing, hands, {}) == 0.0
     pacing.begin()
-    slow = Pacing(60.0, None, None)
-    slow.begin()
-    began = time.monotonic()
-    slow.wait(StopAfter(2), {})
-    assert time.monotonic() - began < 5
+    assert waited(pacing, hands, {}, StopAfter(2)) == 2 * POLL_S
 
 
 def test_a_batch_that_read_all_is_followed_by_a_rest() -> None:
-    pacing = Pacing(0.0, None, None, rest_s=0.3)
+    hands = Hands()
+    pacing = Pacing(0.0, None, None, rest_s=60.0, clock=hands.clock)
     pacing.ranges({A: 0}, {A: 50}, {A: 0})
     pacing.begin()
-    began = time.monotonic()
-    pacing.wait(StopAfter(), {A: 49})
-    assert time.monotonic() - began < 0.2, "there is more to read"
-    pacing.wait(StopAfter(), {A: 50})
-    assert 0.25 < time.monotonic() - began < 5
+    assert waited(pacing, hands, {A: 49}) == 0.0, "there is more to read"
+    assert waited(pacing, hands, {A: 50}) == 60.0
 
 
 def test_a_batch_that_an_earlier_run_has_planned_is_not_followed_by_a_rest() -> None:
     """Nobody has looked yet what there is: after a crash, records that wait would wait a minute longer."""
-    pacing = Pacing(0.0, None, None, rest_s=60.0)
+    hands = Hands()
+    pacing = Pacing(0.0, None, None, rest_s=60.0, clock=hands.clock)
     pacing.begin()
-    began = time.monotonic()
-    pacing.wait(StopAfter(10**6), {A: 0})
-    assert time.monotonic() - began < 1
+    assert waited(pacing, hands, {A: 0}) == 0.0
 
 
 def test_shards_are_those_of_the_file_or_the_checkpoint_or_the_slots() -> None:

@@ -5,12 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from driverparts import A, StopAfter, Told, context, patience
+from driverparts import A, Hands, StopAfter, Told, context, patience
 
-from ingest.driver import life
-from ingest.driver import patience as waiting
-from ingest.driver.life import LifeFile
-from ingest.driver.patience import Patience
+from ingest.driver.life import LIFE_S, LifeFile
+from ingest.driver.patience import AGAIN_S, PATIENCE_S, Patience
 from ingest.errors import Unavailable
 
 if TYPE_CHECKING:
@@ -31,11 +29,6 @@ class Broker:
         return {A: 1}
 
 
-@pytest.fixture(autouse=True)
-def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waiting, "AGAIN_S", 0.0)
-
-
 def test_a_broker_that_comes_back_is_waited_for_with_one_warning() -> None:
     told = Told()
     assert patience(told).ask(Broker(5).ends) == {A: 1}
@@ -47,10 +40,13 @@ def test_a_run_that_is_told_to_stop_waits_no_longer() -> None:
         patience(Told(), StopAfter(2)).ask(Broker(5).ends)
 
 
-def test_patience_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waiting, "PATIENCE_S", -1.0)
+def test_patience_ends() -> None:
+    tries = int(PATIENCE_S / AGAIN_S) + 1
+    hands = Hands()
+    assert patience(Told(), hands=hands).ask(Broker(tries).ends) == {A: 1}, "it is tried once more at the end"
+    assert hands.at == 1000.0 + tries * AGAIN_S
     with pytest.raises(Unavailable):
-        patience(Told()).ask(Broker(1).ends)
+        patience(Told()).ask(Broker(tries + 1).ends)
 
 
 def test_the_life_file_is_touched_while_a_broker_is_away(tmp_path: Path) -> None:
@@ -59,15 +55,16 @@ def test_the_life_file_is_touched_while_a_broker_is_away(tmp_path: Path) -> None
     assert file.exists()
 
 
-def test_the_life_file_is_touched_now_and_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_life_file_is_touched_now_and_then(tmp_path: Path) -> None:
     file = tmp_path / "alive"
-    told = Told()
-    alive = LifeFile(file, told)
+    hands = Hands()
+    alive = LifeFile(file, Told(), hands.clock)
     alive.touch()
     file.unlink()
+    hands.move(LIFE_S)
     alive.touch()
     assert not file.exists(), "it was touched a moment ago"
-    monkeypatch.setattr(life, "LIFE_S", -1.0)
+    hands.move(0.1)
     alive.touch()
     assert file.exists()
     LifeFile(tmp_path / "no" / "such" / "folder", Told()).touch()
