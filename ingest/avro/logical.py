@@ -32,8 +32,11 @@ if TYPE_CHECKING:
 
 _DAY_MICROS: Final = 86_400_000_000
 _DIGITS_PER_BIT: Final = log10(2)
+_FIRST_DAY: Final = -719_162
+_LAST_DAY: Final = 2_932_896
+"""The first day of the year 1 and the last one of the year 9999."""
 
-_DATES = lru_cache(maxsize=10_000)(temporal.date_text)
+_DATES = lru_cache(maxsize=10_000)(temporal.any_date_text)
 _MINUTES = lru_cache(maxsize=1440)(lambda minute: temporal.time_text(minute * 60_000_000)[1:7])
 """Dates and minutes that came lately: a table's rows have few days, and a day has 1,440 minutes."""
 
@@ -46,8 +49,18 @@ def _time(count: int, micros: int) -> msgspec.Raw:
     return msgspec.Raw(temporal.time_text(count * micros))
 
 
+def _debezium_date(days: int) -> msgspec.Raw:
+    return msgspec.Raw(temporal.any_date_text(days, temporal.INFINITE_DAYS))
+
+
+def _debezium_moment(count: int, micros: int) -> msgspec.Raw:
+    return msgspec.Raw(temporal.INFINITE_COUNTS.get(count * micros) or _moment(count, micros, _LOCAL))
+
+
 def _moment(count: int, micros: int, end: bytes) -> msgspec.Raw:
     days, rest = divmod(count * micros, _DAY_MICROS)
+    if not _FIRST_DAY <= days <= _LAST_DAY:
+        return msgspec.Raw(temporal.any_timestamp_text(count * micros, zoned=end == _INSTANT))
     minute, rest = divmod(rest, 60_000_000)
     second, fraction = divmod(rest, 1_000_000)
     text = b"%b %b%02d" % (_DATES(days)[:-1], _MINUTES(minute), second)
@@ -176,10 +189,11 @@ def _text(data_type: DataType, convert: Callable[[str], msgspec.Raw]) -> Logical
 _LOCAL: Final = b'"'
 _INSTANT: Final = b'Z"'
 _DATE: Final = _counted("int", types.DATE, _date)
+_DEBEZIUM_DATE: Final = _counted("int", types.DATE, _debezium_date)
 _TIME_MILLIS: Final = _counted("int", TimeType(3), partial(_time, micros=1000))
 _TIME_MICROS: Final = _counted("long", TimeType(6), partial(_time, micros=1))
-_MILLIS: Final = _counted("long", types.TIMESTAMP, partial(_moment, micros=1000, end=_LOCAL))
-_MICROS: Final = _counted("long", types.TIMESTAMP, partial(_moment, micros=1, end=_LOCAL))
+_MILLIS: Final = _counted("long", types.TIMESTAMP, partial(_debezium_moment, micros=1000))
+_MICROS: Final = _counted("long", types.TIMESTAMP, partial(_debezium_moment, micros=1))
 
 _AVRO: Final[dict[str, Logical]] = {
     "date": _DATE,
@@ -187,16 +201,16 @@ _AVRO: Final[dict[str, Logical]] = {
     "time-micros": _TIME_MICROS,
     "timestamp-millis": _counted("long", types.TIMESTAMP_LTZ, partial(_moment, micros=1000, end=_INSTANT)),
     "timestamp-micros": _counted("long", types.TIMESTAMP_LTZ, partial(_moment, micros=1, end=_INSTANT)),
-    "local-timestamp-millis": _MILLIS,
-    "local-timestamp-micros": _MICROS,
+    "local-timestamp-millis": _counted("long", types.TIMESTAMP, partial(_moment, micros=1000, end=_LOCAL)),
+    "local-timestamp-micros": _counted("long", types.TIMESTAMP, partial(_moment, micros=1, end=_LOCAL)),
     "decimal": _avro_decimal,
     "big-decimal": _big_decimal,
     "uuid": _uuid,
     "duration": _duration,
 }
 _CONNECT: Final[dict[str, Logical]] = {
-    "io.debezium.time.Date": _DATE,
-    "org.apache.kafka.connect.data.Date": _DATE,
+    "io.debezium.time.Date": _DEBEZIUM_DATE,
+    "org.apache.kafka.connect.data.Date": _DEBEZIUM_DATE,
     "io.debezium.time.Time": _TIME_MILLIS,
     "io.debezium.time.MicroTime": _TIME_MICROS,
     "org.apache.kafka.connect.data.Time": _TIME_MILLIS,

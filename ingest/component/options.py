@@ -8,9 +8,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, NamedTuple, Self, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, PrivateAttr, ValidationInfo, WithJsonSchema
+
+from ingest.model.data_type import DataType
 
 if TYPE_CHECKING:
     from ingest.component.files import Files
@@ -114,24 +117,21 @@ class Labelled(Options):
 class InlineSchemaOptions(Options):
     """Options of a format whose messages may declare their columns' types."""
 
-    _declared: Mapping[tuple[str, ...], frozenset[str]] = PrivateAttr(default_factory=dict)
+    _declared: Mapping[tuple[str, ...], Mapping[str, DataType]] = PrivateAttr(default_factory=dict)
 
-    def beside(self, declared: Mapping[tuple[str, ...], frozenset[str]]) -> Self:
-        """Return a copy of these options for a pipeline that declares types itself.
-
-        `declared` names those columns of each table.
-        """
+    def beside(self, declared: Mapping[tuple[str, ...], Mapping[str, DataType]]) -> Self:
+        """Return a copy of these options for a pipeline that declares types of columns itself, by their tables."""
         return self.holding(_declared=declared)
 
-    def declared(self, table: tuple[str, ...]) -> frozenset[str]:
-        """Return the names of those columns of a table whose types the pipeline declares.
+    def declared(self, table: tuple[str, ...]) -> Mapping[str, DataType]:
+        """Return the columns of a table whose types the pipeline declares, with these types.
 
         What messages say about these types does not count.
         """
         return self._declared.get(table, _NONE)
 
 
-_NONE: Final[frozenset[str]] = frozenset()
+_NONE: Final[Mapping[str, DataType]] = MappingProxyType({})
 
 
 class OptionErrors(ValueError):

@@ -78,7 +78,7 @@ def make_parts(
     coordinator = sink.coordinator(context.name, context.warn)
     tries = options.behavior == "try_evolve"
     unfit = coordinator.unfit if tries else all_fit
-    inference = replace(source.inference(options.max_columns), unfit_is_null=tries)
+    inference = replace(source.inference(options.max_columns), unfit_is_null=tries, infinite=sink.infinite_times)
     return RunParts(
         sides=sides,
         source=source.coordinator(context.name, context.warn),

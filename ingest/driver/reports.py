@@ -137,7 +137,7 @@ class Reports:
         for table, column in sorted(counters.withheld):
             warn(f"table {show(table)}: values of column {column!r} are left out of the sink, and counted")
         for table, column in sorted(counters.cut):
-            why = "is cut where expressions or Debezium's types need it, and counted"
+            why = "is cut where the sink, expressions or Debezium's types need it, and counted"
             warn(f"table {show(table)}: what is finer than a microsecond in column {column!r} {why}")
 
 

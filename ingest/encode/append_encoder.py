@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ingest.encode.upsert_encoder import UpsertEncoder
+from ingest.encode.upsert_encoder import Coarse, UpsertEncoder
 from ingest.model.jsontext import object_of
 
 if TYPE_CHECKING:
@@ -40,7 +40,9 @@ class AppendEncoder(UpsertEncoder):
         deleted: str,
     ) -> None:
         """Compare both schemas. `deleted`: the column that is true in the row of a delete."""
-        super().__init__(table, source, sink, destination, inference, key_from_message=key_from_message)
+        super().__init__(
+            table, source, sink, destination, inference, key_from_message=key_from_message, coarse=Coarse.KEYS
+        )
         self._mark = {deleted: b"true"}
 
     def upsert(

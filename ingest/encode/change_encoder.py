@@ -121,8 +121,7 @@ class ChangeEncoder:
         self.withheld = self._coercer.withheld
         self.strings_in_keys = self._coercer.strings_in_keys
         self.declared = self._coercer.declared
-        of = {column.name: column.type for column in sink.columns if coarse is not None and coarse(column.type)}
-        self._fine = {name: data_type for name, data_type in of.items() if name in self.declared}
+        self._fine = {column.name: column.type for column in sink.columns if coarse is not None and coarse(column.type)}
         """Times that may be finer than what is written."""
         self.cut: dict[str, int] = {}
         """By column: values that were written without what is finer than a microsecond."""

@@ -14,7 +14,7 @@ from ingest.model.reject import RowError
 from ingest.model.rowtext import key_image, parse_row
 from ingest.model.schema import MAX_NAME
 from ingest.model.spelling import respelled
-from ingest.model.values import accepts, fits, written
+from ingest.model.values import fits, holds, written
 from ingest.schema.infer import said_of
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class RowCoercer:
         """
         self.declared = inference.declared(table)
         """Columns that take every spelling of their values."""
-        self._reading = inference.reading
+        self._inference, self._reading = inference, inference.reading
         self.standard = inference.reading.standard
         self.withheld: dict[str, int] = {}
         """By column: values that did not get into the sink, because its table was not to have the column."""
@@ -114,7 +114,7 @@ class RowCoercer:
                 own = value
                 said = said_of(declared, name, value)
                 said = self._reading.infer(value) if said is None else said
-                if not accepts(column_type, value, said, self.standard):
+                if not self._inference.takes(column_type, value, said):
                     raise Drift
             sink_type = self.sink_types.get(name)
             if sink_type is None:
@@ -154,7 +154,7 @@ class RowCoercer:
 
     def own(self, name: str, column_type: DataType, value: bytes) -> bytes | None:
         """Respell a value as its column's type has it: the same object where it is so already, None for none."""
-        if fits(column_type, value, self.standard):
+        if self._inference.is_own(column_type, value, declared=name in self.declared):
             return value
         return respelled(column_type, value, self.standard) if name in self.declared else None
 
@@ -169,7 +169,7 @@ class RowCoercer:
         out = self.image(raw)
         for name, value in parse_row(raw).items():
             sink_type = self.sink_types.get(name)
-            if sink_type is None or not fits(sink_type, out[name], self.standard):
+            if sink_type is None or not holds(sink_type, out[name], self.standard):
                 out.pop(name, None)
                 self._withhold(name)
             elif name in self._nullable and out[name] == b"null" != value:

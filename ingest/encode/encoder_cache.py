@@ -10,7 +10,7 @@ from ingest.model.reject import RowError
 from ingest.schema.evolve import Schemas
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     import msgspec
 
@@ -36,6 +36,7 @@ class RejectingEncoder:
         """Keep the reject's code and text."""
         self.table = table
         self.withheld: dict[str, int] = {}
+        self.cut: dict[str, int] = {}
         self._error = (code, message)
 
     def upsert(self, *_: object) -> None:
@@ -60,12 +61,12 @@ class FanOutEncoder:
     @property
     def withheld(self) -> dict[str, int]:
         """By column: values that the encoders withheld since the last time that this was asked for."""
-        out: dict[str, int] = {}
-        for encoder in self._encoders:
-            for column, count in encoder.withheld.items():
-                out[column] = out.get(column, 0) + count
-            encoder.withheld.clear()
-        return out
+        return _taken(encoder.withheld for encoder in self._encoders)
+
+    @property
+    def cut(self) -> dict[str, int]:
+        """By column: times that the encoders cut since the last time that this was asked for."""
+        return _taken(encoder.cut for encoder in self._encoders)
 
     def upsert(
         self,
@@ -104,6 +105,16 @@ class FanOutEncoder:
             self.unrepresentable += 1
         for record in made:
             emit(record)
+
+
+def _taken(all_counts: Iterable[dict[str, int]]) -> dict[str, int]:
+    """Return the sum of counts by column, and empty them."""
+    out: dict[str, int] = {}
+    for counts in all_counts:
+        for column, count in counts.items():
+            out[column] = out.get(column, 0) + count
+        counts.clear()
+    return out
 
 
 class EncoderCache:

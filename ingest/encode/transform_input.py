@@ -29,7 +29,7 @@ from ingest.encode.compiled_transform import (
     is_ours,
 )
 from ingest.expressions.rewrites import NOW, TAG
-from ingest.model import types
+from ingest.model import temporal, types
 from ingest.model.change import Kind
 from ingest.model.jsontext import object_of
 from ingest.model.reject import RowError
@@ -93,7 +93,7 @@ class TransformInputEncoder:
         self.was = [] if self.images else [(i.name, i.slot[0], places[i.slot]) for i in transform.was_inputs]
         """Columns of the row before an update that travel with the row after it, where both have the same key."""
         self.declared = self._coercer.declared
-        self._fine = {i.name: i.type for i in transform.inputs if i.name in self.declared and has_times(i.type)}
+        self._fine = {i.name: i.type for i in transform.inputs if not is_ours(i.name) and has_times(i.type)}
         """Times, and nested values with times, that may be finer than a microsecond, as expressions are not."""
         self.cut: dict[str, int] = {}
         """By column: values that expressions got without what is finer than a microsecond."""
@@ -174,6 +174,9 @@ class TransformInputEncoder:
             except ValueError:
                 msg = f"column {name!r} is {types.name(self._coercer.source_types[name])}, and the row before holds "
                 raise RowError("type-mismatch", msg + raw[:60].decode("utf-8", "backslashreplace")) from None
+            if raw in temporal.INFINITE and isinstance(self._coercer.source_types[name], types.TIMES):
+                msg = f"column {name!r} holds {value}, and an expression reads it, which knows no such time"
+                raise RowError("type-mismatch", msg)
             if name in self._fine:
                 values[place], cut = coarse(self._fine[name], value)
                 if cut:

@@ -7,14 +7,17 @@ docs/spec/keys.md.
 
 from __future__ import annotations
 
+from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from ingest.encode.coercer import RowCoercer, check_key
+from ingest.model import temporal
 from ingest.model.change import Kind
 from ingest.model.jsontext import object_of
 from ingest.model.keytext import key_text
 from ingest.model.reject import RowError
 from ingest.model.rowtext import key_image, parse_row
+from ingest.model.values import is_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -25,6 +28,18 @@ if TYPE_CHECKING:
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
     from ingest.schema.infer import Inference
+
+
+class Coarse(Enum):
+    """The times of a sink whose columns have microseconds, as far as an encoder is to see to it."""
+
+    NONE = auto()
+    """All times are written as they are."""
+    KEYS = auto()
+    """Times of keys: one that is finer is a reject, as it would become another row's key. The sink cuts all others."""
+    ROWS = auto()
+    """Those, and the times of rows, which are cut and counted."""
+
 
 AnyDestination: TypeAlias = Any
 """Place where a sink's records go: the sink's own, opaque to all others."""
@@ -56,6 +71,10 @@ class TableEncoder(Protocol):
     @property
     def withheld(self) -> dict[str, int]:
         """By column: values that did not get into the sink, because its table was not to have the column."""
+
+    @property
+    def cut(self) -> dict[str, int]:
+        """By column: times that were taken without what is finer than a microsecond."""
 
     def upsert(
         self,
@@ -93,6 +112,7 @@ class UpsertEncoder:
         inference: Inference,
         *,
         key_from_message: bool,
+        coarse: Coarse = Coarse.NONE,
     ) -> None:
         """Compare both schemas."""
         self.table = table
@@ -108,6 +128,13 @@ class UpsertEncoder:
         self.strings_in_keys = coercer.strings_in_keys
         self.declared = coercer.declared
         self._primary_key = sink.primary_key
+        times = {} if coarse is Coarse.NONE else {c.name: c.type for c in sink.columns if is_time(c.type)}
+        self._key_times = {name: times[name] for name in sink.primary_key if name in times}
+        self._row_times = times if coarse is Coarse.ROWS else {}
+        self.coarse = frozenset({*self._key_times, *self._row_times})
+        """Columns whose times may not be finer than a microsecond in what is written."""
+        self.cut: dict[str, int] = {}
+        """By column: times that were written without what is finer than a microsecond."""
 
     @property
     def simple(self) -> bool:
@@ -129,6 +156,7 @@ class UpsertEncoder:
         row = parse_row(after)
         written = self._coercer.row(row, declared)
         key = self._key_of(row)
+        cut = self._cut(written)
         if self.key_from_message and message_key != key:
             check_key(self._primary_key, message_key, declared)
         if kind is Kind.UPDATE:
@@ -138,6 +166,8 @@ class UpsertEncoder:
             self.updated += 1
         else:
             self.inserted += 1
+        for name in cut:
+            self.cut[name] = self.cut.get(name, 0) + 1
         # A row that needs nothing keeps its bytes: white space, and both of two members of one name
         whole = written == row and len(row) == len(self.sink.columns)
         emit((self.destination, key, bytes(after) if whole else self._filled(written)))
@@ -163,6 +193,16 @@ class UpsertEncoder:
         self.deleted += 1
         emit((self.destination, key, None))
 
+    def _cut(self, row: dict[str, bytes]) -> list[str]:
+        """Cut the times of a row to microseconds, and return the columns where that changed anything."""
+        out = []
+        for name in self._row_times:
+            text, lost = temporal.coarse(row.get(name, b"").decode())
+            if lost:
+                row[name] = text.encode()
+                out.append(name)
+        return out
+
     def _filled(self, row: dict[str, bytes]) -> bytes:
         """Return the text of a row: its own columns in their order, then those that it lacks, as null."""
         return object_of(row | {c.name: b"null" for c in self.sink.columns if c.name not in row})
@@ -174,6 +214,9 @@ class UpsertEncoder:
             value = row.get(name, b"null")
             if value == b"null":
                 raise RowError("null-key", f"primary key column {name!r} is null or missing")
+            if name in self._key_times and temporal.coarse(value.decode())[1]:
+                msg = f"key column {name!r} holds {value[:60].decode()}, finer than the microsecond that is written"
+                raise RowError("type-mismatch", msg)
             parts[name] = key_text(value, as_string=self.strings_in_keys)
         return object_of(parts)
 

@@ -30,12 +30,15 @@ if TYPE_CHECKING:
     from ingest.formats.template import Segments, Value
     from ingest.formats.typed import TypedColumn
     from ingest.model.change import Change, Decoded
+    from ingest.model.data_type import DataType
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
 
 _NULL: Final = msgspec.Raw(b"null")
 _Flags: TypeAlias = tuple[bool | str | None, ...]
-_INLINE_SCHEMAS: Cache[tuple[_Flags, frozenset[str], tuple[str, ...], bytes], Typed] = Cache(10_000, 128 << 20)
+_INLINE_SCHEMAS: Cache[tuple[_Flags, frozenset[tuple[str, DataType]], tuple[str, ...], bytes], Typed] = Cache(
+    10_000, 128 << 20
+)
 """Inline schemas of messages, for all decoders of this process: by the options that bear on it, the columns that the
 pipeline declares, those of the primary key, and the text that has the types."""
 _MAX_PATTERN: Final = 1000
@@ -215,12 +218,12 @@ class CanalDecoder:
         """Return the inline schema of a message, made once for all that have the same. Raises one of MALFORMED."""
         member, columns_of = self._inline_types or (None, None)
         text = b"" if member is None else bytes(getattr(message, member))
-        spared = self._options.declared(table)
-        key = (self._flags, spared, tuple(message.pkNames or ()), text)
+        given = self._options.declared(table)
+        key = (self._flags, frozenset(given.items()), tuple(message.pkNames or ()), text)
         found = _INLINE_SCHEMAS.get(key)
         if found is None:
             columns = {} if columns_of is None else columns_of(text)
-            found = Typed(columns, key[2], overlay=True, as_string=self._options.as_string, spared=spared)
+            found = Typed(columns, key[2], overlay=True, as_string=self._options.as_string, given=given)
             _INLINE_SCHEMAS.put(key, found, len(text) + found.size)
         return found
 

@@ -14,15 +14,18 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import msgspec
 
 from ingest.formats.typed import Reads, TypedColumn, reads_plain
-from ingest.model import temporal, types
+from ingest.formats.unavailable import is_placeholder
+from ingest.model import temporal, types, values
 from ingest.model.data_type import DecimalType, TimeType
+from ingest.model.jsontext import MALFORMED, fields_of, object_of
 from ingest.model.reject import RowError
 from ingest.model.table import show
-from ingest.model.values import MAX_SCALE, decimal_text
+from ingest.model.values import MAX_SCALE, decimal_text, elements_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
+    from ingest.formats.typed import Convert
     from ingest.model.data_type import DataType
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
@@ -36,6 +39,9 @@ class ConnectField(msgspec.Struct, gc=False):
     field: str | None = None
     parameters: dict[str, Any] | None = None
     fields: list[ConnectField] | None = None
+    items: ConnectField | None = None
+    keys: ConnectField | None = None
+    values: ConnectField | None = None
 
 
 _schema = msgspec.json.Decoder(ConnectField).decode
@@ -75,31 +81,104 @@ def _column(field: ConnectField) -> TypedColumn:
     found = _PLAIN.get(field.type or "")
     # Arrays, maps and structs are texts that hold their JSON
     if found is None:
-        return TypedColumn(types.STRING, reads=(Reads.ANY, 0, 0))
+        inside = _inside(field)
+        if inside is None:
+            return TypedColumn(types.STRING, reads=(Reads.ANY, 0, 0))
+        return TypedColumn(types.STRING, partial(_within, of=inside))
     return TypedColumn(found, reads=reads_plain(found))
+
+
+# -- arrays, maps and structs ----------------------------------------------------------------------------------------
+
+
+def _inside(field: ConnectField) -> Convert | None:
+    """Return a function that gives the values in an array, a map or a struct the JSON that they would have as columns.
+
+    Where one is not what its schema says it stays as it came. None where all are in that JSON already.
+    """
+    if field.type == "array" and field.items is not None:
+        of = _value_within(field.items)
+        return None if of is None else partial(_array_text, of=of)
+    if field.type == "map" and field.values is not None:
+        of = _value_within(field.values)
+        # A map whose keys are no texts is an array of pairs
+        key = None if field.keys is None or field.keys.type == "string" else _value_within(field.keys)
+        return None if of is None and key is None else partial(_map_text, key=key, of=of)
+    if field.type == "struct":
+        fields = {one.field: _value_within(one) for one in field.fields or [] if one.field is not None}
+        known = {name: of for name, of in fields.items() if of is not None}
+        return partial(_struct_text, of=known) if known else None
+    return None
+
+
+def _value_within(field: ConnectField) -> Convert | None:
+    return _column(field).convert if field.type else None
+
+
+def _within(raw: bytes, of: Convert | None) -> bytes:
+    """Return the JSON of a value as its column would have it; what is not of its type as it came."""
+    if of is None or raw == b"null" or is_placeholder(raw):
+        return raw
+    try:
+        return of(raw)
+    except (ValueError, *MALFORMED):
+        return raw
+
+
+def _array_text(raw: bytes, of: Convert) -> bytes:
+    return b"[" + b",".join(_within(bytes(one), of) for one in elements_of(raw)) + b"]"
+
+
+def _map_text(raw: bytes, key: Convert | None, of: Convert | None) -> bytes:
+    if raw[:1] == b"{":
+        return object_of({name: _within(bytes(value), of) for name, value in fields_of(msgspec.Raw(raw)).items()})
+    pairs = [_pair(bytes(one)) for one in elements_of(raw)]
+    return b"[" + b",".join(b"[%b,%b]" % (_within(a, key), _within(b, of)) for a, b in pairs) + b"]"
+
+
+def _pair(raw: bytes) -> tuple[bytes, bytes]:
+    first, second = elements_of(raw)
+    return bytes(first), bytes(second)
+
+
+def _struct_text(raw: bytes, of: Mapping[str, Convert]) -> bytes:
+    values_ = fields_of(msgspec.Raw(raw))
+    return object_of({name: _within(bytes(value), of.get(name)) for name, value in values_.items()})
 
 
 # -- logical types ---------------------------------------------------------------------------------------------------
 
 
-def _count(raw: bytes, text: Callable[[int], bytes]) -> bytes:
+def _count(raw: bytes, of: DataType, text: Callable[[int], bytes]) -> bytes:
+    if not values.fits(of, raw):
+        msg = f"no {types.name(of)}"
+        raise ValueError(msg)
     return text(int(raw))
 
 
-def _days(_: ConnectField) -> TypedColumn:
-    return TypedColumn(types.DATE, partial(_count, text=temporal.date_text), reads=(Reads.DAYS, 0, 0))
+def _counted(
+    data_type: DataType, text: Callable[[int], bytes], reads: tuple[Reads, int, int], of: DataType = types.BIGINT
+) -> Callable[[ConnectField], TypedColumn]:
+    """Return the logical type whose values are numbers of a type. `text` makes the JSON text of one."""
+    column = TypedColumn(data_type, partial(_count, of=of, text=text), reads=reads)
+    return lambda _: column
 
 
 def _time(micros: int, precision: int) -> Callable[[ConnectField], TypedColumn]:
-    convert = partial(_count, text=lambda n: temporal.time_text(n * micros))
-    column = TypedColumn(TimeType(precision), convert, reads=(Reads.TIME, micros, 0))
-    return lambda _: column
+    return _counted(TimeType(precision), lambda n: temporal.time_text(n * micros), (Reads.TIME, micros, 0))
 
 
 def _timestamp(micros: int) -> Callable[[ConnectField], TypedColumn]:
-    convert = partial(_count, text=lambda n: temporal.timestamp_text(n * micros))
-    column = TypedColumn(types.TIMESTAMP, convert, reads=(Reads.MOMENT, micros, 0))
-    return lambda _: column
+    return _counted(
+        types.TIMESTAMP,
+        lambda n: temporal.any_timestamp_text(n * micros, temporal.INFINITE_COUNTS),
+        (Reads.MOMENT, micros, 0),
+    )
+
+
+_days: Final = _counted(
+    types.DATE, lambda n: temporal.any_date_text(n, temporal.INFINITE_DAYS), (Reads.DAYS, 0, 0), types.INT
+)
 
 
 def _zoned(_: ConnectField) -> TypedColumn:

@@ -31,11 +31,12 @@ if TYPE_CHECKING:
     from ingest.formats.template import Image, Segments, Value
     from ingest.formats.typed import TypedColumn
     from ingest.model.change import Change, Decoded
+    from ingest.model.data_type import DataType
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
 
 _NULL = msgspec.Raw(b"null")
-_INLINE_SCHEMAS: Cache[tuple[bool, bool, frozenset[str], bytes], Typed] = Cache(10_000, 128 << 20)
+_INLINE_SCHEMAS: Cache[tuple[bool, bool, frozenset[tuple[str, DataType]], bytes], Typed] = Cache(10_000, 128 << 20)
 """Inline schemas of envelopes, for all decoders of this process: with types or only STRING, of rows or of keys, beside
 which columns that the pipeline declares."""
 
@@ -200,12 +201,12 @@ class DebeziumDecoder:
 
     def _inline_schema(self, schema: bytes, table: TableId, *, of_key: bool = False) -> Typed:
         """Return the inline schema of an envelope's rows, or keys, made once for all that have the same."""
-        spared = self._options.declared(table)
-        key = (self._options.as_string, of_key, spared, schema)
+        given = self._options.declared(table)
+        key = (self._options.as_string, of_key, frozenset(given.items()), schema)
         found = _INLINE_SCHEMAS.get(key)
         if found is None:
             columns = key_columns(schema) if of_key else self._options.inline_types[1](schema)
-            found = Typed(columns, as_string=self._options.as_string, spared=spared)
+            found = Typed(columns, as_string=self._options.as_string, given=given)
             _INLINE_SCHEMAS.put(key, found, len(schema) + found.size)
         return found
 

@@ -7,15 +7,17 @@ itself. A row in which nothing has to be converted stays the very bytes it came 
 from __future__ import annotations
 
 from enum import Enum, auto
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from ingest.model import types, values
+from ingest.model import temporal, types, values
 from ingest.model.change import InlineSchema
-from ingest.model.data_type import BooleanType, DecimalType, DoubleType, FloatType, StringType
+from ingest.model.data_type import BooleanType, DecimalType, DoubleType, FloatType, StringType, TimeType
 from ingest.model.jsontext import MALFORMED, fields_of, reason
 from ingest.model.reject import Contradiction, RowError
+from ingest.model.spelling import says
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -93,6 +95,9 @@ def reads_quoted(data_type: DataType) -> tuple[Reads, int, int]:
     return (texts_.get(how, Reads.OTHER), a, b)
 
 
+_NONE: Final[Mapping[str, DataType]] = MappingProxyType({})
+
+
 class Typed:
     """The columns of one inline schema: what they are, and how their values are to be read."""
 
@@ -103,15 +108,18 @@ class Typed:
         *,
         overlay: bool = False,
         as_string: bool = False,
-        spared: frozenset[str] = frozenset(),
+        given: Mapping[str, DataType] = _NONE,
     ) -> None:
         """Keep the columns.
 
-        `spared`: columns whose types the pipeline declares: where a value is not of the type that its message says,
-        it stays as it came, to be judged by the pipeline's type.
+        `given`: columns whose types the pipeline declares, with these types. They decide in which form all values of a
+        column are: a time as a number where that is declared, else as a text. Where a value is not of the type that its
+        message says, it stays as it came, to be judged by the pipeline's type.
         """
+        columns = {name: _beside(column, given.get(name, types.NULL)) for name, column in columns.items()}
         self._columns = columns
-        self._spared = spared
+        self._given = given
+        self._as_string = as_string
         self.size = 4000 + sum(1000 + 12 * len(name) for name in (*columns, *primary_key))
         """Bytes that it takes, about."""
         declared = {name: types.STRING if as_string else column.type for name, column in columns.items()}
@@ -142,14 +150,56 @@ class Typed:
         """Return the JSON text of a value in its column's type; raises Contradiction where it says none of it."""
         if text == b"null":
             return text
+        given = types.STRING if self._as_string else self._given.get(name)
         try:
             found = text if column.convert is None else column.convert(text)
         except ValueError:
             found = b""
-        if not found or not (column.type == types.NULL or values.fits(column.type, found)):
-            if name in self._spared:
+        if isinstance(given, types.NESTED):
+            return (
+                text
+                if not found or (says(given, text, temporal.SQL) and not says(given, found, temporal.SQL))
+                else found
+            )
+        if not found or not (_is_of(column.type, found) or (_is_time(column.type) and _is_text(given, found))):
+            if name in self._given:
                 return text
             shown = text[:60].decode("utf-8", "backslashreplace")
             msg = f"column {name!r} is declared {types.name(column.type)} and holds {shown}"
             raise Contradiction(msg)
         return found
+
+
+def _beside(column: TypedColumn, given: DataType) -> TypedColumn:
+    """Return how values of a column are read whose type the pipeline declares; NULL: it does not.
+
+    A number that stands for a time stays one where a number is declared.
+    """
+    if column.reads[0] in _COUNTS and isinstance(given, types.NUMBERS):
+        return TypedColumn(types.BIGINT, reads=reads_plain(types.BIGINT))
+    return column
+
+
+_COUNTS: Final = frozenset({Reads.DAYS, Reads.TIME, Reads.MOMENT})
+
+
+def _is_time(data_type: DataType) -> bool:
+    return isinstance(data_type, (*types.TIMES, TimeType))
+
+
+def _is_text(given: DataType | None, text: bytes) -> bool:
+    """Return whether a value is a text for a column of texts, where the calendar does not matter: `0000-00-00`."""
+    return given is not None and types.is_text(given) and text[:1] == b'"'
+
+
+def _is_of(data_type: DataType, text: bytes) -> bool:
+    """Return whether a text is a value of a type that a message declares.
+
+    Values of databases that no type of ours has are, too: a TIME beyond the day, and times outside of the years 1 to
+    9999. Whether there is a column for them is seen when the row is compared with its table's schema.
+    """
+    if data_type == types.NULL or values.holds(data_type, text):
+        return True
+    if isinstance(data_type, TimeType):
+        return temporal.is_long_time(text)
+    return isinstance(data_type, types.TIMES) and temporal.is_far(text)

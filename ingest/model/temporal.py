@@ -8,7 +8,11 @@ from __future__ import annotations
 
 import re
 from datetime import date, datetime, timedelta
-from typing import Final
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 SQL: Final = "SQL"
 ISO: Final = "ISO-8601"
@@ -38,7 +42,45 @@ _SAID: Final = re.compile(
 ).fullmatch
 _TIME_SAID: Final = re.compile(r"([0-9]{2}:[0-9]{2})(?::([0-9]{2})(?:\.([0-9]{1,9})0*)?)?").fullmatch
 _TOO_FINE: Final = re.compile(r"(\.[0-9]{6})([0-9]{1,3})")
-_ZONED: Final = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?(?:Z|[+-]\d\d(?::?\d\d)?)")
+_ZONED: Final = re.compile(
+    r"([+-]?[0-9]{4,9})-([0-9]{2})-([0-9]{2})"
+    r"[T ]([0-9]{2}:[0-9]{2})(?::([0-9]{2})(?:\.([0-9]{1,9})0*)?)?(Z|[+-][0-9]{2}(?::?[0-9]{2})?)"
+).fullmatch
+_LONG_DAY: Final = 839 * 3_600_000_000
+"""Microseconds that a TIME of MySQL is smaller than, and its opposite larger."""
+_is_long_time: Final = re.compile(rb'"-?[0-8]?[0-9]{2}:[0-5][0-9]:[0-5][0-9](?:\.[0-9]{1,9})?"').fullmatch
+_CLOCK: Final = rb"(?:[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,9})?Z?)?"
+_is_far: Final = re.compile(
+    rb'"(?:-?infinity|[1-9][0-9]{4,8}-[0-9]{2}-[0-9]{2}'
+    + _CLOCK
+    + rb"|[0-9]{4,9}-[0-9]{2}-[0-9]{2}"
+    + _CLOCK
+    + rb' BC)"'
+).fullmatch
+_NONE: Final[Mapping[int, bytes]] = MappingProxyType({})
+_FOUR_CENTURIES: Final = date(401, 1, 1).toordinal() - 1
+"""Days after which the calendar is the same again."""
+_INFINITY: Final = b'"infinity"'
+_MINUS_INFINITY: Final = b'"-infinity"'
+INFINITE: Final = frozenset((_INFINITY, _MINUS_INFINITY))
+"""JSON texts of times that PostgreSQL has after and before all others."""
+INFINITE_COUNTS: Final = {
+    **{unit * 9_223_372_036_825_200_000: _INFINITY for unit in (1, 1000)},
+    **{unit * -9_223_372_036_832_400_000: _MINUS_INFINITY for unit in (1, 1000)},
+    (1 << 63) - 1: _INFINITY,
+    -(1 << 63): _MINUS_INFINITY,
+}
+"""Microseconds that stand for them in Debezium: the counts of PostgreSQL's driver, as microseconds or as milliseconds
+(`PGStatement.DATE_POSITIVE_INFINITY`), and the ends of 64 bits."""
+INFINITE_DAYS: Final = {2_146_033_979: _INFINITY, -2_147_472_692: _INFINITY, -2_147_472_691: _MINUS_INFINITY}
+"""Days that stand for them in Debezium's dates: 5877611-06-21, earlier with a minus, and -5877611-06-22."""
+_INFINITE_TEXTS: Final = {
+    "infinity": _INFINITY,
+    "-infinity": _MINUS_INFINITY,
+    # The same counts, as milliseconds
+    "+292278994-08-16T23:00:00Z": _INFINITY,
+    "-292275055-05-16T23:00:00Z": _MINUS_INFINITY,
+}
 
 
 def is_date(raw: bytes) -> bool:
@@ -152,12 +194,23 @@ def date_text(days: int) -> bytes:
 
 
 def time_text(micros: int) -> bytes:
-    """The JSON text of a time of day, from microseconds since midnight; raises ValueError outside of the day."""
-    if not 0 <= micros < _DAY:
-        msg = f"{micros} µs is no time of day"
+    """The JSON text of a time of day, from microseconds since midnight, or of a TIME of MySQL: `"-838:59:59"`.
+
+    Raises ValueError for what is no TIME of any database.
+    """
+    if not -_LONG_DAY < micros < _LONG_DAY:
+        msg = f"{micros} µs, which is neither a time of day nor a TIME of MySQL (-838:59:59 to 838:59:59)"
         raise ValueError(msg)
-    seconds, rest = divmod(micros, 1_000_000)
-    return f'"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}{_fraction(rest)}"'.encode()
+    seconds, rest = divmod(abs(micros), 1_000_000)
+    sign = "-" if micros < 0 else ""
+    return f'"{sign}{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}{_fraction(rest)}"'.encode()
+
+
+def is_long_time(raw: bytes) -> bool:
+    """Whether this JSON text is a time of a database that is none of the day: `"838:59:59"`, `"-01:00:00"`."""
+    if _is_long_time(raw) is None or is_time(raw) or is_fine_time(raw):
+        return False
+    return int(raw[1:-1].lstrip(b"-").partition(b":")[0]) < 839
 
 
 def timestamp_text(micros: int, standard: str = SQL, *, zoned: bool = False) -> bytes:
@@ -175,26 +228,73 @@ def timestamp_text(micros: int, standard: str = SQL, *, zoned: bool = False) -> 
 def zoned_text(text: str, standard: str = SQL) -> bytes:
     """The JSON text, in UTC, of a timestamp that names its zone like `2020-01-31T12:13:14.5+02:00`; raises ValueError.
 
-    A fraction finer than a microsecond raises, too, unless it is zeros.
+    A fraction keeps its digits, nine at most. A time outside of the years 1 to 9999 is as in `any_timestamp_text`.
     """
-    if _ZONED.fullmatch(text) is None:
+    if text in _INFINITE_TEXTS:
+        return _INFINITE_TEXTS[text]
+    found = _ZONED(text)
+    if found is None:
         msg = f"{text[:40]!r} is no timestamp with a zone"
         raise ValueError(msg)
-    fraction = re.search(r"\.(\d+)", text)
-    if fraction is not None and fraction.group(1)[6:].strip("0"):
-        msg = f"{text!r} is finer than a microsecond"
-        raise ValueError(msg)
-    moment = datetime.fromisoformat(text)
-    offset = moment.utcoffset() or timedelta()
-    try:
-        naive = moment.replace(tzinfo=None) - offset
-    except OverflowError as exc:
-        raise ValueError(str(exc)) from exc
-    return timestamp_text((naive - _EPOCH) // timedelta(microseconds=1), standard, zoned=True)
+    year, month, day, minutes, seconds, fraction, zone = found.groups()
+    shift, rest = divmod(int(year) - 1, 400)
+    moment = datetime.fromisoformat(f"{rest + 401:04d}-{month}-{day}T{minutes}:{seconds or '00'}{zone}")
+    naive = moment.replace(tzinfo=None) - _offset_of(moment, zone)
+    count = (naive - _EPOCH) // timedelta(microseconds=1) + (shift - 1) * _FOUR_CENTURIES * _DAY
+    return _moment_text(count, _digits(fraction), standard, zoned=True)
+
+
+# -- Outside of the calendar that types have ---------------------------------------------------------------------------
+
+
+def is_far(raw: bytes) -> bool:
+    """Whether this JSON text is PostgreSQL's of a date or timestamp outside of the years 1 to 9999.
+
+    For example `"infinity"`, `"10000-01-01 00:00:00"`, `"0044-03-15 BC"`.
+    """
+    return _is_far(raw) is not None
+
+
+def any_date_text(days: int, infinite: Mapping[int, bytes] = _NONE) -> bytes:
+    """The JSON text of a date of whatever year, from days since 1970: as PostgreSQL writes it.
+
+    `infinite`: counts that stand for another text.
+    """
+    day, era = _day_of(days)
+    return infinite.get(days) or f'"{day}{era}"'.encode()
+
+
+def any_timestamp_text(micros: int, infinite: Mapping[int, bytes] = _NONE, *, zoned: bool = False) -> bytes:
+    """The JSON text of a timestamp of whatever year, from microseconds since 1970: as PostgreSQL writes it.
+
+    `infinite`: counts that stand for another text.
+    """
+    return infinite.get(micros) or _moment_text(micros, None, SQL, zoned=zoned)
+
+
+def _moment_text(micros: int, fraction: str | None, standard: str, *, zoned: bool) -> bytes:
+    """The JSON text of a timestamp of whatever year; `fraction`: the text in place of what its microseconds are."""
+    days, rest = divmod(micros, _DAY)
+    day, era = _day_of(days)
+    if fraction is not None:
+        rest -= rest % 1_000_000
+    separator = " " if standard == SQL else "T"
+    time = time_text(rest)[1:-1].decode()
+    return f'"{day}{separator}{time}{fraction or ""}{"Z" if zoned else ""}{era}"'.encode()
+
+
+def _day_of(days: int) -> tuple[str, str]:
+    """A date of whatever year, and ` BC` if it is before the year 1."""
+    shift, rest = divmod(days + _EPOCH.toordinal() - 1, _FOUR_CENTURIES)
+    day = date.fromordinal(rest + 1)
+    year = day.year + 400 * shift
+    return f"{year if year > 0 else 1 - year:04d}-{day.month:02d}-{day.day:02d}", "" if year > 0 else " BC"
 
 
 def widen(raw: bytes, steps: int, standard: str = SQL) -> bytes:
     """A date's text as a timestamp's (1 step), or with a zone (2 steps)."""
+    if raw in INFINITE:
+        return raw
     separator = b" " if standard == SQL else b"T"
     text = raw[:-1]
     if len(text) == 11:

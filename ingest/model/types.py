@@ -72,10 +72,11 @@ _BY_CLASS = {type(t): name for name, t in _NAMES.items()}
 INTEGERS = (ByteType, ShortType, IntegerType, LongType)
 _INTEGER_DIGITS: dict[type[DataType], int] = {ByteType: 3, ShortType: 5, IntegerType: 10, LongType: 19}
 _FLOATS = (FloatType, DoubleType)
+NUMBERS = (*INTEGERS, *_FLOATS, DecimalType)
 TIMES = (DateType, TimestampNTZType, TimestampType)
 """From the narrowest to the widest."""
 TEXTS = (CharType, VarcharType)
-_NESTED = (ArrayType, MapType, StructType)
+NESTED = (ArrayType, MapType, StructType)
 _QUOTED_TYPES = (*TEXTS, *TIMES, TimeType, StringType, BinaryType)
 """Types whose values are JSON strings."""
 
@@ -216,7 +217,7 @@ def _merge_inside(a: DataType, b: DataType) -> DataType | None:
     """The type inside of an ARRAY, MAP or ROW, where a value keeps its JSON whatever becomes of the type; or None."""
     if a == b or isinstance(a, NullType) or isinstance(b, NullType):
         return merge(a, b)
-    if isinstance(a, _NESTED) or isinstance(b, _NESTED):
+    if isinstance(a, NESTED) or isinstance(b, NESTED):
         return _merge_nested(a, b)
     if isinstance(a, _QUOTED_TYPES) and isinstance(b, _QUOTED_TYPES):
         return STRING if isinstance(a, TIMES) and isinstance(b, TIMES) else merge(a, b)
@@ -241,7 +242,7 @@ def is_whole(data_type: DataType) -> bool:
 
 def sort_of(data_type: DataType) -> str:
     """Return what values of this type are in a key: `number`, `text`, or the name of the type's class."""
-    if isinstance(data_type, (*INTEGERS, *_FLOATS, DecimalType)):
+    if isinstance(data_type, NUMBERS):
         return "number"
     return "text" if is_text(data_type) else type(data_type).__name__
 

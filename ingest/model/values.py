@@ -54,6 +54,20 @@ def fits(data_type: DataType, raw: bytes, standard: str = temporal.SQL) -> bool:
     return check is None or raw[:1] == b"n" or check(data_type, raw, standard)
 
 
+def is_fine(data_type: DataType, raw: bytes, standard: str = temporal.SQL) -> bool:
+    """Whether a JSON value would fit a type but for a fraction of a second of seven to nine digits."""
+    if isinstance(data_type, TimeType):
+        return temporal.is_fine_time(raw)
+    zoned = isinstance(data_type, TimestampType)
+    is_moment = zoned or isinstance(data_type, TimestampNTZType)
+    return is_moment and temporal.is_fine_timestamp(raw, standard, zoned=zoned)
+
+
+def holds(data_type: DataType, raw: bytes, standard: str = temporal.SQL) -> bool:
+    """Whether a JSON value is one of a type that a message or the pipeline declares: a time has nine digits at most."""
+    return fits(data_type, raw, standard) or is_fine(data_type, raw, standard)
+
+
 def _fits_boolean(_: DataType, raw: bytes, __: str) -> bool:
     return raw[:1] in (b"t", b"f")
 
@@ -176,10 +190,13 @@ _CHECKS: dict[type[DataType], Callable[[DataType, bytes, str], bool]] = {
 }
 
 
-def accepts(data_type: DataType, raw: bytes, declared: DataType | None, standard: str) -> bool:
-    """Whether a column takes a value: the value fits, or the type that its message declares needs no wider one."""
-    return fits(data_type, raw, standard) or (
-        declared is not None and merge(data_type, declared) == data_type and fits(declared, raw, standard)
+def accepts(data_type: DataType, raw: bytes, declared: DataType | None, standard: str, *, fine: bool = False) -> bool:
+    """Whether a column takes a value: the value fits, or the type that its message declares needs no wider one.
+
+    `fine`: whether times of the column may be finer than a microsecond.
+    """
+    return (holds if fine else fits)(data_type, raw, standard) or (
+        declared is not None and merge(data_type, declared) == data_type and holds(declared, raw, standard)
     )
 
 
@@ -212,6 +229,11 @@ def decimal_text(unscaled: int, scale: int) -> bytes:
     return f"{'-' if unscaled < 0 else ''}{digits[:-scale]}.{digits[-scale:]}".encode()
 
 
+def is_time(data_type: DataType) -> bool:
+    """Tell whether values of a type are times that a fraction may make too fine for a microsecond."""
+    return isinstance(data_type, (TimestampNTZType, TimestampType, TimeType))
+
+
 def has_times(data_type: DataType) -> bool:
     """Tell whether values of a type are times that a fraction may make too fine for expressions, or hold such times."""
     if isinstance(data_type, ArrayType):
@@ -220,7 +242,7 @@ def has_times(data_type: DataType) -> bool:
         return has_times(data_type.value)
     if isinstance(data_type, StructType):
         return any(has_times(field.type) for field in data_type.fields)
-    return isinstance(data_type, (TimestampNTZType, TimestampType, TimeType))
+    return is_time(data_type)
 
 
 def coarse(data_type: DataType, text: str) -> tuple[str, bool]:

@@ -47,6 +47,8 @@ class ColumnSpec(msgspec.Struct, frozen=True):
     separator: str = " "
     """The character between a time stamp's date and time."""
     zoned: bool = False
+    coarse: bool = False
+    """True if its times may not be finer than a microsecond in keys."""
     type_number: int = 0
     """The number of the column's type where the sink has the same; 0 where values are to be checked in any case."""
     spelling: Spelling | int = 0

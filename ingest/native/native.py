@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 
+from ingest.component.options import InlineSchemaOptions
 from ingest.encode.change_encoder import ChangeEncoder
 from ingest.encode.coercer import Drift
 from ingest.encode.transform_input import TransformInputEncoder
 from ingest.encode.upsert_encoder import UpsertEncoder
 from ingest.formats.template import ValueTemplate
+from ingest.model import types
 from ingest.model.change import NOT_SELECTED, Kind
 from ingest.model.jsontext import MALFORMED
 from ingest.model.table import MAX_PARTS, table_in
@@ -93,6 +95,7 @@ class NativeEncoders:
         self._format = messages
         self._cache = cache
         self._targets = targets
+        self._prefix = extra.value_prefix if extra else ""
         self._extra = extra_columns.RowExtender(message_specs.extra_columns_spec(extra)) if extra else None
         self._encoders: dict[str, NativeEncoder] = {}
         self._changes = decoded.DecodedEncoder(self._table)
@@ -173,13 +176,27 @@ class NativeEncoders:
 
     def _make(self, table: TableId, encoder: TableEncoder) -> RowEncoder | None:
         """Make what encodes the rows of a table like its encoder; None where that is the reference."""
-        spec = _spec(encoder)
+        spec = None if self._has_counts(table) else _spec(encoder)
         if spec is None:
             return None
         destination = _destination(encoder)
         if self._targets is not None and not isinstance(encoder, TransformInputEncoder):
             spec = msgspec.structs.replace(spec, targets=self._targets.of(table, destination))
         return row_encoder.RowEncoder(spec, encoder, destination)
+
+    def _has_counts(self, table: TableId) -> bool:
+        """Return whether a column that the pipeline declares as a number is a text by now.
+
+        Times of messages are numbers there, and native code would make their texts of them.
+        """
+        given = self._format.declared(table) if isinstance(self._format, InlineSchemaOptions) else {}
+        known = self._cache.schemas.sources.get(table)
+        if not given or known is None:
+            return False
+        names = {
+            column.name.removeprefix(self._prefix) for column in known.schema.columns if types.is_text(column.type)
+        }
+        return any(isinstance(given.get(name), types.NUMBERS) for name in names)
 
 
 class TargetTable:

@@ -5,8 +5,8 @@ from libc.stdint cimport uint8_t
 from libc.string cimport memcmp, memcpy
 
 from ingest.native.codes cimport (
-    COLUMN_BOOL, COLUMN_BYTES, COLUMN_DATE, COLUMN_DECIMAL, COLUMN_DOUBLE, COLUMN_INT, COLUMN_TEXT, COLUMN_TIME,
-    COLUMN_TIMESTAMP, SPELLING_FINE, WRITE_AS_IS, WRITE_AS_TEXT, WRITE_FALLBACK, WRITE_QUOTED,
+    COLUMN_BOOL, COLUMN_BYTES, COLUMN_DATE, COLUMN_DECIMAL, COLUMN_DOUBLE, COLUMN_INT, COLUMN_OTHER, COLUMN_TEXT,
+    COLUMN_TIME, COLUMN_TIMESTAMP, SPELLING_FINE, WRITE_AS_IS, WRITE_AS_TEXT, WRITE_FALLBACK, WRITE_QUOTED,
 )
 from ingest.native.scan cimport (
     JSON_ARRAY, JSON_BOOL, JSON_INT, JSON_NULL, JSON_OBJECT, JSON_STRING, MIN_UNAVAILABLE, Field, Row,
@@ -264,6 +264,8 @@ cdef size_t write_key(Table table, const Field **fields, char *to) noexcept nogi
     for i in range(table.keys):
         column = &table.columns[table.key_columns[i]]
         if not key_text(fields[i], &value):
+            return 0
+        if column.coarse and (column.kind == COLUMN_OTHER or not fits_in_text(column, fields[i])):
             return 0
         if <size_t> (to - start) + column.name_size + value.size + 8 > MAX_KEY:
             return 0

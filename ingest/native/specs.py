@@ -77,10 +77,14 @@ def table_spec(encoder: UpsertEncoder | ChangeEncoder) -> RowEncoderSpec | None:
         return None
     if not all(plain_name(column.name) for column in source.columns):
         return None
+    coarse = encoder.coarse if isinstance(encoder, UpsertEncoder) else frozenset()
     columns = [
-        _column(c.name, c.type, sink_types[c.name], encoder.standard, declared=c.name in encoder.declared, fine=True)
+        _column(
+            c.name, c.type, sink_types[c.name], encoder.standard,
+            declared=c.name in encoder.declared, fine=c.name not in coarse, coarse=c.name in coarse,
+        )
         for c in source.columns
-    ]
+    ]  # fmt: skip
     columns += [ColumnSpec(text_of(name), ColumnKind.COLUMN_OTHER, _fill(name)) for name in names[own:]]
     apart = isinstance(encoder, UpsertEncoder) and encoder.deletes_are_rows
     places_of_key = tuple(places[name] for name in sink.primary_key)
@@ -102,16 +106,17 @@ def _fill(name: str) -> bytes:
     return b",%b:null" % msgspec.json.encode(name)
 
 
-def _column(name: str, before: DataType, after: DataType, standard: str, *, declared: bool, fine: bool) -> ColumnSpec:
+def _column(
+    name: str, before: DataType, after: DataType, standard: str, *, declared: bool, fine: bool, coarse: bool = False
+) -> ColumnSpec:
     """Return what a column takes, of a type in the source and one in the sink."""
     spelling = Spelling.SPELLING_USUAL
     if declared:
         spelling = Spelling.SPELLING_FINE if fine else Spelling.SPELLING_ANY
     kind, more = _kind(before, after, standard)
     number = number_of(before) if before == after else 0
-    return ColumnSpec(
-        text_of(name), kind, _fill(name), as_text=is_text(after), type_number=number, spelling=spelling, **more
-    )
+    more |= {"as_text": is_text(after), "coarse": coarse, "type_number": number, "spelling": spelling}
+    return ColumnSpec(text_of(name), kind, _fill(name), **more)
 
 
 def _kind(before: DataType, after: DataType, standard: str) -> tuple[ColumnKind, dict[str, Any]]:

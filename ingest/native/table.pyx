@@ -82,7 +82,7 @@ cdef class Table:
         column.name, column.name_size = name.text, <uint32_t> name.size
         column.fill, column.fill_size = fill.text, <uint32_t> fill.size
         column.kind, column.type, column.key = given.kind, given.type_number, -1
-        column.as_text, column.zoned = given.as_text, given.zoned
+        column.as_text, column.zoned, column.coarse = given.as_text, given.zoned, given.coarse
         column.bits, column.characters = given.bits, given.characters
         column.precision, column.scale = given.precision, given.scale
         column.separator = ord(given.separator)

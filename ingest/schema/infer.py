@@ -9,15 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from ingest.model import types
-from ingest.model.data_type import NullType
+from ingest.model import temporal, types
+from ingest.model.data_type import NullType, TimeType
 from ingest.model.reject import RowError
 from ingest.model.rowtext import key_image, parse_row
 from ingest.model.schema import MAX_NAME, Column, TableSchema
 from ingest.model.spelling import says
 from ingest.model.table import MAX_ID, show
 from ingest.model.text import one_line
-from ingest.model.values import accepts, fits
+from ingest.model.values import accepts, fits, holds, is_fine
 from ingest.schema.type_hints import TypeHints
 
 if TYPE_CHECKING:
@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from ingest.model.data_type import DataType
     from ingest.model.table import TableId
 
+_AS_TEXT: Final = (
+    ", which is not in the years 1 to 9999; to take it as this text, declare the column STRING in "
+    "scan.value.initial-schemas.ddls"
+)
 MAX_NAMED: Final = 5
 """Names of tables or columns that a warning gives as examples."""
 
@@ -43,6 +47,36 @@ class Inference:
     max_columns: int = 2_000
     unfit_is_null: bool = False
     """True if a value is null whose column in the sink could not be widened (`try_evolve`); else it is a reject."""
+
+    infinite: bool = False
+    """True if the sink's times may be before and after all others, as those of PostgreSQL are."""
+
+    def takes(self, column_type: DataType, raw: bytes, said: DataType | None) -> bool:
+        """Return whether a column takes a value; `said`: the type that its message declares, or else shows."""
+        if self.infinite and raw in temporal.INFINITE and isinstance(said, types.TIMES):
+            return isinstance(column_type, types.TIMES) and types.merge(column_type, said) == column_type
+        return accepts(column_type, raw, said, self.reading.standard, fine=self.fine)
+
+    def is_own(self, column_type: DataType, raw: bytes, *, declared: bool) -> bool:
+        """Return whether a value has a text of its column's type; `declared`: the pipeline says the type."""
+        if fits(column_type, raw, self.reading.standard):
+            return True
+        if not (self.fine or declared):
+            return False
+        endless = self.infinite and isinstance(column_type, types.TIMES) and raw in temporal.INFINITE
+        return endless or is_fine(column_type, raw, self.reading.standard)
+
+    def says(self, column_type: DataType, raw: bytes) -> bool:
+        """Return whether a value says one of a type that the pipeline declares, in whatever text."""
+        return self.is_own(column_type, raw, declared=True) or says(column_type, raw, self.reading.standard)
+
+    @property
+    def fine(self) -> bool:
+        """True if times of a column may be finer than a microsecond, whatever their messages declare.
+
+        So it is where rows were checked before. Else only what a message or the pipeline declares may be so.
+        """
+        return self.reading.settled
 
     def declared(self, table: TableId) -> frozenset[str]:
         """The columns of a table whose types the pipeline's file declares: they take every spelling of their values."""
@@ -119,8 +153,13 @@ def observe(change: Change, inference: Inference, known: TableSchema | None, *, 
 
 
 def said_of(declared: InlineSchema | None, name: str, value: bytes) -> DataType | None:
-    """Return the type that a message declares for a value; None where it declares none."""
+    """Return the type that a message declares for a value; None where it declares none.
+
+    A TIME of databases that is no time of the day is a text.
+    """
     said = None if declared is None else declared.types.get(name)
+    if isinstance(said, TimeType) and temporal.is_long_time(value):
+        return types.STRING
     return types.decimal_of(value) if isinstance(said, NullType) else said
 
 
@@ -155,18 +194,22 @@ def _type_of(
         if not says(forced, value, reading.standard):
             raise _mismatch(name, value, f"fixed as {types.name(forced)}")
         return forced
-    if given and expected is not None and says(expected, value, reading.standard):
+    if given and expected is not None and inference.says(expected, value):
         return expected
     guess = reading.infer(value) if said is None else said
-    if expected is not None and accepts(expected, value, guess, reading.standard):
+    if expected is not None and inference.takes(expected, value, guess):
         return expected if not isinstance(expected, NullType) or said is None else said
+    if isinstance(said, types.TIMES) and temporal.is_far(value):
+        if inference.infinite and value in temporal.INFINITE and not fixed:
+            return said
+        raise _mismatch(name, value, f"declared {types.name(said)}", _AS_TEXT)
     if fixed and expected is not None and not isinstance(expected, NullType):
         raise _mismatch(name, value, f"{types.name(expected)}, and schema.inference.strategy is static")
-    if said is not None and not fits(said, value, reading.standard):
+    if said is not None and not holds(said, value, reading.standard):
         raise _mismatch(name, value, f"declared {types.name(said)}")
     return guess
 
 
-def _mismatch(name: str, value: bytes, what: str) -> RowError:
+def _mismatch(name: str, value: bytes, what: str, hint: str = "") -> RowError:
     shown = value[:60].decode("utf-8", "backslashreplace")
-    return RowError("type-mismatch", f"column {name!r} is {what}, and holds {shown}")
+    return RowError("type-mismatch", f"column {name!r} is {what}, and holds {shown}{hint}")

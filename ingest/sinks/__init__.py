@@ -166,6 +166,10 @@ class Sink(Protocol):
         """True if records are found again by their key, so that a row has to keep it."""
 
     @property
+    def infinite_times(self) -> bool:
+        """True if the sink's times have `infinity` and `-infinity`."""
+
+    @property
     def most_per_batch(self) -> int | None:
         """Records of a shard in one batch, where the sink cannot take any number."""
 

@@ -9,7 +9,7 @@ from pydantic import Field, field_validator, model_validator
 
 from ingest.component.options import Duration, OptionErrors
 from ingest.encode.append_encoder import AppendEncoder
-from ingest.encode.upsert_encoder import UpsertEncoder
+from ingest.encode.upsert_encoder import Coarse, UpsertEncoder
 from ingest.model.reject import RowError
 from ingest.model.table import show
 from ingest.sinks.sequence import SequencedSinkOptions
@@ -160,4 +160,4 @@ class LakeOptions(SequencedSinkOptions):
             return AppendEncoder(
                 table, source.schema, stored, to, inference, key_from_message=keyed, deleted=self.deleted
             )
-        return UpsertEncoder(table, source.schema, stored, to, inference, key_from_message=keyed)
+        return UpsertEncoder(table, source.schema, stored, to, inference, key_from_message=keyed, coarse=Coarse.KEYS)

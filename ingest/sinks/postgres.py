@@ -6,7 +6,7 @@ Rules: docs/spec/postgres.md.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, ClassVar, Final, Literal
 
 from ingest.sinks.sql import SqlSinkOptions
 
@@ -18,6 +18,8 @@ _PARAMETER: Final = re.compile(r"(?:toast\.)?[a-z][a-z0-9_]{0,62}")
 
 class PostgresSink(SqlSinkOptions):
     """Options of `sink:` with `type: postgres`."""
+
+    infinite_times: ClassVar[bool] = True
 
     type: Literal["postgres"]
     """`postgres`."""

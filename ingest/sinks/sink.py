@@ -42,6 +42,9 @@ class SinkOptions(Labelled):
     formats: ClassVar[str | None] = None
     keyed: ClassVar[bool] = True
     """True if only tables with a primary key can be written, where no option says otherwise."""
+    infinite_times: ClassVar[bool] = False
+    """True if the sink's times have `infinity` and `-infinity`."""
+
     most_per_batch: ClassVar[int | None] = None
     """Records of a shard in one batch, where the sink cannot take any number."""
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from pydantic import Field, field_validator
 
-from ingest.encode.upsert_encoder import UpsertEncoder
+from ingest.encode.upsert_encoder import Coarse, UpsertEncoder
 from ingest.model.reject import RowError
 from ingest.model.table import show
 from ingest.sinks.history import HistorySinkOptions
@@ -157,7 +157,7 @@ class SqlSinkOptions(HistorySinkOptions):
             msg = "a column of its primary key had only nulls so far"
             raise RowError("null-key", msg)
         keyed = source.key_from_message
-        return UpsertEncoder(table, source.schema, sink, to, inference, key_from_message=keyed)
+        return UpsertEncoder(table, source.schema, sink, to, inference, key_from_message=keyed, coarse=Coarse.ROWS)
 
     def coordinator(self, pipeline: str, warn: Callable[[str], None]) -> PostgresCoordinator:
         """Return the driver's side."""

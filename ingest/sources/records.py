@@ -174,7 +174,7 @@ class RecordOptions(Options):
             problems.append(("json.infer-schema.fixed-types", text))
         if self.ddls is not None and isinstance(chosen, InlineSchemaOptions):
             declared = {
-                table: frozenset(column.name.removeprefix(self.value_prefix) for column in schema.columns)
+                table: {column.name.removeprefix(self.value_prefix): column.type for column in schema.columns}
                 for table, schema in parse_tables(self.ddls).items()
             }
             chosen = chosen.beside(ByName(declared))

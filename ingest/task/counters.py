@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import orjson
 
-from ingest.encode.change_encoder import ChangeEncoder
 from ingest.encode.coercer import OTHERS as OTHER_COLUMNS
-from ingest.encode.transform_input import TransformInputEncoder
 from ingest.model.cache import count_up
 from ingest.model.table import MAX_ID, show
 
@@ -141,9 +139,9 @@ class EncoderCounters:
         if encoder.unrepresentable:
             result.skip(UNREPRESENTABLE, encoder.unrepresentable)
             encoder.unrepresentable = 0
-        if isinstance(encoder, (TransformInputEncoder, ChangeEncoder)):
-            add_counts(result.cut, {(encoder.table, column): count for column, count in encoder.cut.items()})
-            encoder.cut.clear()
+        cut = encoder.cut
+        add_counts(result.cut, {(encoder.table, column): count for column, count in cut.items()})
+        cut.clear()
         withheld = encoder.withheld
         for column, number in withheld.items():
             count_up(result.withheld, (encoder.table, column), number, (encoder.table, OTHER_COLUMNS))

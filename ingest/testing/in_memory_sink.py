@@ -42,6 +42,11 @@ class InMemorySink:
         return 0.0
 
     @property
+    def infinite_times(self) -> bool:
+        """True if the sink's times have `infinity` and `-infinity`."""
+        return self.options.infinite_times
+
+    @property
     def most_per_batch(self) -> int | None:
         """Records of a shard in one batch, where the sink cannot take any number."""
         return self.options.most_per_batch

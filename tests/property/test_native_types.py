@@ -79,6 +79,8 @@ Words = dict[str, tuple[str, list[str], Any]]
 SMALL = ["0", "1", "-7", "42"]
 LARGE = ["1700000000123", "951782400000", "-1", "0", "253402300799999", "-62135596800000"]
 FINE = ["1700000000123456", "45296500000", "0", "-86400000001", "1500"]
+FAR = ["86400000000", "-1", "3020399000000", "9223372036825200000", "-62135596800000001"]
+LONG = st.one_of(ONES, st.sampled_from(FAR))
 CONNECT: Words = {
     '{"type":"int64"}': ("BIGINT", [*SMALL, "9223372036854775807"], a_number),
     '{"type":"int32"}': ("INT", SMALL, a_number),
@@ -92,14 +94,15 @@ CONNECT: Words = {
     a_logical_type("int32", "io.debezium.time.Date"): ("DATE", ["18262", "0", "-719162", "2932896"], ONES),
     a_logical_type("int32", "org.apache.kafka.connect.data.Date"): ("DATE", ["18262"], ONES),
     a_logical_type("int32", "io.debezium.time.Time"): ("TIME(3)", ["45296500", "0"], ONES),
-    a_logical_type("int64", "io.debezium.time.MicroTime"): ("TIME(6)", ["45296500000", "1"], ONES),
+    a_logical_type("int64", "io.debezium.time.MicroTime"): ("TIME(6)", ["45296500000", "1"], LONG),
     a_logical_type("int64", "io.debezium.time.Timestamp"): ("TIMESTAMP", LARGE, ONES),
-    a_logical_type("int64", "io.debezium.time.MicroTimestamp"): ("TIMESTAMP", FINE, ONES),
+    a_logical_type("int64", "io.debezium.time.MicroTimestamp"): ("TIMESTAMP", FINE, LONG),
     a_logical_type("int64", "io.debezium.time.NanoTimestamp"): ("BIGINT", FINE, ONES),
     a_logical_type("string", "io.debezium.time.ZonedTimestamp"): (
         "TIMESTAMP_LTZ", ['"2020-01-31T12:13:14Z"', '"2024-02-29T23:59:59.120000Z"', '"2020-01-31T12:13:14.5Z"'],
-        MOMENTS,
+        st.one_of(MOMENTS, st.sampled_from(['"2024-05-10T13:00:01.6048051Z"', '"infinity"'])),
     ),
+    '{"type":"array","items":{"type":"int32","name":"io.debezium.time.Date"}}': ("STRING", ["[18262]", "[]"], ODD),
     a_logical_type("string", "io.debezium.data.Json"): ("STRING", [r'"{\\"a\\": 1}"'], ODD),
     a_logical_type("struct", "io.debezium.data.VariableScaleDecimal"): (
         "STRING", ['{"scale":1,"value":"fQ=="}', '{"value":"/w==","scale":-3}', '{"scale":9,"value":"AA=="}'],

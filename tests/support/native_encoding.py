@@ -54,7 +54,7 @@ def compare(
     """
     reference, natively = (cache_of(form, table, source, sink, keyed=keyed, to=to, declared=declared) for _ in range(2))
     if declared and isinstance(form, InlineSchemaOptions):
-        form = form.beside({table: frozenset(declared)})
+        form = form.beside({table: {column.name: column.type for column in source.columns if column.name in declared}})
     records: list[Any] = []
     encoders = native.NativeEncoders(form, natively)
     encoder = encoders.of("t")
