@@ -68,7 +68,8 @@ class SparkTransformRunner:
         self._transforms: CompiledTransforms | None = None
         self._version = -1
         self._sent: Broadcast[CompiledTransforms] | None = None
-        self._base: object = None
+        self._given: tuple[object, object] = (None, None)
+        """The broadcasts that the plan has: schemas, and partitions."""
         self._frame: DataFrame | None = None
         self._size = 0
         """The number of tasks that the plan has room for."""
@@ -79,47 +80,63 @@ class SparkTransformRunner:
         transforms = self._transforms
         if transforms is None or schemas.version != self._version:
             transforms, self._version = self._compiler.transforms(schemas.sources), schemas.version
-        stale = transforms != self._transforms or first.base is not self._base or len(tasks) > self._size
+        stale = (
+            transforms != self._transforms or self._given != (first.base, first.partitions) or len(tasks) > self._size
+        )
         if self._frame is None or stale:
             if self._sent is None or transforms != self._transforms:
                 self._transforms, self._sent = transforms, self._session.broadcast(transforms)
-            self._base = first.base
+            self._given = first.base, first.partitions
             self._size = max(self._shards, len(tasks))
-            given = (first.setup, first.base, self._sent)
+            given = (first.setup, first.base, first.partitions, self._sent)
             self._frame = self._compiler.frame(transforms, self._size, read_stage(*given), write_stage(*given))
-        light = [replace(task, setup=None, base=None) for task in tasks]  # type: ignore[arg-type]  # they are at hand
+        light = [replace(task, setup=None, base=None, partitions=None) for task in tasks]  # type: ignore[arg-type]  # they are at hand
         task_payload = base64.b64encode(pickle.dumps(light)).decode()
         rows = self._session.run_frame(self._frame, task_payload)
         return self._explainer.explain([pickle.loads(row) for row in rows])  # noqa: S301  (our own)
 
 
-def _task(setup: Broadcast[Setup], base: Broadcast[Schemas]) -> Task | None:
+def _task(
+    setup: Broadcast[Setup], base: Broadcast[Schemas], partitions: Broadcast[dict[str, int]] | None
+) -> Task | None:
     """Return what this partition has to do in this batch; None where there is nothing for it."""
     context = TaskContext.get()
     assert context is not None
     tasks: list[Task] = pickle.loads(base64.b64decode(context.getLocalProperty(TASK_PAYLOAD) or ""))  # noqa: S301  (our own)
     number = context.partitionId()
-    return replace(tasks[number], setup=setup, base=base) if number < len(tasks) else None
+    if number >= len(tasks):
+        return None
+    return replace(tasks[number], setup=setup, base=base, partitions=partitions)
 
 
-def read_stage(setup: Broadcast[Setup], base: Broadcast[Schemas], transforms: Broadcast[CompiledTransforms]) -> Stage:
+def read_stage(
+    setup: Broadcast[Setup],
+    base: Broadcast[Schemas],
+    partitions: Broadcast[dict[str, int]] | None,
+    transforms: Broadcast[CompiledTransforms],
+) -> Stage:
     """Return the first stage, as Spark runs it."""
 
     def stage(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for _ in batches:
             pass
-        task = _task(setup, base)
+        task = _task(setup, base, partitions)
         if task is not None:
             yield from run_read_stage(task, transforms.value, store_of_attempt())
 
     return stage
 
 
-def write_stage(setup: Broadcast[Setup], base: Broadcast[Schemas], transforms: Broadcast[CompiledTransforms]) -> Stage:
+def write_stage(
+    setup: Broadcast[Setup],
+    base: Broadcast[Schemas],
+    partitions: Broadcast[dict[str, int]] | None,
+    transforms: Broadcast[CompiledTransforms],
+) -> Stage:
     """Return the second stage, as Spark runs it."""
 
     def stage(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        task = _task(setup, base)
+        task = _task(setup, base, partitions)
         if task is None:
             for _ in batches:
                 pass
