@@ -6,6 +6,7 @@ asked for. Rows are read as `rows.py` reads them.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from ingest.avro import primitives
@@ -44,39 +45,55 @@ class EnvelopeReader:
         compiler = Compiler()
         rows: dict[int, RowReader] = {}
         fields: list[tuple[str | None, Read]] = []
+        self._images: dict[str, tuple[Node, RowReader]] = {}
         for one in node.fields:
             row = _row_of(one.node) if one.name in IMAGES and "op" in self.names else None
             if row is not None:
                 reader = rows.setdefault(id(row), RowReader(row, compiler))
-                fields.append((one.name, _image(one.node, reader)))
+                self._images[one.name] = (one.node, reader)
+                fields.append((one.name, _image(one.node, reader.image)))
             elif one.name == "source" and one.node.kind == "record":
                 fields.append((one.name, _some(one.node, TABLE, compiler)))
             elif one.name == "op":
                 fields.append((one.name, compiler.compile(one.node)[1]))
             else:
                 fields.append((None, compiler.passed(one.node)))
-        self._read = primitives.read_some(fields)
+        self._fields = fields
+        self._reads = {frozenset[str](): primitives.read_some(fields)}
+        """By the columns of times that are read as numbers, the function that reads the envelope."""
         self._budget = compiler.budget
         self.wanted = tuple(name for name, _ in fields if name is not None)
         """Names of the members that are asked for, in their order."""
         self.types: Mapping[str, DataType] = next(iter(rows.values())).types if rows else {}
         """Types of the rows' columns."""
 
-    def read(self, data: bytes, at: int) -> tuple[dict[str, Any], int]:
+    def counts(self, given: Mapping[str, DataType]) -> frozenset[str]:
+        """Return what `RowReader.counts` does, of the rows."""
+        return frozenset[str]().union(*(reader.counts(given) for _, reader in self._images.values()))
+
+    def read(self, data: bytes, at: int, counts: frozenset[str] = frozenset()) -> tuple[dict[str, Any], int]:
         """Return the rows, `op` and the table's names in `source`, and the place after the envelope.
 
-        Raise what `RowReader.read` does.
+        `counts`: columns of times that are read as the numbers that the message has. Raise what `RowReader.read` does.
         """
         found: dict[str, Any]
+        read = self._reads.get(counts) or self._reads.setdefault(counts, self._with_counts(counts))
         self._budget.begin(len(data))
         try:
-            found, at = self._read(data, at)
+            found, at = read(data, at)
         except (UnicodeDecodeError, Contradiction):
             raise
         except ValueError as exc:  # of `op`, or of a name of the table, whatever their schema says
             msg = f"the envelope holds {exc}"
             raise AvroError(msg) from None
         return found, at
+
+    def _with_counts(self, counts: frozenset[str]) -> Read:
+        images = {
+            name: _image(node, partial(reader.image, counts=counts & reader.counted))
+            for name, (node, reader) in self._images.items()
+        }
+        return primitives.read_some([(name, images.get(name or "", read)) for name, read in self._fields])
 
 
 def _row_of(node: Node) -> Node | None:
@@ -95,9 +112,7 @@ def _some(node: Node, names: tuple[str, ...], compiler: Compiler) -> Read:
     )
 
 
-def _image(node: Node, reader: RowReader) -> Read:
+def _image(node: Node, read: Read) -> Read:
     if node.kind == "record":
-        return reader.image
-    return primitives.read_union(
-        [primitives.read_null if branch.kind == "null" else reader.image for branch in node.branches]
-    )
+        return read
+    return primitives.read_union([primitives.read_null if branch.kind == "null" else read for branch in node.branches])

@@ -6,6 +6,7 @@ Rules: docs/spec/avro.md#messages.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -14,13 +15,18 @@ from ingest.avro.envelopes import EnvelopeReader
 from ingest.avro.native_nodes import members_reader, row_reader
 from ingest.avro.resolution import Resolver
 from ingest.avro.rows import MALFORMED, Compiler, RowReader, ended, why_malformed
+from ingest.component.options import NOTHING_GIVEN
+from ingest.model import types
 from ingest.model.change import InlineSchema, Reject, Skip
 from ingest.model.jsontext import fields_of
 from ingest.model.reject import Contradiction, RowError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ingest.avro.resolution import Resolve
     from ingest.avro.schema import Node
+    from ingest.model.data_type import DataType
 
 _NULL: Final = msgspec.Raw(b"null")
 FAILURES: Final = (*MALFORMED, Contradiction, RowError)
@@ -40,20 +46,29 @@ class RowSchema:
         self.declared = InlineSchema(self.reader.types)
         """The types of columns, as messages declare them."""
 
-    def row(self, message: bytes, at: int) -> msgspec.Raw:
-        """Return the row from a place to the end of a message, as JSON text. Raise one of FAILURES."""
+    def row(self, message: bytes, at: int, counts: frozenset[str] = frozenset()) -> msgspec.Raw:
+        """Return the row from a place to the end of a message, as JSON text. Raise one of FAILURES.
+
+        `counts`: columns of times that are read as the numbers that the message has.
+        """
         message, at = _resolved(self._resolve, message, at)
-        text = None if self._native is None else self._native.read(message, at)
+        text = None if self._native is None or counts else self._native.read(message, at)
         if text is not None:
             return msgspec.Raw(text)
-        row, at = self.reader.read(message, at)
+        row, at = self.reader.read(message, at, counts)
         ended(message, at)
         return msgspec.Raw(msgspec.json.encode(row))
 
-    def decode(self, message: bytes, at: int) -> tuple[msgspec.Raw, InlineSchema] | Reject:
-        """Return the row with what it declares, or the reject of a message that is none of this schema."""
+    def decode(
+        self, message: bytes, at: int, given: Mapping[str, DataType] = NOTHING_GIVEN
+    ) -> tuple[msgspec.Raw, InlineSchema] | Reject:
+        """Return the row with what it declares, or the reject of a message that is none of this schema.
+
+        `given`: the types that the pipeline declares for columns.
+        """
+        counts = self.reader.counts(given) if given else frozenset()
         try:
-            return self.row(message, at), self.declared
+            return self.row(message, at, counts), _declared(self.declared, counts)
         except FAILURES as exc:
             return reject(exc)
 
@@ -78,19 +93,35 @@ class EnvelopeSchema:
         self.of_documents = self._reader.of_documents
         """True if they are of Debezium's connector for MongoDB."""
 
-    def read(self, message: bytes, at: int) -> dict[str, bytes | None]:
+    def counts(self, given: Mapping[str, DataType]) -> frozenset[str]:
+        """Return the columns of times that are to be numbers; `given`: the types that the pipeline declares."""
+        return self._reader.counts(given) if given else frozenset()
+
+    def declared_beside(self, counts: frozenset[str]) -> InlineSchema:
+        """Return what messages declare where times of these columns are read as numbers."""
+        return _declared(self.declared, counts)
+
+    def read(self, message: bytes, at: int, counts: frozenset[str] = frozenset()) -> dict[str, bytes | None]:
         """Return the members from a place to the end of a message, as JSON texts. A null is None.
 
-        They are the rows, `op` and the table's names in `source`, as far as the schema has them. Raise one of FAILURES.
+        They are the rows, `op` and the table's names in `source`, as far as the schema has them.
+        `counts`: columns of times that are read as the numbers that the message has. Raise one of FAILURES.
         """
         message, at = _resolved(self._resolve, message, at)
-        text = None if self._native is None else self._native.read(message, at)
+        text = None if self._native is None or counts else self._native.read(message, at)
         if text is not None:
             members = fields_of(msgspec.Raw(text))
             return {name: None if raw == _NULL else bytes(raw) for name, raw in members.items()}
-        envelope, at = self._reader.read(message, at)
+        envelope, at = self._reader.read(message, at, counts)
         ended(message, at)
         return {name: None if value is None else msgspec.json.encode(value) for name, value in envelope.items()}
+
+
+def _declared(declared: InlineSchema, counts: frozenset[str]) -> InlineSchema:
+    """Return what messages declare where times of these columns are read as numbers."""
+    return (
+        declared if not counts else replace(declared, types={**declared.types, **dict.fromkeys(counts, types.BIGINT)})
+    )
 
 
 def _resolved(resolve: Resolve | None, message: bytes, at: int) -> tuple[bytes, int]:

@@ -6,7 +6,7 @@ row. Records, arrays, maps, and unions of different types are STRING columns wit
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ingest.avro import primitives
 from ingest.avro.budget import MemberBudget, has_long_symbol, weight
@@ -14,12 +14,12 @@ from ingest.avro.logical import logical, small_integer
 from ingest.avro.primitives import AvroError
 from ingest.avro.schema import SchemaError, takes_bytes
 from ingest.model import floats, types
-from ingest.model.data_type import DecimalType, NullType
+from ingest.model.data_type import DecimalType, NullType, TimeType
 from ingest.model.floats import NotANumber
 from ingest.model.reject import Contradiction, RowError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from ingest.avro.primitives import Read
     from ingest.avro.schema import Node
@@ -61,6 +61,19 @@ class Compiler:
             return data_type, read
         # A decimal of two bytes may have a thousand zeros
         return (known[0], self.budget.counted_text(known[1])) if _is_exact(node, known[0]) else known
+
+    def counted(self, node: Node) -> Read | None:
+        """Return the function that reads a time as the number that the message has; None where there is none."""
+        if node.kind == "union":
+            found = [primitives.read_null if one.kind == "null" else self.counted(one) for one in node.branches]
+            reads = [read for read in found if read is not None]
+            some = any(read is not primitives.read_null for read in reads)
+            return primitives.read_union(reads) if some and len(reads) == len(found) else None
+        if node.kind not in {"int", "long"}:
+            return None
+        plain = _PLAIN[node.kind][1]
+        known = logical(node, plain)
+        return plain if known is not None and isinstance(known[0], (*types.TIMES, TimeType)) else None
 
     def passed(self, node: Node) -> Read:
         """Return a function that passes over a node's value. Raise SchemaError."""
@@ -155,6 +168,9 @@ def _common(branches: list[DataType]) -> DataType:
     return found
 
 
+_NONE: Final[frozenset[str]] = frozenset()
+
+
 class RowReader:
     """Reader of the rows of one record schema."""
 
@@ -168,24 +184,33 @@ class RowReader:
         """Types of the columns. A column that is null in each row has none."""
         self._budget = compiler.budget
         self._fields = [(name, read) for name, _, read in compiled]
+        counted = {one.name: compiler.counted(one.node) for one in node.fields}
+        self._counted = {name: read for name, read in counted.items() if read is not None}
+        self.counted = frozenset(self._counted)
+        """Columns of times that a message has as numbers."""
         self.size = 1000 + sum(1000 + 12 * len(name) for name, _ in self._fields)
         """Bytes that it takes, about."""
 
-    def read(self, data: bytes, at: int) -> tuple[dict[str, Any], int]:
+    def counts(self, given: Mapping[str, DataType]) -> frozenset[str]:
+        """Return the columns of times that are to be numbers; `given`: the types that the pipeline declares."""
+        return frozenset(name for name in self._counted if isinstance(given.get(name), types.NUMBERS))
+
+    def read(self, data: bytes, at: int, counts: frozenset[str] = _NONE) -> tuple[dict[str, Any], int]:
         """Return the row of a message as `image` does."""
         self._budget.begin(len(data))
-        return self.image(data, at)
+        return self.image(data, at, counts)
 
-    def image(self, data: bytes, at: int) -> tuple[dict[str, Any], int]:
+    def image(self, data: bytes, at: int, counts: frozenset[str] = _NONE) -> tuple[dict[str, Any], int]:
         """Return a row's values by its columns, as msgspec writes them, and the place after the row.
 
-        Raise AvroError, IndexError, UnicodeDecodeError, RecursionError, Contradiction or RowError.
+        `counts`: columns of times that are read as the numbers that the message has. Raise AvroError, IndexError,
+        UnicodeDecodeError, RecursionError, Contradiction or RowError.
         """
         row: dict[str, Any] = {}
         name = ""
         try:
             for name, field in self._fields:
-                row[name], at = field(data, at)
+                row[name], at = (self._counted[name] if name in counts else field)(data, at)
         except UnicodeDecodeError:
             raise
         except NotANumber as exc:

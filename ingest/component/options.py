@@ -128,10 +128,11 @@ class InlineSchemaOptions(Options):
 
         What messages say about these types does not count.
         """
-        return self._declared.get(table, _NONE)
+        return self._declared.get(table, NOTHING_GIVEN)
 
 
-_NONE: Final[Mapping[str, DataType]] = MappingProxyType({})
+NOTHING_GIVEN: Final[Mapping[str, DataType]] = MappingProxyType({})
+"""The types that a pipeline declares which declares none."""
 
 
 class OptionErrors(ValueError):

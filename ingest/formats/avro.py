@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, Self
 
 from pydantic import Field, PrivateAttr, ValidationInfo, model_validator
 
-from ingest.component.options import OptionErrors, Options, is_written
+from ingest.component.options import OptionErrors, is_written
 from ingest.formats.form import AvroMessages, Form
 from ingest.formats.row_decoder import RowFormat
 
@@ -28,10 +28,11 @@ _SCHEMA: Final = "avro.schema"
 _FILE: Final = "avro.schema-file"
 
 
-class Avro(RowFormat, Options):
+class Avro(RowFormat):
     """Options of `value.format: avro`."""
 
     name: ClassVar[str] = "avro"
+    counts_times: ClassVar[bool] = True
 
     schema_text: str | None = Field(None, alias=_SCHEMA)
     """The schema of all messages, as JSON text. A source needs either this or `avro.schema-file`. A sink without them

@@ -29,6 +29,7 @@ class AvroConfluent(RowFormat, RegistryOptions):
     """Options of `value.format: avro-confluent`."""
 
     name: ClassVar[str] = "avro-confluent"
+    counts_times: ClassVar[bool] = True
     model_config = keys_behind(name)
 
     @model_validator(mode="after")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, Literal, Self
 import msgspec
 from pydantic import PrivateAttr, ValidationInfo, model_validator
 
-from ingest.component.options import is_written
+from ingest.component.options import InlineSchemaOptions, is_written
 from ingest.formats.debezium_json import DebeziumJson, no_table
 from ingest.formats.form import AvroMessages, Form
 from ingest.formats.given_schema import check_given
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from ingest.formats.written import ChangeBytes, RowPlace
     from ingest.model.change import Decoded
+    from ingest.model.data_type import DataType
     from ingest.model.schema import Column
     from ingest.model.table import TableId
 
@@ -39,7 +40,7 @@ _KINDS: Final = {b'"c"': Kind.INSERT, b'"r"': Kind.INSERT, b'"u"': Kind.UPDATE, 
 _OTHER_OPS: Final = {b'"t"': Skip("truncate"), b'"m"': Skip("logical-decoding-message")}
 
 
-class DebeziumAvroConfluent(RegistryOptions):
+class DebeziumAvroConfluent(InlineSchemaOptions, RegistryOptions):
     """Options of `value.format: debezium-avro-confluent`."""
 
     name: ClassVar[str] = "debezium-avro-confluent"
@@ -130,6 +131,10 @@ class DebeziumAvroDecoder:
             table = self._table_of(envelope.get("source"))
             if table is None:
                 return no_table(documents=found.of_documents)
+            given = self._options.declared(table)
+            counts = found.counts(given)
+            if counts:  # only now is it known which table's columns these are
+                envelope = found.read(value, HEAD, counts)
             before, after = envelope.get("before"), envelope.get("after")
             if kind is Kind.DELETE:
                 after = None
@@ -146,18 +151,18 @@ class DebeziumAvroDecoder:
             images = [None if row is None else msgspec.Raw(row) for row in (before, after)]
         except self._failures as exc:
             return self._reject(exc)
-        fields = self._key(key)
+        fields = self._key(key, given)
         if isinstance(fields, Reject):
             return fields
         if images[0] is None and images[1] is None and fields is not None:
             images[0] = msgspec.Raw(fields)
-        return (table, kind, images[0], images[1], fields, found.declared)
+        return (table, kind, images[0], images[1], fields, found.declared_beside(counts))
 
-    def _key(self, key: bytes | None) -> bytes | Reject | None:
+    def _key(self, key: bytes | None, given: Mapping[str, DataType]) -> bytes | Reject | None:
         """Return a record's key as JSON text; what is no message of the registry stays as it came."""
         if key is None or self._read_key is None or key[:1] != b"\x00":
             return key
-        found = read_key(self._read_key, key)
+        found = read_key(partial(self._read_key, given=given), key)
         return found if isinstance(found, Reject) else bytes(found[0])
 
     def _table_of(self, source: bytes | None) -> TableId | None:

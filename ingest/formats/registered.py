@@ -9,18 +9,20 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
+from ingest.component.options import NOTHING_GIVEN
 from ingest.model.cache import Cache
 from ingest.model.change import Reject
 from ingest.registry.client import client_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
+    from collections.abc import Callable, Hashable, Mapping
 
     import msgspec
 
     from ingest.avro.native.reader import AvroReader
     from ingest.avro.schema import Node
     from ingest.model.change import InlineSchema
+    from ingest.model.data_type import DataType
     from ingest.registry.client import Found, RegistryClient
     from ingest.registry.options import RegistryOptions
 
@@ -36,8 +38,13 @@ T = TypeVar("T")
 class SchemaReader(Protocol):
     """Object that reads rows of one schema."""
 
-    def decode(self, message: bytes, at: int) -> tuple[msgspec.Raw, InlineSchema] | Reject:
-        """Return the row from a place to the end of a message, with what it declares; or the message's reject."""
+    def decode(
+        self, message: bytes, at: int, given: Mapping[str, DataType]
+    ) -> tuple[msgspec.Raw, InlineSchema] | Reject:
+        """Return the row from a place to the end of a message, with what it declares; or the message's reject.
+
+        `given`: the types that the pipeline declares for columns.
+        """
 
 
 class NativelyRead(Protocol):
@@ -93,10 +100,15 @@ class SchemasById(Generic[T]):
         return self._kept.put(message[:HEAD], made, 2000 + 40 * texts)
 
 
-def read_row(schemas: SchemasById[R], message: bytes) -> tuple[msgspec.Raw, InlineSchema] | Reject:
-    """Return a message's row as JSON text with what it declares; or its reject. Raise IngestError."""
+def read_row(
+    schemas: SchemasById[R], message: bytes, given: Mapping[str, DataType] = NOTHING_GIVEN
+) -> tuple[msgspec.Raw, InlineSchema] | Reject:
+    """Return a message's row as JSON text with what it declares; or its reject. Raise IngestError.
+
+    `given`: the types that the pipeline declares for columns.
+    """
     found = schemas.find(message)
-    return found if isinstance(found, Reject) else found.decode(message, HEAD)
+    return found if isinstance(found, Reject) else found.decode(message, HEAD, given)
 
 
 def native_readers(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, ClassVar, TypeAlias
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
+from ingest.component.options import NOTHING_GIVEN, InlineSchemaOptions
 from ingest.model.change import TOMBSTONE, Kind, Reject
 from ingest.schema.type_hints import TypeHints
 
@@ -41,10 +43,13 @@ class RowDecoder:
         return (self._table, Kind.INSERT, None, row, None, declared)
 
 
-class RowFormat(ABC):
+class RowFormat(InlineSchemaOptions, ABC):
     """The part of an options model that is alike in formats whose messages say the types of their columns."""
 
     inline_types: ClassVar[None] = None
+    counts_times: ClassVar[bool] = False
+    """True if messages have times as numbers. What `reader` returns then also takes the types that the pipeline
+    declares, as `given`."""
 
     @property
     def form(self) -> Form | None:
@@ -61,7 +66,9 @@ class RowFormat(ABC):
 
         Raise as `reader` does. The decoder raises as the function that `reader` returns.
         """
-        return RowDecoder(self.reader(), topic, keyed=keyed)
+        read: Callable[..., Any] = self.reader()
+        given = self.declared((topic,)) if self.counts_times else NOTHING_GIVEN
+        return RowDecoder(partial(read, given=given) if given else read, topic, keyed=keyed)
 
     @abstractmethod
     def reader(self) -> ReadRow:

@@ -30,7 +30,7 @@ class MessageTypes:
         self._read_defaults, self._ignore_unknown = read_defaults, ignore_unknown
         self._known: dict[tuple[int, ...], RowSchema | Reject] = {}
 
-    def decode(self, message: bytes, at: int) -> tuple[msgspec.Raw, InlineSchema] | Reject:
+    def decode(self, message: bytes, at: int, _given: object = None) -> tuple[msgspec.Raw, InlineSchema] | Reject:
         """Return the row of a message with what it declares, or its reject. At `at` the indexes of its type begin."""
         try:
             indexes, at = read_indexes(message, at)

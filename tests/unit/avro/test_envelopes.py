@@ -92,3 +92,21 @@ def test_messages_of_mongodb_are_known_by_their_schema() -> None:
     assert not EnvelopeSchema(parse(json.dumps(schema()))).of_documents
     assert "MongoDB" in no_table(documents=True).message
     assert "MongoDB" not in no_table(documents=False).message
+
+
+def test_times_are_numbers_where_the_pipeline_declares_numbers() -> None:
+    micros = {"type": "long", "connect.name": "io.debezium.time.MicroTimestamp"}
+    row = record("Value", id=["null", micros], at={"type": "int", "logicalType": "time-millis"}, n="int")
+    made = envelope("shop", row)
+    found = EnvelopeSchema(parse(json.dumps(made)))
+    source = {"connector": "c", "db": "shop", "schema": None, "table": "orders"}
+    image = {"id": 9223372036825200000, "at": 86_400_000, "n": 1}
+    raw = written(made, {"before": {**image, "id": None}, "after": image, "source": source, "op": "u", "ts_ms": None})
+    counts = found.counts({"id": types.BIGINT, "at": types.STRING, "n": types.BIGINT})
+    assert counts == {"id"}
+    assert found.read(raw, 0)["after"] == b'{"id":"infinity","at":"24:00:00","n":1}'
+    read = found.read(raw, 0, counts)
+    assert read["after"] == b'{"id":9223372036825200000,"at":"24:00:00","n":1}'
+    assert read["before"] == b'{"id":null,"at":"24:00:00","n":1}'
+    assert found.declared_beside(counts).types["id"] == types.BIGINT
+    assert found.declared_beside(frozenset()) is found.declared
