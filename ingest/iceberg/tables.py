@@ -63,14 +63,17 @@ def changes(table: LakeTable, metadata: TableMetadata) -> Changes:
     if metadata.properties.keys() & CODE:
         msg = f"it names code in its property {min(metadata.properties.keys() & CODE)}, which this tool does not run"
         raise LakeChangeError(msg)
-    there = {
-        one.name: ColumnThere(our_type(one.field_type), str(one.field_type), one.required)
-        for one in metadata.schema().fields
-    }
+    there = columns_there(metadata)
     has_rows = metadata.current_snapshot() is not None
     found = changes_of(table, there, iceberg_type, _promotes, has_rows=has_rows)
     check_partitions(metadata, [*found.rewritten])
     return found
+
+
+def columns_there(metadata: TableMetadata) -> dict[str, ColumnThere]:
+    """Return the columns of a table by their names."""
+    fields = metadata.schema().fields
+    return {one.name: ColumnThere(our_type(one.field_type), str(one.field_type), one.required) for one in fields}
 
 
 def _has_equality_deletes(metadata: TableMetadata) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 
 from ingest.model import types
 from ingest.model.text import one_line
@@ -49,6 +49,20 @@ _LONG: Final = 128
 @lru_cache(maxsize=100_000)
 def _column(name: str, type_name: str, nullable: bool) -> Column:  # noqa: FBT001  (`__reduce__` gives a tuple)
     return _new_column(name, type_name, nullable)
+
+
+class Misfit(str):
+    """The reason why a sink's table does not take a column as it is wanted."""
+
+    __slots__ = ("there",)
+    there: DataType | None
+    """The column's type there, whose values it takes; None: there is none of ours, and it takes no value."""
+
+    def __new__(cls, why: str, there: DataType | None = None) -> Self:
+        """Return the reason, with the type."""
+        made = super().__new__(cls, why)
+        made.there = there
+        return made
 
 
 @dataclass(frozen=True, slots=True)

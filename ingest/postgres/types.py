@@ -57,6 +57,17 @@ def type_of(data_type: DataType) -> str | None:
     return _PLAIN[data_type]
 
 
+def type_of_kind(kind: str) -> DataType | None:
+    """Return our type of the values that a column of the server's type takes, all of them; None where there is none."""
+    found = _NUMERIC.fullmatch(kind)
+    if found is not None and found[1] is not None and int(found[1]) <= types.MAX_PRECISION and int(found[2]) >= 0:
+        return DecimalType(int(found[1]), int(found[2]))
+    time = _TIME.fullmatch(kind)
+    if time is not None:
+        return TimeType(int(time[1] or 6))
+    return next((ours for ours, theirs in _PLAIN.items() if theirs == kind and ours != types.TINYINT), None)
+
+
 def is_number(kind: str) -> bool:
     """Return whether a type is one of numbers."""
     return kind in _DIGITS or kind in _FLOATS or _NUMERIC.fullmatch(kind) is not None

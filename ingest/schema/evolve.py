@@ -11,11 +11,14 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ingest.errors import ConfigError, NoPrimaryKey, SchemaChangeRefused, TransformError
+from ingest.model import types
+from ingest.model.data_type import DecimalType, DoubleType, FloatType
 from ingest.model.schema import (
     AddColumn,
     AlterColumnType,
     Column,
     CreateTable,
+    Misfit,
     SchemaChange,
     TableSchema,
     changes,
@@ -25,6 +28,7 @@ from ingest.model.table import TableId, show
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from ingest.model.data_type import DataType
     from ingest.schema.routes import Rules
 
 
@@ -79,8 +83,10 @@ def unchanged(_table: TableId, _schema: TableSchema) -> None:
 Unfit: TypeAlias = "Callable[[TableId, TableSchema], Mapping[str, str]]"
 """Function that returns the columns that the sink cannot take of a sink table's schema, each with the reason.
 
+A reason that is a `Misfit` may tell the type that the column has there.
 It raises IngestError.
 """
+_NUMBERS: Final = (*types.INTEGERS, DecimalType, FloatType, DoubleType)
 WANTED: Final = "as the pipeline says"
 """Reason why a change is withheld that the sink could do."""
 
@@ -267,19 +273,35 @@ def _fitting(
 ) -> tuple[TableSchema, dict[SchemaChange, str]]:
     """Return as much of the merged schema as the sink can take, and the changes that it cannot do, with the reasons.
 
-    Columns of the key are not left out: no row is written without them.
+    Columns of the key are not left out: no row is written without them. A column that the sink's table has already
+    takes the values of its own type.
     """
     reasons = {name: why for name, why in unfit(target, merged).items() if name not in merged.primary_key}
     if not reasons:
         return merged, {}
-    kept = tuple(column for column in merged.columns if column.name not in reasons)
-    start = TableSchema(kept, merged.primary_key) if sink is None else sink
+    known = {} if sink is None else {column.name: column for column in sink.columns}
+    kept: list[Column] = []
+    for column in merged.columns:
+        why = reasons.get(column.name)
+        there = why.there if isinstance(why, Misfit) else None
+        if column.name in known:
+            kept.append(known[column.name])
+        elif there is not None and _have_values_in_common(there, column.type):
+            kept.append(replace(column, type=there))
+        elif sink is None and why is None:
+            kept.append(column)
+    start = TableSchema(tuple(kept), merged.primary_key)
     refused = {
         event: f"which cannot do it: {reasons[name]}"
         for event in changes(target, start, merged)
         if (name := column_of(event)) in reasons
     }
     return _without(merged, start, refused), refused
+
+
+def _have_values_in_common(there: DataType, wanted: DataType) -> bool:
+    """Return whether a value of one type may fit the other one."""
+    return types.merge(there, wanted) == wanted or (isinstance(there, _NUMBERS) and isinstance(wanted, _NUMBERS))
 
 
 def _without(merged: TableSchema, sink: TableSchema, refused: Iterable[SchemaChange]) -> TableSchema:

@@ -16,7 +16,7 @@ from ingest.delta.change import change
 from ingest.delta.commit import add_files, has_older_progress
 from ingest.delta.partitions import partition_columns
 from ingest.delta.seen import SeenTables, taken_away
-from ingest.delta.tables import PROPERTIES, changes, schema_of
+from ingest.delta.tables import PROPERTIES, changes, columns_there, schema_of
 from ingest.delta.upkeep import compact, vacuum
 from ingest.errors import IngestError, SchemaChangeRefused
 from ingest.lake.changes import LakeChangeError
@@ -25,10 +25,10 @@ from ingest.model.table import show
 from ingest.sinks.lake_coordinator import LakeCoordinator, check_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from contextlib import AbstractContextManager
 
-    from ingest.lake.changes import Changes
+    from ingest.lake.changes import Changes, ColumnThere
     from ingest.lake.marks import Mark, TableName, TakenAway
     from ingest.lake.table import AddedFile, LakeTable
     from ingest.sinks.delta import DeltaSink
@@ -109,6 +109,9 @@ class DeltaCoordinator(LakeCoordinator[DeltaTable]):
 
     def _changes(self, wanted: LakeTable, there: DeltaTable) -> Changes:
         return changes(wanted, there)
+
+    def _columns(self, there: DeltaTable) -> Mapping[str, ColumnThere]:
+        return columns_there(there)
 
     def _apply(self, there: DeltaTable, wanted: LakeTable, found: Changes) -> None:
         change(there, self._warehouse.files(wanted.id), found)

@@ -16,7 +16,7 @@ from ingest.iceberg.commit import add_files
 from ingest.iceberg.line import mark_of, older_progress, taken_away
 from ingest.iceberg.partitions import spec_of
 from ingest.iceberg.rewrite import rewrite
-from ingest.iceberg.tables import PROPERTIES, changes, schema_of
+from ingest.iceberg.tables import PROPERTIES, changes, columns_there, schema_of
 from ingest.iceberg.types import iceberg_type
 from ingest.iceberg.upkeep import compact, expire, is_due
 from ingest.lake.table import folder_of
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from pyiceberg.catalog import Catalog
 
-    from ingest.lake.changes import Changes
+    from ingest.lake.changes import Changes, ColumnThere
     from ingest.lake.marks import Mark, TableName, TakenAway
     from ingest.lake.table import AddedFile, LakeTable
     from ingest.sinks.iceberg import IcebergSink
@@ -108,6 +108,9 @@ class IcebergCoordinator(LakeCoordinator[Table]):
 
     def _changes(self, wanted: LakeTable, there: Table) -> Changes:
         return changes(wanted, there.metadata)
+
+    def _columns(self, there: Table) -> Mapping[str, ColumnThere]:
+        return columns_there(there.metadata)
 
     def _apply(self, there: Table, wanted: LakeTable, found: Changes) -> None:
         if found.rewritten:

@@ -21,6 +21,7 @@ from ingest.model import types
 from ingest.model.commit import OLDER
 from ingest.model.layout import PLAIN
 from ingest.model.reject import RowError
+from ingest.model.schema import Misfit
 from ingest.model.table import show
 from ingest.sinks.sequence import no_sequence
 from ingest.sinks.sink import PlainSinkCoordinator
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from ingest.lake.changes import Changes
+    from ingest.lake.changes import Changes, ColumnThere
     from ingest.lake.marks import Mark, TableName, TakenAway
     from ingest.lake.table import LakeTable
     from ingest.model.layout import TableLayout
@@ -101,6 +102,10 @@ class LakeCoordinator(PlainSinkCoordinator, Generic[There]):
     @abstractmethod
     def _changes(self, wanted: LakeTable, there: There) -> Changes:
         """Return the changes after which a table takes rows. Raise LakeChangeError where none will do."""
+
+    @abstractmethod
+    def _columns(self, there: There) -> Mapping[str, ColumnThere]:
+        """Return the columns of a table that is there, by their names."""
 
     @abstractmethod
     def _apply(self, there: There, wanted: LakeTable, found: Changes) -> None:
@@ -180,7 +185,7 @@ class LakeCoordinator(PlainSinkCoordinator, Generic[There]):
         """Take the layouts of tables that may have to be made."""
         self._layouts.update(layouts)
 
-    def unfit(self, table: TableId, schema: TableSchema) -> Mapping[str, str]:
+    def unfit(self, table: TableId, schema: TableSchema) -> Mapping[str, Misfit]:
         """Return the columns that no change makes its table take, each with the reason. Raise IngestError."""
         try:
             wanted = self._lake_options.table_for(table, schema)
@@ -196,7 +201,9 @@ class LakeCoordinator(PlainSinkCoordinator, Generic[There]):
             if self._fault(replace(wanted, columns=of_key), there):
                 return {}  # it takes no row, and `declare` says so
             tried = [(one.name, replace(wanted, columns=(*of_key, one))) for one in wanted.columns]
-            return {name: why for name, part in tried if (why := self._fault(part, there))}
+            kinds = self._columns(there)
+            faults = {name: why for name, part in tried if (why := self._fault(part, there))}
+            return {name: Misfit(why, kinds[name].type if name in kinds else None) for name, why in faults.items()}
 
     def _fault(self, wanted: LakeTable, there: There) -> str:
         """Return why a table that is there cannot take rows; nothing where it can."""

@@ -18,7 +18,7 @@ from ingest.encode.coercer import Drift, RowCoercer
 from ingest.errors import CheckpointError, ConfigError, NoPrimaryKey, SchemaChangeRefused
 from ingest.kafka.failures import is_away
 from ingest.model import types
-from ingest.model.schema import Column, TableSchema
+from ingest.model.schema import Column, Misfit, TableSchema
 from ingest.schema.evolve import Policy, Schemas, SourceTable, evolve, reroute
 from ingest.schema.routes import KeyRule, RouteRule, Rules
 from ingest.spark.session import with_retries
@@ -220,6 +220,29 @@ def test_what_a_sink_cannot_take_is_left_out_and_asked_again() -> None:
     assert [str(event) for event in second.withheld] == ["ADD COLUMN n STRING"]
     again = reroute(second.schemas, Rules(), Policy())
     assert [str(event) for event in again.events] == ["ADD COLUMN n STRING"], "the sink can by now"
+
+
+def test_a_column_that_a_sink_has_already_keeps_its_type_there() -> None:
+    """Only values that do not fit it are left out, whether its table is new to the pipeline or the column is."""
+
+    def unfit(_table: TableId, wanted: TableSchema) -> dict[str, str]:
+        kinds = {column.name: column.type for column in wanted.columns}
+        return {"n": Misfit("so", types.INT)} if kinds.get("n", types.INT) != types.INT else {}
+
+    first = evolve(Schemas(), [(("t",), schema("a", "n"))], Rules(), Policy(), unfit=unfit)
+    later = evolve(
+        evolve(Schemas(), [(("t",), schema("a"))], Rules(), Policy(), unfit=unfit).schemas,
+        [(("t",), schema("n"))], Rules(), Policy(), unfit=unfit,
+    )  # fmt: skip
+    for found in (first, later):
+        assert {column.name: column.type for column in found.sinks[("t",)].columns}["n"] == types.INT
+        assert {str(event): why for event, why in found.withheld.items()} == {
+            "ALTER COLUMN n INT -> STRING": "which cannot do it: so"
+        }
+        again = evolve(found.schemas, [(("t",), schema("b"))], Rules(), Policy(), unfit=unfit)
+        assert [str(event) for event in again.events] == ["ADD COLUMN b STRING"]
+        assert [str(event) for event in again.withheld] == ["ALTER COLUMN n INT -> STRING"]
+    assert [str(event) for event in later.events] == ["ADD COLUMN n INT"]
 
 
 def test_workers_import_pyspark_from_its_folder_and_not_from_its_archive() -> None:
