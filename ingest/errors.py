@@ -29,10 +29,12 @@ What happens to *data* (a broken message, a value that does not fit) is no excep
 
 from __future__ import annotations
 
+import errno
 from typing import ClassVar, Final
 
 INTERRUPTED: Final = 130
 """The exit code of a run that a second signal ended at once."""
+_DENIED: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 
 
 class IngestError(Exception):
@@ -174,6 +176,11 @@ class TransformError(ConfigError):
         """The same, with its place in the file's texts."""
         self.place = (rule, option, start, end)
         return self
+
+
+def is_denied(exc: BaseException) -> bool:
+    """Return whether an error of a file system says that this user may not write there, or that nobody may."""
+    return isinstance(exc, PermissionError) or (isinstance(exc, OSError) and exc.errno in _DENIED)
 
 
 def kinds_of_errors() -> dict[str, type[IngestError]]:

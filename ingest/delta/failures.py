@@ -12,10 +12,13 @@ from typing import Final
 import pyarrow as pa
 from deltalake.exceptions import CommitFailedError, DeltaError, DeltaProtocolError, TableNotFoundError
 
-from ingest.errors import AccessError, ConfigError, IngestError, Unavailable
+from ingest.errors import AccessError, ConfigError, IngestError, Unavailable, is_denied
 from ingest.model.text import one_line
 
-_DENIED: Final = re.compile(r"\b40[13]\b|Unauthenticated|PermissionDenied|Permission denied|AccessDenied|Forbidden")
+_DENIED: Final = re.compile(
+    r"\b40[13]\b|Unauthenticated|PermissionDenied|Permission denied|AccessDenied|Forbidden"
+    r"|Operation not permitted|Read-only file system"
+)
 _OPTIONS: Final = re.compile(
     r"Generic Config error|Failed to parse config|Unable to recognise URL|must be specified|builder error"
     r"|Invalid \S+ Catalog|endpoint is missing|invalid config|NoSuchBucket|ContainerNotFound"
@@ -52,7 +55,7 @@ def failure_of(exc: BaseException, what: str, place: str) -> IngestError | None:
         return Unavailable(msg, "another writer is faster again and again; the next run goes on")
     if isinstance(exc, DeltaProtocolError):
         return ConfigError(msg, "write to another table: this one needs what this tool does not do")
-    if isinstance(exc, PermissionError) or _DENIED.search(text):
+    if is_denied(exc) or _DENIED.search(text):
         return AccessError(msg, "see storage.properties.*, and the rights of this user there")
     if _OPTIONS.search(text):
         return ConfigError(msg, "see `warehouse` and storage.properties.*")

@@ -32,7 +32,7 @@ from pyiceberg.exceptions import (
 )
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
-from ingest.errors import AccessError, ConfigError, IngestError, Unavailable
+from ingest.errors import AccessError, ConfigError, IngestError, Unavailable, is_denied
 from ingest.model.text import one_line
 
 if TYPE_CHECKING:
@@ -45,7 +45,9 @@ CATALOG: Final = "catalog.db"
 """Name of the file that is the catalog of a directory."""
 _NAME: Final = "default"
 _AWAY: Final = "see whether the catalog and its storage answer, and whether there is room; nothing is lost"
-_REFUSED: Final = ("authentication failed", "permission denied", "no pg_hba.conf entry", "readonly database")
+_REFUSED: Final = (
+    "authentication failed", "permission denied", "no pg_hba.conf entry", "readonly database", "read-only transaction",
+)  # fmt: skip
 """Texts of databases that do not let a user in, or do not let it write."""
 _UNEXPECTED: Final = (
     ValidationError, ValidationException, ResolveError, NoSuchPropertyException, NotInstalledError, pa.ArrowException,
@@ -120,6 +122,8 @@ class Warehouse:
     def _of_storage(self, exc: OSError, what: str) -> IngestError:
         """Return the error of a run for one of the storage that holds the files."""
         msg = f"cannot {what} in the catalog {self.name}: {_text(exc)}"
+        if is_denied(exc):
+            return AccessError(msg, "let this user write to the warehouse, or name another one")
         if _KEYS.search(str(exc)):
             return AccessError(msg, "see the keys of the storage in catalog.properties.*, and the user's rights there")
         if _NOWHERE.search(str(exc)):

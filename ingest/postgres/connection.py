@@ -23,9 +23,13 @@ CONNECT_S: Final = 15
 """Time that a connection may take, in seconds."""
 RETRIED: Final = frozenset({"40001", "40P01"})
 """States of SQL in which the transaction can be tried again at once: a serialization failure, a deadlock."""
-_AWAY: Final = ("08", "53", "57", "58", "25006", "55P03")
+LOCKED: Final = "55P03"
+"""State of a statement that has waited for a lock as long as it may."""
+_READ_ONLY: Final = "25006"
+"""State of a server, or a session, that only reads."""
+_AWAY: Final = ("08", "53", "57", "58", LOCKED)
 """States that pass, or their classes: no connection, no room or memory, a server that stops, errors of its system, a
-server that only reads after another one took over, a lock that others hold."""
+lock that others hold."""
 _KEEPALIVES: Final = {
     "keepalives_idle": 30,
     "keepalives_interval": 10,
@@ -94,6 +98,11 @@ def explain(exc: psycopg.Error, what: str, server: Server) -> IngestError:
         return AccessError(detail, hint if state == "42501" else "check sink.username and sink.password")
     if isinstance(exc, psycopg.ProgrammingError) and not state:
         return ConfigError(detail, "mend the options of the sink")
+    if state == _READ_ONLY:
+        hint = "name the server that takes writes in sink.endpoint, and let default_transaction_read_only be off"
+        return AccessError(detail, hint)
+    if state == LOCKED:
+        return Unavailable(detail, "see in pg_locks and pg_stat_activity who holds the table or its rows; run it again")
     if state in RETRIED or state.startswith(_AWAY) or not state:
         hint = "it is tried again; see whether the server runs, can be reached, and has room"
         if not state and "does not support SSL" in str(exc):

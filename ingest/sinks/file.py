@@ -20,7 +20,7 @@ from pydantic import Field, model_validator
 
 from ingest.component.options import OptionErrors, Synonym
 from ingest.encode.change_encoder import ChangeEncoder
-from ingest.errors import ConfigError, Unavailable
+from ingest.errors import AccessError, ConfigError, Unavailable, is_denied
 from ingest.formats import FORMATS, WrittenFormatName, has_schemas, is_of_rows, value_of
 from ingest.model.jsontext import object_of
 from ingest.model.reject import RowError
@@ -233,7 +233,7 @@ class FileWriter(PlainWriter):
             self._lines.setdefault(name, []).append(bytes(value or b"").translate(_ON_ONE_LINE))
 
     def commit(self, _positions: Mapping[Split, int], _metadata: bytes, *, final: bool) -> None:  # noqa: ARG002
-        """Add the lines to their files; raises Unavailable."""
+        """Add the lines to their files; raises AccessError, Unavailable."""
         for name, lines in self._lines.items():
             path = self._folder / f"{name}.{self._run}.jsonl"
             try:
@@ -242,9 +242,9 @@ class FileWriter(PlainWriter):
                     _append(file, b"\n".join(lines) + b"\n")
             except OSError as exc:
                 msg = f"cannot write {path}: {exc.strerror or exc}"
-                raise Unavailable(
-                    msg, "see whether there is room, and whether the directory can be written to"
-                ) from exc
+                if is_denied(exc) or isinstance(exc, (FileNotFoundError, NotADirectoryError, IsADirectoryError)):
+                    raise AccessError(msg, "let this user write to the directory, or choose another sink.path") from exc
+                raise Unavailable(msg, "see whether there is room, and whether the disk answers") from exc
         self._lines = {}
 
     def abort(self) -> None:

@@ -37,6 +37,31 @@ _HINTS: Final = {
 }
 
 
+_TRACE: Final = re.compile(r"Traceback \(most recent call last\):\n(.*?)(?=\n\s+at [\w.$/]+\(|\Z)", re.DOTALL)
+"""A trace of Python within one of Java."""
+_LOST: Final = re.compile(r"Lost task [^\n]*?\((?:[^\s()]+ )?executor [^()]*\): ([^\n]+)")
+"""The reason that Spark has for a task that it lost, of the last one that it tried."""
+_OURS: Final = re.compile(r"^ingest(?:\.\w+)*\.\w+: ")
+_CALLED: Final = re.compile(
+    r"^(?:An error occurred while calling [^\n]*\n)?(?:: )?(?:org\.apache\.spark\.SparkException: )?"
+)
+
+
+def why_given_up(text: str) -> str:
+    """Return what a task that failed has said, from Spark's text of a job that failed: Python's error, or Java's."""
+    trace = _TRACE.search(text)
+    if trace is not None:
+        lines = [line for line in trace[1].splitlines() if line.strip()]
+        said: list[str] = []
+        while lines and not lines[-1].startswith(" "):
+            said.insert(0, lines.pop().strip())
+        if said:
+            return one_line(_OURS.sub("", " ".join(said)))[:MOST]
+    lost = _LOST.search(text)
+    why = lost[1] if lost is not None else _CALLED.sub("", text.strip()).partition("\n")[0]
+    return one_line(why.strip())[:MOST]
+
+
 def readable(exc: BaseException, names: Mapping[str, str] | None = None) -> str:
     """Return the message of an error of Spark.
 

@@ -24,6 +24,7 @@ from pyspark.sql.types import NumpyArrayConverter, NumpyScalarConverter
 from ingest.errors import ConfigError, IngestError, ProgramMissing, Unavailable
 from ingest.spark import archive
 from ingest.spark.jvm import hadoop_of, jvm_of
+from ingest.spark.readable import why_given_up
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -219,11 +220,7 @@ class Session:
         except Exception as exc:
             if not type(exc).__module__.startswith(("py4j", "pyspark")):
                 raise
-            lines = [line for line in str(exc).splitlines() if line.strip()]
-            why = next(
-                (line.strip() for line in lines if "Error" in line or "crashed" in line), lines[0] if lines else ""
-            )
-            msg = f"Spark gave up on a task after {TASK_ATTEMPTS} attempts: {why[:300]}"
+            msg = f"Spark gave up on a task after {TASK_ATTEMPTS} attempts: {why_given_up(str(exc))}"
             raise Unavailable(msg, f"nothing is lost, run again; details in {self._log}") from exc
 
     def exit(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import pickle
 import time
 import traceback
 from contextlib import contextmanager
@@ -37,7 +38,7 @@ def attempt(result: TaskResult) -> Generator[None]:
         worker.discard()
         raise
     except IngestError as exc:
-        result.failure = exc
+        result.failure = _portable(exc)
         worker.discard()
     except Exception as exc:  # noqa: BLE001  (a bug is no better the second time: Spark shall not try again)
         traceback.print_exc()
@@ -47,6 +48,16 @@ def attempt(result: TaskResult) -> Generator[None]:
     finally:
         gc.enable()
         gc.unfreeze()
+
+
+def _portable(exc: IngestError) -> IngestError:
+    """Return an error that reaches the driver: one of another package may not be made of its two texts there."""
+    try:
+        pickle.loads(pickle.dumps(exc))  # noqa: S301  (our own)
+    except Exception:  # noqa: BLE001  (whatever its class does)
+        kind: type[IngestError] = next(k for k in type(exc).__mro__ if k.__module__ == IngestError.__module__)
+        return kind(exc.message, exc.hint)
+    return exc
 
 
 class Stopwatch:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from ingest.errors import Unavailable
+from ingest.errors import AccessError, Unavailable, is_denied
 from ingest.model.change import Kind, Skip
 from ingest.model.reject import RowError
 from ingest.model.rowtext import parse_row
@@ -79,13 +79,18 @@ class SplitRows:
 
     @contextmanager
     def _kept(self) -> Iterator[None]:
-        """Raise Unavailable for an error of the disk. A damaged file is removed: the next run begins anew."""
+        """Raise Unavailable or AccessError for an error of the disk.
+
+        A damaged file is removed: the next run begins anew.
+        """
         try:
             yield
         except (OSError, sqlite3.Error) as exc:
             if _is_damage(exc):
                 self._remove()
             msg = f"cannot keep the rows of a split in {self._path}: {exc}"
+            if is_denied(exc) or "readonly database" in str(exc):
+                raise AccessError(msg, "set INGEST_STATE_DIR to a directory that can be written to") from exc
             raise Unavailable(msg, "see whether there is room, or set INGEST_STATE_DIR to another directory") from exc
 
     def _remove(self) -> None:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark import TaskContext
 
-from ingest.errors import Unavailable
+from ingest.errors import AccessError, Unavailable, is_denied
 from ingest.model.record import offset_of, origin
 
 if TYPE_CHECKING:
@@ -157,6 +157,8 @@ class SpillStore:
                 self._end_file()
         except OSError as exc:
             msg = f"rows on their way to transforms cannot wait in {self._folder}: {exc.strerror or exc}"
+            if is_denied(exc):
+                raise AccessError(msg, "let spark.local.dir of --conf be a folder that can be written to") from exc
             raise Unavailable(msg, "make room there, or let spark.local.dir of --conf be elsewhere") from exc
 
     def take(self) -> Spilled:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from delta_lake import DeltaSinkSide
+from deltalake.exceptions import DeltaError
 from lake_sink import lake_schema
 
 from ingest.delta.warehouse import DeltaWarehouse
@@ -121,7 +123,9 @@ def test_storages_that_do_not_answer_and_options_that_mean_nothing(
 
 
 @pytest.mark.parametrize(("raised", "kind"), [
-    (PermissionError("no"), AccessError), (OSError("Generic S3 error: 403 Forbidden"), AccessError),
+    (PermissionError("no"), AccessError), (OSError(errno.EROFS, "Read-only file system"), AccessError),
+    (DeltaError("Generic LocalFileSystem error: Unable to create: Read-only file system (os error 30)"), AccessError),
+    (OSError("Generic S3 error: 403 Forbidden"), AccessError),
     (OSError("No space left on device"), Unavailable), (TimeoutError("timed out"), Unavailable),
     (type("PanicException", (BaseException,), {})("slice index"), ConfigError), (EOFError(), ConfigError),
 ])  # fmt: skip

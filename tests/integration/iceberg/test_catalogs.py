@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 from typing import TYPE_CHECKING
 
 import pytest
 from lake import duck
 from lake_sink import LakeSink, lake_schema
 from postgres import running
+from sqlalchemy.exc import OperationalError
 
-from ingest.errors import AccessError, IngestError
+from ingest.errors import AccessError, IngestError, Unavailable
+from ingest.iceberg.catalog import Warehouse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -70,3 +73,15 @@ def test_a_catalog_that_is_away(tmp_path: Path) -> None:
         LakeSink(tmp_path / "lake", **more)
     assert away.value.exit_code == 75
     assert "b-secret" not in str(away.value)
+
+
+@pytest.mark.parametrize(("raised", "kind"), [
+    (OSError(errno.EROFS, "Read-only file system"), AccessError), (PermissionError("no"), AccessError),
+    (OSError(errno.ENOSPC, "No space left on device"), Unavailable),
+    (OperationalError("INSERT", {}, Exception("attempt to write a readonly database")), AccessError),
+    (OperationalError("INSERT", {}, Exception("cannot execute INSERT in a read-only transaction")), AccessError),
+])  # fmt: skip
+def test_a_warehouse_that_only_reads_needs_somebody(tmp_path: Path, raised: Exception, kind: type[IngestError]) -> None:
+    with pytest.raises(kind) as refused, Warehouse({"warehouse": str(tmp_path)}).asking("commit rows"):
+        raise raised
+    assert type(refused.value) is kind

@@ -9,8 +9,9 @@ import pytest
 from postgres_sink import SPLIT, driver_of, made, options, owned, schema, scope, task, warnings, write
 from pydantic import ValidationError
 
-from ingest.errors import CommitOutcomeUnknown, ConfigError, Fenced, Unavailable
+from ingest.errors import AccessError, CommitOutcomeUnknown, ConfigError, Fenced, Unavailable
 from ingest.model.commit import ResumePoint
+from ingest.postgres import dialect
 from ingest.postgres.writer import PostgresWriter
 
 if TYPE_CHECKING:
@@ -176,3 +177,44 @@ def test_a_deadlock_is_tried_again(
     monkeypatch.setattr(PostgresWriter, "_commit", failing)
     writer.commit({SPLIT: 1}, b"", final=True)
     assert postgres.rows(f"{name}.t", "id") == [(1,)]
+
+
+@pytest.mark.parametrize("kind", ["postgres", "hologres"])
+def test_a_lock_is_waited_for_once_and_then_told(
+    postgres: Database, name: str, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its outcome is known: nothing is committed. So no other attempt waits as long once more."""
+    assert dialect.LOCK_WAIT_S == 60
+    monkeypatch.setattr(dialect, "LOCK_WAIT_S", 1)
+    sink = options(postgres, type=kind)
+    table = made(sink, name, schema("id INT"))
+    with postgres.connection() as other:
+        other.execute(f"LOCK TABLE {name}.t")
+        with pytest.raises(Unavailable, match="lock timeout") as waited:
+            write(sink, table, ('{"id":1}', '{"id":1}'))
+        assert type(waited.value) is Unavailable
+        assert "pg_locks" in waited.value.hint
+        with pytest.raises(Unavailable, match="lock timeout"):
+            made(sink, name, schema("id INT", "n INT"))
+
+
+@pytest.mark.parametrize("kind", ["postgres", "hologres"])
+def test_a_server_that_only_reads_needs_somebody(postgres: Database, name: str, kind: str) -> None:
+    sink = options(postgres, type=kind, username=name)
+    postgres.ask(
+        f"CREATE ROLE {name} LOGIN SUPERUSER PASSWORD 'of-the-tests'; CREATE SCHEMA {name};"
+        f"CREATE TABLE {name}.t (id int PRIMARY KEY)"
+    )
+    table = made(sink, name, schema("id INT"))
+    reads = f"ALTER ROLE {name} SET default_transaction_read_only"
+    postgres.ask(f"{reads} = on")
+    for asked in (
+        lambda: write(sink, table, ('{"id":1}', '{"id":1}')), lambda: owned(sink, 2),
+        lambda: driver_of(sink).declare({(name, "u"): schema("id INT")}),
+    ):  # fmt: skip
+        with pytest.raises(AccessError, match="read-only transaction") as refused:
+            asked()
+        assert "default_transaction_read_only" in refused.value.hint
+    postgres.ask(f"{reads} = off")
+    write(sink, table, ('{"id":1}', '{"id":1}'))
+    assert postgres.rows(f"{name}.t") == [(1,)]

@@ -155,6 +155,22 @@ def test_a_key_that_a_table_cannot_take_stops_the_run_all_the_same(shop: Shop) -
     assert "its column 'id' is uuid" in refused.err
 
 
+def test_what_each_attempt_at_a_task_fails_with_is_told(shop: Shop) -> None:
+    shop.add("c", None, {"id": 1, "n": 1})
+    assert shop.run().code == 0
+    shop.postgres.ask(
+        "CREATE OR REPLACE FUNCTION shop.ends() RETURNS trigger LANGUAGE plpgsql AS"
+        " $$ BEGIN PERFORM pg_terminate_backend(pg_backend_pid()); RETURN NULL; END $$;"
+        f"CREATE TRIGGER ends AFTER INSERT ON shop.{shop.table} EXECUTE FUNCTION shop.ends()"
+    )
+    shop.add("c", None, {"id": 2, "n": 2})
+    ran = shop.run()
+    assert ran.code == 75, ran.err
+    assert f"write rows of the table shop.{shop.table} at the database" in ran.err
+    assert "terminating connection due to administrator command" in ran.err
+    assert "org.apache" not in ran.err
+
+
 def test_options_of_a_table_are_those_that_it_is_made_with(shop: Shop) -> None:
     options = "fillfactor=70, toast.autovacuum_enabled=false"
     layout = f"transform:\n  - source-table: shop.{shop.table}\n    table-options: {options}\n"

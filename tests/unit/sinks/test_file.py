@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import resource
 import signal
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
-from ingest.errors import Unavailable
+from ingest.errors import AccessError, IngestError, Unavailable
 from ingest.sinks.file import FileWriter
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 ROWS = [b'{"id":%d,"text":"%b"}' % (i, b"x" * 1000) for i in range(20)]
 
@@ -57,3 +56,22 @@ def test_what_a_killed_task_left_of_a_line_does_not_spoil_the_next_one(
     lines = path.read_bytes().splitlines()
     assert lines == [*left.splitlines(), *ROWS[2:4]]
     assert all(json.loads(line) for line in lines)
+
+
+@pytest.mark.parametrize(("code", "kind"), [
+    (errno.EROFS, AccessError), (errno.EACCES, AccessError), (errno.EPERM, AccessError), (errno.ENOENT, AccessError),
+    (errno.ENOTDIR, AccessError), (errno.ENOSPC, Unavailable), (errno.EIO, Unavailable),
+])  # fmt: skip
+def test_a_directory_that_takes_no_file_needs_somebody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, kind: type[IngestError]
+) -> None:
+    def refuse(self: Path, *_: object, **__: object) -> None:
+        raise OSError(code, os.strerror(code), str(self))
+
+    writer = FileWriter(tmp_path, 1)
+    writer.write([("shop.orders", None, b"{}")])
+    monkeypatch.setattr(Path, "open", refuse)
+    with pytest.raises(kind, match=os.strerror(code)) as refused:
+        writer.commit({}, b"", final=True)
+    assert type(refused.value) is kind
+    assert "shop.orders.1.jsonl" in refused.value.message

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ingest.spark.readable import MOST, place_of, readable
+from ingest.spark.readable import MOST, place_of, readable, why_given_up
 
 ZERO = """[DIVIDE_BY_ZERO] Division by zero. Use `try_divide` to tolerate divisor being 0 and return NULL instead. If \
 necessary set "spark.sql.ansi.enabled" to "false" to bypass this error. SQLSTATE: 22012
@@ -45,3 +45,57 @@ def test_what_is_in_a_message_cannot_break_a_line_nor_be_endless() -> None:
 def test_the_parsers_place() -> None:
     assert place_of(ValueError("[PARSE_SYNTAX_ERROR] … (line 1, pos 4)")) == 4
     assert place_of(ValueError("[PARSE_SYNTAX_ERROR] … (line 2, pos 4)")) is None
+
+
+GIVEN_UP = """An error occurred while calling z:org.apache.spark.api.python.PythonRDD.collectAndServe.
+: org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 3.0 failed 4 times, most recent \
+failure: Lost task 0.3 in stage 3.0 (TID 9) (worker-1.example executor driver): {reason}
+Driver stacktrace:
+\tat org.apache.spark.scheduler.DAGScheduler.$anonfun$abortStage$3(DAGScheduler.scala:2935)
+\tat org.apache.spark.util.SparkErrorUtils.tryOrIOException(SparkErrorUtils.scala:35)
+"""
+PYTHON = """org.apache.spark.api.python.PythonException: Traceback (most recent call last):
+  File "/v/site/ingest/postgres/writer.py", line 151, in commit
+    self._commit(positions, metadata, final=final)
+psycopg.errors.AdminShutdown: terminating connection due to administrator command
+
+The above exception was the direct cause of the following exception:
+
+Traceback (most recent call last):
+  File "/v/site/pyspark/worker.py", line 1985, in process
+    serializer.dump_stream(out_iter, outfile)
+{said}
+
+\tat org.apache.spark.api.python.BasePythonRunner$ReaderIterator.handlePythonException(PythonRunner.scala:581)
+\tat org.apache.spark.util.SparkErrorUtils.tryOrIOException(SparkErrorUtils.scala:35)"""
+
+
+@pytest.mark.parametrize(("said", "shown"), [
+    ("ingest.errors.CommitOutcomeUnknown: cannot commit rows: Error at the server (see it)",
+     "cannot commit rows: Error at the server (see it)"),
+    ("ModuleNotFoundError: No module named 'ingest'", "ModuleNotFoundError: No module named 'ingest'"),
+    ("acme.errors.OddError: one line\nand another one", "acme.errors.OddError: one line and another one"),
+    ("KeyError", "KeyError"),
+])  # fmt: skip
+def test_a_task_that_is_given_up_has_its_own_words(said: str, shown: str) -> None:
+    assert why_given_up(GIVEN_UP.format(reason=PYTHON.format(said=said))) == shown
+    assert why_given_up(PYTHON.format(said=said)) == shown
+
+
+@pytest.mark.parametrize("reason", [
+    "java.io.IOException: No space left on device", "java.lang.OutOfMemoryError: Java heap space",
+    "org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)",
+    "ExecutorLostFailure (executor 4 exited caused by one of the running tasks) Reason: Command exited with code 137",
+])  # fmt: skip
+def test_a_task_that_java_lost_has_javas_words(reason: str) -> None:
+    frames = "\n\tat org.apache.spark.util.SparkErrorUtils.tryOrIOException(SparkErrorUtils.scala:35)"
+    assert why_given_up(GIVEN_UP.format(reason=reason + frames)) == reason
+
+
+@pytest.mark.parametrize(("text", "shown"), [
+    ("", ""), ("Answer from Java side is empty", "Answer from Java side is empty"),
+    ("An error occurred while calling o31.collect.\n: org.apache.spark.SparkException: Job 3 cancelled\n\tat x(Z.java)",
+     "Job 3 cancelled"),
+])  # fmt: skip
+def test_what_else_spark_says_is_its_first_line(text: str, shown: str) -> None:
+    assert why_given_up(text) == shown

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from dataclasses import fields, replace
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ import pytest
 from inmemory import pipeline
 
 from ingest.encode.compiled_transform import CompiledTransforms
-from ingest.errors import CommitOutcomeUnknown, Unavailable
+from ingest.errors import CommitOutcomeUnknown, IngestError, Unavailable, kinds_of_errors
 from ingest.model import types
 from ingest.model.commit import CommitScope, RefusedRow, ResumePoint, RowsRefused
 from ingest.model.record import bytes_in
@@ -368,3 +369,26 @@ def test_a_drift_behind_a_refused_record_stops_the_task_there() -> None:
     result = run_task(case.task)
     assert (result.positions, result.drifted, result.rejected) == ({SPLIT: 9}, True, 1)
     assert [*result.observed] == [T]
+
+
+class OddError(IngestError):
+    """An error of another package, which is not made of its two texts."""
+
+    def __init__(self, place: str, *, row: int) -> None:
+        super().__init__(f"{place} refuses row {row}", "ask there")
+
+
+KINDS = [kind for kind in kinds_of_errors().values() if not issubclass(kind, (CommitOutcomeUnknown, RowsRefused))]
+
+
+@pytest.mark.parametrize("halves", [False, True])
+def test_every_error_of_a_sink_reaches_the_driver_with_its_own_text(tmp_path: Path, *, halves: bool) -> None:
+    given = [kind("it cannot be", "do that") for kind in KINDS if kind.__module__ == IngestError.__module__]
+    for error in (*given, OddError("it", row=7)):
+        case = Case(FITS, refused=error)
+        result = in_halves(case, tmp_path / "attempt") if halves else run_task(case.task)
+        found = pickle.loads(pickle.dumps(result)).failure  # noqa: S301  (our own)
+        assert isinstance(found, IngestError)
+        assert found.message.startswith(error.message)
+        assert (found.hint or "do that", found.exit_code) == (error.hint, error.exit_code)
+        assert type(found) is (IngestError if isinstance(error, OddError) else type(error))
