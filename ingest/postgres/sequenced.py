@@ -44,8 +44,8 @@ _DELETES: Final = """
 LEFT JOIN (SELECT {keys}, max(seq) AS at FROM ({states}) AS given WHERE gone GROUP BY {keys}) AS gone ON {both}"""
 
 
-class KeyStates(list[bytes | None]):
-    """All states of a key since the last commit, in the order in which they came; None for a delete."""
+class KeyStates(list[tuple[int, bytes | None]]):
+    """All states of a key since the last commit, with their numbers in the order of all; None for a delete."""
 
     __slots__ = ()
 

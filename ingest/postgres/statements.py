@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from itertools import islice
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from psycopg import sql
@@ -162,13 +163,19 @@ def _lines(rows: Mapping[bytes, State]) -> Iterator[bytes]:
 
 
 def states_of(rows: Mapping[bytes, State]) -> Iterator[tuple[bytes, bytes | None]]:
-    """Yield keys with their rows; None for a delete."""
+    """Yield keys with their rows; None for a delete.
+
+    Where all states count, they have the order in which they came: two keys may be one to the database.
+    """
+    if isinstance(next(iter(rows.values()), None), KeyStates):  # of all keys, or of none
+        numbered = [(*one, key) for key, row in rows.items() if isinstance(row, KeyStates) for one in row]
+        numbered.sort(key=itemgetter(0))
+        yield from ((key, one) for _, one, key in numbered)
+        return
     for key, row in rows.items():
         if row is None or type(row) is bytes:
             yield key, row
-        elif isinstance(row, KeyStates):
-            yield from ((key, one) for one in row)
-        else:  # written and deleted
+        elif isinstance(row, WrittenAndDeleted):
             yield key, bytes(row)
             yield key, None
 

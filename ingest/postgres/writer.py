@@ -77,6 +77,8 @@ class PostgresWriter:
         """Statements that write the rows of tables, as long as a connection lives."""
         self._rows: dict[SqlTable, dict[bytes, State]] = {}
         """By table and key, its last state, or all of them."""
+        self._number = 0
+        """The number of the last state that was kept, where all states of a key count."""
         self._older = 0
         """Changes that the transaction in hand leaves out, as they are older than what is there."""
         self._left_out: dict[str, int] = {}
@@ -132,7 +134,8 @@ class PostgresWriter:
             before = known.pop(key, None)  # the rows have the order of their last changes
             if table.takes_all_states:
                 known[key] = states = before if isinstance(before, KeyStates) else KeyStates()
-                states.append(None if value is None else bytes(value))
+                self._number += 1
+                states.append((self._number, None if value is None else bytes(value)))
             elif value is not None:
                 known[key] = bytes(value)
             else:

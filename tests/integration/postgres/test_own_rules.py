@@ -159,6 +159,20 @@ def test_keys_that_the_database_takes_for_equal_are_one(
         postgres.ask(f"DROP TABLE {name}.t")
 
 
+@pytest.mark.usefixtures("_staged")
+@pytest.mark.parametrize("kind", ["postgres", "hologres"])
+def test_states_of_keys_that_are_equal_have_the_order_in_which_they_came(
+    postgres: Database, name: str, kind: str
+) -> None:
+    columns = "id text COLLATE {}.ci, n bigint, valid_from timestamptz, valid_to timestamptz"
+    run(postgres, name, CI, f"CREATE TABLE {{}}.t ({columns}, PRIMARY KEY (id, valid_from))")
+    sink = options(postgres, type=kind, **{"sink.write-mode": "history"})
+    table = made(sink, name, schema("id STRING", "n BIGINT"))
+    states = [(f'{{"id":"{key}"}}', f'{{"id":"{key}","n":{n}}}') for n, key in enumerate("aAbaBA")]
+    write(sink, table, *states)
+    assert postgres.ask(f"SELECT n FROM {name}.t WHERE id = 'a' ORDER BY valid_from") == [(0,), (1,), (3,), (5,)]  # noqa: S608
+
+
 def test_a_key_that_is_too_long_for_its_column_is_refused(postgres: Database, sink: SqlSinkOptions, name: str) -> None:
     run(postgres, name, "CREATE TABLE {}.t (id char(3) PRIMARY KEY, n bigint)")
     table = made(sink, name, schema("id STRING", "n BIGINT"))
