@@ -8,10 +8,13 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
+from ingest.errors import ConfigError, Unavailable, kinds_of_errors
 from ingest.model.text import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from ingest.errors import IngestError
 
 MOST: Final = 500
 _ENDS: Final = re.compile(
@@ -41,10 +44,20 @@ _TRACE: Final = re.compile(r"Traceback \(most recent call last\):\n(.*?)(?=\n\s+
 """A trace of Python within one of Java."""
 _LOST: Final = re.compile(r"Lost task [^\n]*?\((?:[^\s()]+ )?executor [^()]*\): ([^\n]+)")
 """The reason that Spark has for a task that it lost, of the last one that it tried."""
+_KIND: Final = re.compile(r"^ingest(?:\.\w+)*\.(\w+): ", re.MULTILINE)
 _OURS: Final = re.compile(r"^ingest(?:\.\w+)*\.\w+: ")
 _CALLED: Final = re.compile(
     r"^(?:An error occurred while calling [^\n]*\n)?(?:: )?(?:org\.apache\.spark\.SparkException: )?"
 )
+
+
+def kind_given_up(text: str) -> type[IngestError]:
+    """Return the kind of error that ends a run whose task was given up: one that needs a person, if it came to that.
+
+    A later attempt at a task cannot say what it fails with but by an error that Spark tries again.
+    """
+    kinds = {kind.__name__: kind for kind in kinds_of_errors().values() if issubclass(kind, ConfigError)}
+    return next((kinds[name] for name in _KIND.findall(text) if name in kinds), Unavailable)
 
 
 def why_given_up(text: str) -> str:

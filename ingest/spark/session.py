@@ -24,7 +24,7 @@ from pyspark.sql.types import NumpyArrayConverter, NumpyScalarConverter
 from ingest.errors import ConfigError, IngestError, ProgramMissing, Unavailable
 from ingest.spark import archive
 from ingest.spark.jvm import hadoop_of, jvm_of
-from ingest.spark.readable import why_given_up
+from ingest.spark.readable import kind_given_up, why_given_up
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -211,7 +211,7 @@ class Session:
         return self._guarded(lambda: [bytes(row[0]) for row in frame.rdd.collect()])
 
     def run(self, function: Callable[[Iterable[_V]], Iterator[_T]], tasks: Sequence[_V]) -> list[_T]:
-        """One job: a task each. Raises Unavailable when Spark gave up on one."""
+        """One job: a task each. Raises IngestError when Spark gave up on one."""
         return self._guarded(lambda: self._sc.parallelize(tasks, len(tasks)).mapPartitions(function).collect())
 
     def _guarded(self, job: Callable[[], list[_T]]) -> list[_T]:
@@ -221,7 +221,9 @@ class Session:
             if not type(exc).__module__.startswith(("py4j", "pyspark")):
                 raise
             msg = f"Spark gave up on a task after {TASK_ATTEMPTS} attempts: {why_given_up(str(exc))}"
-            raise Unavailable(msg, f"nothing is lost, run again; details in {self._log}") from exc
+            kind = kind_given_up(str(exc))
+            what = "run again" if issubclass(kind, Unavailable) else "mend that, and run again"
+            raise kind(msg, f"nothing is lost, {what}; details in {self._log}") from exc
 
     def exit(self) -> None:
         """End Java as a program ends: it writes its archive then, which it does not when it is only stopped."""

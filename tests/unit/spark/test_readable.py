@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ingest.spark.readable import MOST, place_of, readable, why_given_up
+from ingest.errors import AccessError, IngestError, Unavailable
+from ingest.model.commit import RowsRefused
+from ingest.spark.readable import MOST, kind_given_up, place_of, readable, why_given_up
 
 ZERO = """[DIVIDE_BY_ZERO] Division by zero. Use `try_divide` to tolerate divisor being 0 and return NULL instead. If \
 necessary set "spark.sql.ansi.enabled" to "false" to bypass this error. SQLSTATE: 22012
@@ -80,6 +82,17 @@ Traceback (most recent call last):
 def test_a_task_that_is_given_up_has_its_own_words(said: str, shown: str) -> None:
     assert why_given_up(GIVEN_UP.format(reason=PYTHON.format(said=said))) == shown
     assert why_given_up(PYTHON.format(said=said)) == shown
+
+
+@pytest.mark.parametrize(("cause", "kind"), [
+    ("ingest.errors.AccessError: cannot write: it only reads (see it)", AccessError),
+    ("ingest.model.commit.RowsRefused: no", RowsRefused), ("ingest.errors.Unavailable: away", Unavailable),
+    ("psycopg.errors.AdminShutdown: terminating connection", Unavailable), ("acme.AccessError: x", Unavailable),
+])  # fmt: skip
+def test_a_task_that_needs_a_person_ends_the_run_as_that(cause: str, kind: type[IngestError]) -> None:
+    said = PYTHON.format(said="ingest.errors.CommitOutcomeUnknown: cannot write: it only reads (see it)")
+    text = said.replace("psycopg.errors.AdminShutdown: terminating connection due to administrator command", cause)
+    assert kind_given_up(GIVEN_UP.format(reason=text)) is kind
 
 
 @pytest.mark.parametrize("reason", [
