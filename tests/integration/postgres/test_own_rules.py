@@ -78,6 +78,9 @@ def test_values_of_the_server_where_the_rows_have_to_stand(
     with pytest.raises(SchemaChangeRefused, match=why) as refused:
         made(options(postgres, **by), name, schema("id BIGINT", "v BIGINT"))
     assert refused.value.hint
+    identities = {"v": "its column 'v' is GENERATED ALWAYS AS IDENTITY, so that no update can change it"}
+    found = driver_of(options(postgres, **by)).unfit((name, "t"), schema("id BIGINT", "v BIGINT"))
+    assert found == (identities if "IDENTITY" in columns else {}), "it can be left out"
 
 
 @pytest.fixture
