@@ -47,6 +47,7 @@ _NAME: Final = "default"
 _AWAY: Final = "see whether the catalog and its storage answer, and whether there is room; nothing is lost"
 _REFUSED: Final = (
     "authentication failed", "permission denied", "no pg_hba.conf entry", "readonly database", "read-only transaction",
+    "unable to open database file",
 )  # fmt: skip
 """Texts of databases that do not let a user in, or do not let it write."""
 _UNEXPECTED: Final = (

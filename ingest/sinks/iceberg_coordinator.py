@@ -48,9 +48,10 @@ class IcebergCoordinator(LakeCoordinator[Table]):
     def connect(self) -> str:
         """Return the warehouse's name; raises Unavailable where the catalog does not answer. Makes nothing."""
         own = self._warehouse.own
-        if own is not None and self._warehouse.is_new:
+        if own is not None:  # also of a catalog that is there: each commit writes to it
             check_folder(own, "catalog.properties.warehouse")
-            return str(own)
+            if self._warehouse.is_new:
+                return str(own)
         with self._warehouse.asking("list namespaces") as catalog:
             try:
                 catalog.list_namespaces()

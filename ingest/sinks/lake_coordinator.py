@@ -330,8 +330,8 @@ def _refusing(table: TableId, wanted: LakeTable) -> Generator[None]:
 
 
 def check_folder(folder: Path, option: str) -> None:
-    """Raise ConfigError where a directory that is not there cannot be made. Makes nothing. `option`: it names it."""
+    """Raise ConfigError where a directory cannot be made or written to. Makes nothing. `option`: it names it."""
     there = next((path for path in (folder, *folder.parents) if path.exists()), folder)
     if not (there.is_dir() and os.access(there, os.W_OK | os.X_OK)):
-        msg = f"cannot make the warehouse {folder} ({option}): {there} cannot be written to"
+        msg = f"cannot write to the warehouse {folder} ({option}): {there} cannot be written to"
         raise ConfigError(msg, "choose a directory that can be written to")

@@ -79,6 +79,7 @@ def test_a_catalog_that_is_away(tmp_path: Path) -> None:
     (OSError(errno.EROFS, "Read-only file system"), AccessError), (PermissionError("no"), AccessError),
     (OSError(errno.ENOSPC, "No space left on device"), Unavailable),
     (OperationalError("INSERT", {}, Exception("attempt to write a readonly database")), AccessError),
+    (OperationalError("SELECT", {}, Exception("unable to open database file")), AccessError),
     (OperationalError("INSERT", {}, Exception("cannot execute INSERT in a read-only transaction")), AccessError),
 ])  # fmt: skip
 def test_a_warehouse_that_only_reads_needs_somebody(tmp_path: Path, raised: Exception, kind: type[IngestError]) -> None:
