@@ -44,6 +44,8 @@ _TRACE: Final = re.compile(r"Traceback \(most recent call last\):\n(.*?)(?=\n\s+
 """A trace of Python within one of Java."""
 _LOST: Final = re.compile(r"Lost task [^\n]*?\((?:[^\s()]+ )?executor [^()]*\): ([^\n]+)")
 """The reason that Spark has for a task that it lost, of the last one that it tried."""
+_STATE: Final = re.compile(r"\s*SQLSTATE: \w+\s*")
+"""The line that Spark puts below a trace of Python."""
 _KIND: Final = re.compile(r"^ingest(?:\.\w+)*\.(\w+): ", re.MULTILINE)
 _OURS: Final = re.compile(r"^ingest(?:\.\w+)*\.\w+: ")
 _CALLED: Final = re.compile(
@@ -64,7 +66,7 @@ def why_given_up(text: str) -> str:
     """Return what a task that failed has said, from Spark's text of a job that failed: Python's error, or Java's."""
     trace = _TRACE.search(text)
     if trace is not None:
-        lines = [line for line in trace[1].splitlines() if line.strip()]
+        lines = [line for line in trace[1].splitlines() if line.strip() and not _STATE.fullmatch(line)]
         said: list[str] = []
         while lines and not lines[-1].startswith(" "):
             said.insert(0, lines.pop().strip())

@@ -56,7 +56,8 @@ Driver stacktrace:
 \tat org.apache.spark.scheduler.DAGScheduler.$anonfun$abortStage$3(DAGScheduler.scala:2935)
 \tat org.apache.spark.util.SparkErrorUtils.tryOrIOException(SparkErrorUtils.scala:35)
 """
-PYTHON = """org.apache.spark.api.python.PythonException: Traceback (most recent call last):
+PYTHON = """org.apache.spark.api.python.PythonException: [PYTHON_EXCEPTION] An exception was thrown from the Python \
+worker: Traceback (most recent call last):
   File "/v/site/ingest/postgres/writer.py", line 151, in commit
     self._commit(positions, metadata, final=final)
 psycopg.errors.AdminShutdown: terminating connection due to administrator command
@@ -66,8 +67,9 @@ The above exception was the direct cause of the following exception:
 Traceback (most recent call last):
   File "/v/site/pyspark/worker.py", line 1985, in process
     serializer.dump_stream(out_iter, outfile)
+           ^^^^^^^^^^^^^^^^
 {said}
-
+ SQLSTATE: 38000
 \tat org.apache.spark.api.python.BasePythonRunner$ReaderIterator.handlePythonException(PythonRunner.scala:581)
 \tat org.apache.spark.util.SparkErrorUtils.tryOrIOException(SparkErrorUtils.scala:35)"""
 
