@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 
 _LOOKED_WITH: Final = "raw"
 """The format of the first look: any message is one of it."""
-_FORMATS: Final = "--format avro-confluent, debezium-avro-confluent or protobuf-confluent"
+_FORMATS: Final = (
+    "--format avro-confluent, debezium-avro-confluent, protobuf-confluent, json-confluent or debezium-json-confluent"
+)
 """The formats with a registry, as a hint names them."""
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)

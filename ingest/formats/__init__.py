@@ -85,11 +85,15 @@ FORMATS: Registry[Options] = Registry(
         "protobuf": "ingest.formats.protobuf:Protobuf",
         "protobuf-confluent": "ingest.formats.protobuf_confluent:ProtobufConfluent",
         "debezium-avro-confluent": "ingest.formats.debezium_avro:DebeziumAvroConfluent",
+        "json-confluent": "ingest.formats.json_confluent:JsonConfluent",
+        "debezium-json-confluent": "ingest.formats.debezium_json_confluent:DebeziumJsonConfluent",
     },
 )
 """The formats that come with this package."""
 
-OF_ROWS: Final = frozenset({"json", "csv", "raw", "avro", "avro-confluent", "protobuf", "protobuf-confluent"})
+OF_ROWS: Final = frozenset({
+    "json", "csv", "raw", "avro", "avro-confluent", "protobuf", "protobuf-confluent", "json-confluent",
+})  # fmt: skip
 """Formats whose values are rows. The fields of the keys are then the primary key, where the keys are read."""
 
 
@@ -166,7 +170,7 @@ def _writes_upserts(value: str) -> str:
     return found if found in _OURS else _written(found)
 
 
-_OURS: Final = ("json", "csv", "raw", "avro", "avro-confluent", "protobuf", "protobuf-confluent")
+_OURS: Final = ("json", "csv", "raw", "avro", "avro-confluent", "protobuf", "protobuf-confluent", "json-confluent")
 """Our formats of keys, and of the rows of upsert topics."""
 _SCHEMA: Final = WithJsonSchema({"enum": list(FORMATS), "type": "string"})
 FormatName = Annotated[str, AfterValidator(_name), _SCHEMA]

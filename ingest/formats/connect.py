@@ -66,6 +66,11 @@ def key_columns(schema: bytes) -> dict[str, TypedColumn]:
     return _columns_of(_schema(schema))
 
 
+def column_of(field: ConnectField) -> TypedColumn:
+    """Return the type of a field's values, and how they are read."""
+    return _column(field)
+
+
 def _columns_of(struct: ConnectField) -> dict[str, TypedColumn]:
     return {field.field: _column(field) for field in struct.fields or [] if field.field is not None and field.type}
 
@@ -331,6 +336,11 @@ _SIMPLE: Final[dict[DataType, tuple[dict[str, Any], Write | None]]] = {
         lambda raw: raw.replace(b" ", b"T", 1),
     ),
 }  # fmt: skip
+
+
+def written(data_type: DataType) -> tuple[dict[str, Any], Write | None]:
+    """Return how a type is declared, and how its values are written so; None: as they are."""
+    return _written(data_type)
 
 
 def _written(data_type: DataType) -> tuple[dict[str, Any], Write | None]:

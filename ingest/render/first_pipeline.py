@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 SINKS: Final = ("upsert-kafka", "kafka", "iceberg", "delta", "postgres", "hologres", "file", "print")
 """Sinks that a first pipeline can have."""
-_OF_ROWS: Final = frozenset({"json", "csv", "raw", "avro", "avro-confluent", "protobuf", "protobuf-confluent"})
+_OF_ROWS: Final = frozenset({
+    "json", "csv", "raw", "avro", "avro-confluent", "protobuf", "protobuf-confluent", "json-confluent",
+})  # fmt: skip
 """Formats whose messages say nothing of a key, unless `key.format` is there."""
 _KEYED: Final = frozenset({"upsert-kafka", "iceberg", "delta", "postgres", "hologres"})
 """Sinks whose tables need a primary key."""

@@ -68,8 +68,8 @@ class FileSink(TypedSinkOptions):
     """`debezium-json`, `canal-json`, `maxwell-json`, `ogg-json`: each line tells what happened to a row. `json`, `csv`,
     `raw` (the one column of a table): the row after an insert or update; a delete is an empty line, or with
     `file.envelope` a null value under its key. A value of CSV or raw that has several lines is a reject, except with
-    `file.envelope`. `debezium-avro-confluent`, `avro`, `avro-confluent`, `protobuf`, `protobuf-confluent` need
-    `file.envelope`."""
+    `file.envelope`. `debezium-avro-confluent`, `avro`, `avro-confluent`, `protobuf`, `protobuf-confluent`,
+    `json-confluent` need `file.envelope`."""
 
     envelope: bool = Field(False, alias="file.envelope")
     """Each line is `{"key":…,"value":…}`: the primary key's columns beside the value. A value that is no text is in

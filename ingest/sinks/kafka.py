@@ -60,14 +60,14 @@ class KafkaSink(TopicsOptions):
     value_format: WrittenFormatName = Field("debezium-json", alias="value.format")
     """`debezium-json`, `canal-json`, `maxwell-json`, `ogg-json`, `debezium-avro-confluent`: what happened to a row,
     with the row before it where the source told it. `json`, `csv`, `raw` (the one column of a table), `avro`,
-    `avro-confluent`, `protobuf`, `protobuf-confluent`: the row after an insert or update; a delete is a null value
-    under its key, and cannot be said without `key.format`: it is left out and counted."""
+    `avro-confluent`, `protobuf`, `protobuf-confluent`, `json-confluent`: the row after an insert or update; a delete is
+    a null value under its key, and cannot be said without `key.format`: it is left out and counted."""
 
     key_format: WrittenKeyFormatName | None = Field(None, alias="key.format")
     """Records have keys of the table and its primary key: `json` is `{"TableId":"shop.orders","id":1}`, `csv` is
     `"shop.orders",1`; `raw` is the one column of the primary key alone, `avro` and `avro-confluent` are a record of its
-    columns, `protobuf` and `protobuf-confluent` a message of them. Options of the format are `key.csv.*` and so on, or
-    else those of the values. Default: no keys."""
+    columns, `protobuf` and `protobuf-confluent` a message of them, `json-confluent` an object. Options of the format
+    are `key.csv.*` and so on, or else those of the values. Default: no keys."""
 
     key_fields: KeyFields = Field((), alias="key.fields")
     """The columns that keys have, separated by `;`, instead of the primary key. Keys do not have the table's id then,

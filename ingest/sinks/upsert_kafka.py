@@ -51,14 +51,14 @@ class UpsertKafka(TopicsOptions):
     key_format: WrittenKeyFormatName = Field("json", alias="key.format")
     """How keys are written: `json` is `{"id":1}`, `csv` the columns of the primary key in their order, texts in
     quotes, `raw` the one column of the primary key, `avro` and `avro-confluent` a record of its columns,
-    `protobuf` and `protobuf-confluent` a message of them. Options are `key.csv.*` and so on, or else those of the
-    values."""
+    `protobuf` and `protobuf-confluent` a message of them, `json-confluent` an object of a JSON Schema. Options are
+    `key.csv.*` and so on, or else those of the values."""
 
     value_format: WrittenUpsertFormatName = Field("json", alias="value.format")
     """How rows are written: `json` as an object, `csv` as the columns in the order of the table, in which new ones are
     last, null being empty, `raw` as the one column that there is, `avro` and `avro-confluent` as a record, of a schema
     that is derived from the table, `protobuf` as the message that its options name, `protobuf-confluent` as one that is
-    made for the table."""
+    made for the table, `json-confluent` as an object of a JSON Schema that is made for the table."""
 
     fields_include: Literal["ALL", "EXCEPT_KEY"] = Field("ALL", alias="value.fields-include")
     """`ALL`: rows have all columns. `EXCEPT_KEY`: without those of the primary key."""

@@ -17,6 +17,7 @@ from ingest.component.options import InlineSchemaOptions, OptionErrors, Options,
 from ingest.formats import FORMATS, FormatName, ReadKeyFormatName, is_of_rows
 from ingest.formats.debezium_avro import DebeziumAvroConfluent
 from ingest.formats.debezium_json import DebeziumJson
+from ingest.formats.debezium_json_confluent import DebeziumJsonConfluent
 from ingest.formats.json import JsonKeys
 from ingest.formats.metadata_columns import ExtraColumns
 from ingest.formats.positional import PositionalOptions
@@ -64,11 +65,11 @@ class RecordOptions(Options):
 
     key_format: ReadKeyFormatName | None = Field(None, alias="key.format")
     """The fields of the records' keys become columns, in front of the others: `json`, or another format. Its
-    options are `key.csv.*`, `key.raw.*`, `key.avro.*`, `key.avro-confluent.*`, `key.protobuf.*` and
-    `key.protobuf-confluent.*`, or else those of the values; of JSON, `key.json.ignore-parse-errors`. Where the messages
-    are rows (`value.format` `json`, `csv`, `raw`, `avro`, `avro-confluent`, `protobuf`, `protobuf-confluent`, or a
-    format of another package that says so), they are the table's primary key, and a record without a value is a
-    delete."""
+    options are `key.csv.*`, `key.raw.*`, `key.avro.*`, `key.avro-confluent.*`, `key.protobuf.*`,
+    `key.protobuf-confluent.*` and `key.json-confluent.*`, or else those of the values; of JSON,
+    `key.json.ignore-parse-errors`. Where the messages are rows (`value.format` `json`, `csv`, `raw`, `avro`,
+    `avro-confluent`, `protobuf`, `protobuf-confluent`, `json-confluent`, or a format of another package that says so),
+    they are the table's primary key, and a record without a value is a delete."""
 
     key_fields: KeyFields = Field((), alias="key.fields")
     """The columns that come from the key, separated by `;`, each with the prefix of `key.fields-prefix`. Other fields
@@ -178,7 +179,7 @@ class RecordOptions(Options):
                 for table, schema in parse_tables(self.ddls).items()
             }
             chosen = chosen.beside(ByName(declared))
-        if isinstance(chosen, DebeziumAvroConfluent):
+        if isinstance(chosen, (DebeziumAvroConfluent, DebeziumJsonConfluent)):
             chosen = chosen.beside_keys(self.key_format)
         if getattr(chosen, "header", False) and not self.reads_lines:
             problems.append(("csv.header", "csv.header needs lines of files: type: file, without file.envelope"))

@@ -58,7 +58,7 @@ def test_the_format_is_that_of_most_messages() -> None:
 
 FORMATS = (
     "debezium-json", "canal-json", "maxwell-json", "ogg-json", "json", "csv", "raw", "avro-confluent",
-    "debezium-avro-confluent", "protobuf-confluent",
+    "debezium-avro-confluent", "protobuf-confluent", "json-confluent", "debezium-json-confluent",
 )  # fmt: skip
 
 

@@ -19,7 +19,9 @@ from ingest.errors import InternalError, Unavailable
 if TYPE_CHECKING:
     from pathlib import Path
 
-REGISTERED = ("avro-confluent", "debezium-avro-confluent", "protobuf-confluent")
+REGISTERED = (
+    "avro-confluent", "debezium-avro-confluent", "protobuf-confluent", "json-confluent", "debezium-json-confluent",
+)  # fmt: skip
 """Formats with a schema registry."""
 
 

@@ -33,7 +33,10 @@ sink: {{type: print}}
 """
 FOLDER = Path(__file__).parent / "files"
 """Pipelines with all options of a format."""
-FORMATS = pytest.mark.parametrize("name", ["avro-confluent", "debezium-avro-confluent", "protobuf-confluent"])
+NAMES = (
+    "avro-confluent", "debezium-avro-confluent", "protobuf-confluent", "json-confluent", "debezium-json-confluent",
+)  # fmt: skip
+FORMATS = pytest.mark.parametrize("name", NAMES)
 
 
 @FORMATS
@@ -274,7 +277,7 @@ def test_a_pipeline_without_avro_imports_nothing_of_it(tmp_path: Path) -> None:
         "    assert load_text('p', open(name).read(), 'p').pipeline\n"
         "    print([m for m in NAMES if m in sys.modules])"
     )
-    files = [(FOLDER / f"{name}.yaml").read_text() for name in ("avro-confluent", "protobuf-confluent")]
+    files = [(FOLDER / f"{name}.yaml").read_text() for name in NAMES]
     texts = [PIPELINE.format(name="json", options=""), *files]
     paths = [tmp_path / f"{number}.yaml" for number in range(len(texts))]
     for path, text in zip(paths, texts, strict=True):

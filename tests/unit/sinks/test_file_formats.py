@@ -21,6 +21,7 @@ WITH_SCHEMAS: dict[str, dict[str, str]] = {
     "debezium-avro-confluent": {"debezium-avro-confluent.url": URL},
     "protobuf": {"protobuf.schema": PROTO, "protobuf.message-class-name": "Row"},
     "protobuf-confluent": {"protobuf-confluent.url": URL},
+    "json-confluent": {"json-confluent.url": URL},
 }
 KEY = [{"source-table": r"\.*", "primary-keys": "id"}]
 SOURCE = {"value.format": "json", "scan.value.initial-schemas.ddls": "CREATE TABLE topic (id INT, n BIGINT)"}
@@ -57,6 +58,7 @@ def test_lines_without_envelopes_cannot_hold_bytes(wire: str) -> None:
         ("protobuf", WITH_SCHEMAS["protobuf"], b"\x08\x01\x10\x0a"),
         ("avro-confluent", WITH_SCHEMAS["avro-confluent"], b"\0\0\0\0\0\x02\x02\x14"),
         ("protobuf-confluent", WITH_SCHEMAS["protobuf-confluent"], b"\0\0\0\0\0\0\x08\x01\x10\x0a"),
+        ("json-confluent", WITH_SCHEMAS["json-confluent"], b'\0\0\0\0\0{"id":1,"n":10}'),
     ],
 )
 def test_a_row_is_bytes_beside_its_key(wire: str, options: dict[str, str], written: bytes) -> None:
