@@ -166,6 +166,8 @@ class Typed:
                 return text
             shown = text[:60].decode("utf-8", "backslashreplace")
             msg = f"column {name!r} is declared {types.name(column.type)} and holds {shown}"
+            if _is_time(column.type) and text[:1] == b'"':  # as `0000-00-00` of MySQL
+                msg += "; a column that scan.value.initial-schemas.ddls declares STRING takes it as this text"
             raise Contradiction(msg)
         return found
 
