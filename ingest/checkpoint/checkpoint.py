@@ -10,7 +10,7 @@
     partitions.json        of topics of the sink: id, and over how many partitions keys are hashed
     replays/               replays of dead letters (replay.py)
     backfills/             backfills of tables (backfill.py)
-    places.json            where the rows of source tables go (places.py)
+    places.json            where the rows of source tables go, and where earlier ones are lacking (places.py)
 
 Files appear whole or not at all. A plan without a done is run again, unless its commit is there: then that is carried
 out, as often as a crash comes in between. One run only can write the commit of a batch. Where
@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import orjson
 
+from ingest.checkpoint.memory_storage import Overlay
 from ingest.errors import CheckpointError
 from ingest.model.schema import TableSchema
 from ingest.schema.evolve import Schemas, SourceTable
@@ -46,6 +47,17 @@ KEYS: Final = 2
 KEEP_BATCHES: Final = 20
 KEEP_RUNS: Final = 20
 SNAPSHOT_EVERY: Final = 100
+
+
+Place = tuple[str, str]
+"""A sink table, and where the sink has it."""
+
+
+class KeptPlaces(NamedTuple):
+    """The places where rows of a source table go: those that have all of them, and those that lack the earlier ones."""
+
+    whole: list[Place]
+    lacking: list[Place]
 
 
 class KeptPartitions(NamedTuple):
@@ -332,6 +344,26 @@ class Checkpoint:
             "sinks": [[table, schema.to_json()] for table, schema in sinks.items()],
         }
         self.storage.write(f"schemas/{version}.json", orjson.dumps(value))
+
+    # -- places of tables ----------------------------------------------------------------------------------------------
+
+    @property
+    def untouched(self) -> bool:
+        """True if nothing that is written stays: this is a plan."""
+        return isinstance(self.storage, Overlay)
+
+    def places(self) -> dict[str, KeptPlaces]:
+        """Return where rows of source tables go, by the tables' ids as people write them; raises CheckpointError."""
+        try:
+            stored = orjson.loads(self.storage.read("places.json") or b"{}")
+            return {table: KeptPlaces(*([(t, p) for t, p in places] for places in of)) for table, of in stored.items()}
+        except (ValueError, TypeError, AttributeError) as exc:
+            raise self.damaged("places.json", exc) from exc
+
+    def keep_places(self, places: Mapping[str, KeptPlaces]) -> None:
+        """Store these in the place of all others; raises CheckpointError as `plan` does."""
+        self.refuse_newer_run()
+        self.storage.write("places.json", orjson.dumps({table: [*kept] for table, kept in places.items()}))
 
     # -- partitions of the sink's topics ---------------------------------------------------------------------------
 

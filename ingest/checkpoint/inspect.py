@@ -88,6 +88,11 @@ def overview(checkpoint: Checkpoint, source: KafkaSourceCoordinator | None) -> d
         "errors": progress.errors,
         "schema_version": schemas.version,
         "tables": len(schemas.sources),
+        "lacking": [
+            {"table": table, "sink_table": target, "place": place}
+            for table, kept in sorted(checkpoint.places().items())
+            for target, place in kept.lacking
+        ],
         "key_partitions": [
             {"topic": topic, "topic_id": kept.id, "partitions": kept.partitions}
             for topic, kept in sorted(checkpoint.partitions().items())

@@ -6,6 +6,7 @@ import json
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -16,6 +17,7 @@ from ingest.cli.secrets import warner
 from ingest.config.loader import load_strictly
 from ingest.driver.files import with_files
 from ingest.kafka.offsets import parse_time
+from ingest.model.text import one_line
 from ingest.paths import usual_checkpoint
 
 if TYPE_CHECKING:
@@ -102,6 +104,10 @@ def _print(value: dict[str, Any]) -> None:
     for at in value["positions"]:
         rows.append((at["topic"], *("" if at[key] is None else f"{at[key]}" for key in rows[0][1:])))
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    for lacks in value["lacking"]:
+        place = "" if lacks["place"] in {"", lacks["sink_table"]} else f" ({lacks['place']})"
+        what = f"table {lacks['sink_table']}{place} lacks earlier rows of {lacks['table']}"
+        typer.echo(one_line(f"{what}: ingest backfill FILE --table {quote(lacks['table'])}"))
     for kept in value["key_partitions"]:
         typer.echo(f"keys of topic {kept['topic']} are hashed over {kept['partitions']} partitions")
     for row in rows:

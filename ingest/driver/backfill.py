@@ -86,7 +86,7 @@ class BackfillStartup:
         self._checkpoint = checkpoint
         places = TablePlaces(self._context, checkpoint)
         places.take_over(stored)
-        places.keep({})  # of the other tables, too: this run may make their sink tables
+        places.store()  # of the other tables, too: this run may make their sink tables
         number = self._take_note(stored, main)
         checkpoint.batches = f"{FOLDER}/{number}"
         progress, unfinished = checkpoint.progress()
@@ -95,13 +95,13 @@ class BackfillStartup:
             checkpoint.done(progress, {})
         if not progress.batch and unfinished is None:
             self._refuse_twice(stored)
-        self._position(main, progress)
+        source = replace(cast("BackfillSource", self._parts.sides.source), tables=frozenset(self._tables))
+        self._position(main, progress, source)
         unfinished = None if unfinished is None else still_there(unfinished, progress.positions)
         self._pipeline.prepare_collector(where)
         tables, schemas = self._pipeline.schemas(checkpoint, where)
         known = schemas.take_over()
         checkpoint.done(progress, {})
-        source = BackfillSource(cast("BackfillSource", self._parts.sides.source).source, frozenset(self._tables))
         backlog = Backlog(progress, self._parts.source.ends(progress.positions), drain=True)
         self._schemas = schemas
         return Start(checkpoint, source, backlog, tables, schemas, known, unfinished, resumed=True)
@@ -139,7 +139,7 @@ class BackfillStartup:
                 "change of each row is the newest"
             )
 
-    def _position(self, main: Progress, progress: Progress) -> None:
+    def _position(self, main: Progress, progress: Progress, source: BackfillSource) -> None:
         """Fill in where each split starts, and where it ends: where the pipeline is.
 
         A table with all states of rows has those that the pipeline wrote while this backfill stood still.
@@ -148,7 +148,7 @@ class BackfillStartup:
         if self._context.pipeline.sink.keeps_states:
             reached = self._note.ends
         coordinator = cast("BackfillCoordinator", self._parts.source)
-        first = coordinator.bound(reached, main.ids)
+        first = coordinator.bound({split: at for split, at in reached.items() if source.reads(split)}, main.ids)
         progress.positions = {split: max(at, progress.positions.get(split, at)) for split, at in first.items()}
         progress.ids = dict(coordinator.ids)
 
@@ -156,7 +156,7 @@ class BackfillStartup:
         """Run to the end, and note that it came to it; raises IngestError."""
         driver.run()
         if summary.stopped == "drained":
-            self._schemas.places.keep({table: self._schemas.schemas.sources[table] for table in self._tables})
+            self._schemas.places.have_all({table: self._schemas.schemas.sources[table] for table in self._tables})
             store_note(self._checkpoint, self._number, replace(self._note, finished=True))
         else:
             again = command(self._context.pipeline, self._tables)

@@ -2,33 +2,29 @@
 
 A route, or an option of the sink, may give a table another place while the checkpoint stays. The pipeline goes on where
 it was, so that the new place begins without the earlier rows. Rules: docs/spec/delivery.md#backfills.
-
-    places.json            by source table: the sink tables that its rows go to, and where these are
 """
 
 from __future__ import annotations
 
+from shlex import quote
 from typing import TYPE_CHECKING, Final
 
-import orjson
-
+from ingest.checkpoint.checkpoint import KeptPlaces
 from ingest.checkpoint.notes import backfill_notes
 from ingest.model.table import show
+from ingest.model.text import one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from ingest.checkpoint.checkpoint import Checkpoint
+    from ingest.checkpoint.checkpoint import Checkpoint, Place
     from ingest.config.pipeline import Pipeline
     from ingest.driver.context import RunContext
     from ingest.model.table import TableId
     from ingest.schema.evolve import Schemas, SourceTable
 
-_FILE: Final = "places.json"
 _TOLD: Final = 20
 """Tables that lack rows that are told one by one."""
-Place = tuple[str, str]
-"""A sink table, and where the sink has it."""
 
 
 class TablePlaces:
@@ -38,31 +34,40 @@ class TablePlaces:
         """Read nothing yet."""
         self._context = context
         self._checkpoint = checkpoint
-        self._known: dict[str, list[Place]] = {}
-        self._stored: dict[str, list[Place]] = {}
+        self._known: dict[str, KeptPlaces] = {}
+        self._stored: dict[str, KeptPlaces] = {}
 
     def take_over(self, stored: Schemas) -> None:
         """Read what the checkpoint has. Of what it lacks, sink tables that it knows are where they were.
 
         Raises CheckpointError.
         """
-        try:
-            found = orjson.loads(self._checkpoint.storage.read(_FILE) or b"{}")
-            self._known = {table: [(target, place) for target, place in places] for table, places in found.items()}
-        except (ValueError, TypeError, AttributeError) as exc:
-            raise self._checkpoint.damaged(_FILE, exc) from exc
-        self._stored = dict(self._known)
+        self._stored = self._checkpoint.places()
+        self._known = dict(self._stored)
         for table, source in stored.sources.items():
             if show(table) not in self._known:
-                self._known[show(table)] = self._places(one for one in source.targets if one in stored.sinks)
+                known = [one for one in source.targets if one in stored.sinks]
+                self._known[show(table)] = KeptPlaces(self._places(known), [])
 
-    def tell(self, stored: Schemas, now: Schemas) -> None:
-        """Warn of places that lack rows of tables that the checkpoint knew before."""
-        lacking = []
-        for table, source in now.sources.items():
-            if table in stored.sources:
-                before = self._known[show(table)]
-                lacking += [(table, place) for place in self._places(source.targets) if place not in before]
+    def settle(self, sources: Mapping[TableId, SourceTable]) -> None:
+        """Take the places that tables have now, tell those that lack rows, and store all. Raises CheckpointError.
+
+        A run tells those that it is the first to see, a plan all of them.
+        """
+        told: list[tuple[TableId, Place]] = []
+        for table, source in sources.items():
+            now, before = self._places(source.targets), self._known.get(show(table))
+            if before is None:
+                self._known[show(table)] = KeptPlaces(now, [])
+                continue
+            lacking = [place for place in now if place not in before.whole]
+            again = self._checkpoint.untouched
+            told += [(table, place) for place in lacking if again or place not in before.lacking]
+            self._known[show(table)] = KeptPlaces([place for place in now if place in before.whole], lacking)
+        self._tell(told)
+        self.store()
+
+    def _tell(self, lacking: Sequence[tuple[TableId, Place]]) -> None:
         for table, (target, place) in lacking[:_TOLD]:
             where = target if place in {"", target} else f"{target} ({place})"
             self._context.warn(
@@ -70,7 +75,8 @@ class TablePlaces:
                 f"pipeline goes on where it was. What brings them: {command(self._context.pipeline, [table])}"
             )
         if len(lacking) > _TOLD:
-            self._context.warn(f"{len(lacking) - _TOLD} more tables lack the rows that were read before")
+            more = f"{len(lacking) - _TOLD} more tables lack the rows that were read before"
+            self._context.warn(f"{more}: ingest checkpoint show {quoted(self._context.pipeline.file)}")
 
     def tell_unfinished(self) -> None:
         """Warn of backfills that somebody has begun and not ended: rows may be older than they were."""
@@ -82,12 +88,15 @@ class TablePlaces:
                     f"older than they were before it: go on with {again}"
                 )
 
-    def keep(self, sources: Mapping[TableId, SourceTable]) -> None:
-        """Know where rows of these tables go from now on, and store that. Raises CheckpointError."""
-        self._known.update({show(table): self._places(source.targets) for table, source in sources.items()})
+    def have_all(self, sources: Mapping[TableId, SourceTable]) -> None:
+        """Know that all places of these tables have all of their rows, and store that. Raises CheckpointError."""
+        self._known.update({show(t): KeptPlaces(self._places(of.targets), []) for t, of in sources.items()})
+        self.store()
+
+    def store(self) -> None:
+        """Store what is known, where that is new. Raises CheckpointError."""
         if self._known != self._stored:
-            self._checkpoint.refuse_newer_run()
-            self._checkpoint.storage.write(_FILE, orjson.dumps(self._known))
+            self._checkpoint.keep_places(self._known)
             self._stored = dict(self._known)
 
     def _places(self, targets: Iterable[TableId]) -> list[Place]:
@@ -96,7 +105,13 @@ class TablePlaces:
 
 def command(pipeline: Pipeline, tables: Iterable[TableId]) -> str:
     """Return the command that brings the rows of tables."""
-    return f"ingest backfill {pipeline.file} " + " ".join(f"--table {show(table)}" for table in tables)
+    # A table may have any name, and people copy commands
+    return f"ingest backfill {quoted(pipeline.file)} " + " ".join(f"--table {quoted(show(one))}" for one in tables)
+
+
+def quoted(name: str) -> str:
+    """Return a name as one word of a command."""
+    return quote(one_line(name))
 
 
 def remedy(pipeline: Pipeline, tables: Iterable[TableId]) -> str:

@@ -138,7 +138,7 @@ class SchemaStore:
         if evolution.schemas.version == self.schemas.version:
             return None
         self._apply(evolution)
-        self.places.keep({t: of for t, of in evolution.sources.items() if t not in self.schemas.sources})
+        self.places.have_all({t: of for t, of in evolution.sources.items() if t not in self.schemas.sources})
         for table, source in evolution.sources.items():
             known = self.schemas.sources.get(table)
             count = len([*changes(table, None if known is None else known.schema, source.schema)])

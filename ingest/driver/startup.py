@@ -82,9 +82,10 @@ class PipelineStartup:
         tables, schemas = self.schemas(checkpoint, where)
         stored = schemas.take_over()
         if progress.batch:
-            schemas.places.tell(stored, schemas.schemas)
+            schemas.places.settle(schemas.schemas.sources)
+        else:
+            schemas.places.have_all(schemas.schemas.sources)
         schemas.places.tell_unfinished()
-        schemas.places.keep(schemas.schemas.sources)
         backlog = Backlog(progress, source.ends(progress.positions), drain=self._context.settings.once)
         self._sample(schemas, backlog)
         if resumed or parts.sides.source.sample_size:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
+from ingest.formats import OF_ROWS
 from ingest.model.change import NOT_SELECTED, Reject, Skip
 
 if TYPE_CHECKING:
@@ -82,8 +83,21 @@ class BackfillSource:
         """The pipeline's."""
         return self.source.rate_limit
 
-    def decoder(self, split: Split, topic: str) -> BackfillDecoder:
+    @property
+    def topic_is_table(self) -> bool:
+        """True if all records of a topic are of the table that has its name."""
+        form = self.source.format.form
+        return self.source.format.name in OF_ROWS and not (form is not None and form.table_fields)
+
+    def reads(self, split: Split) -> bool:
+        """Return whether a split may have records of these tables."""
+        of_kafka = getattr(self.source, "type", "") in {"kafka", "upsert-kafka"}  # splits of files are no topics
+        return not (of_kafka and self.topic_is_table) or (split[0],) in self.tables
+
+    def decoder(self, split: Split, topic: str) -> Decoder:
         """Return the pipeline's decoder for records of a topic, without other tables. Raise IngestError."""
+        if self.topic_is_table and (topic,) not in self.tables:
+            return NothingDecoder()
         return BackfillDecoder(self.source.decoder(split, topic), self.tables)
 
     def inference(self, max_columns: int) -> Inference:
@@ -97,6 +111,14 @@ class BackfillSource:
     def reader(self, pipeline: str) -> Reader:
         """Return a task's side: the pipeline's."""
         return self.source.reader(pipeline)
+
+
+class NothingDecoder:
+    """The decoder of a topic of which nothing is read."""
+
+    def decode(self, _keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> list[Decoded]:
+        """Return one result for each record."""
+        return [Skip(NOT_SELECTED)] * len(values)
 
 
 @dataclass(frozen=True, slots=True)

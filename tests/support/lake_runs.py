@@ -53,6 +53,11 @@ class LakePipeline:
         with self.lines.open("a") as file:
             file.write(change(op, before, after, table))
 
+    def backfill(self, table: str) -> Result:
+        """Read a table once more."""
+        command = [INGEST, "backfill", str(self.file), "--table", table, "--checkpoint", str(self._folder / "c")]
+        return finished(command, self._java, self._folder, cwd=self._folder)
+
     def run(self, *more: str, fault: str = "") -> Result:
         command = [INGEST, "run", str(self.file), "--once", "--checkpoint", str(self._folder / "c"), *more]
         return finished(command, self._java, self._folder, fault=fault)

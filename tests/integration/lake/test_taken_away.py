@@ -214,14 +214,14 @@ def test_another_pipeline_that_writes_to_the_table_is_no_older_progress(sink: An
 # -- whole runs --------------------------------------------------------------------------------------------------------
 
 
-def test_a_run_and_a_plan_say_what_was_taken_away(
+def test_a_run_and_a_plan_say_what_was_taken_away_and_a_backfill_brings_it(
     kind: str, tmp_path: Path, shared_java: SharedJava, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     place = str(tmp_path / "lake")
     where = {"delta": {"warehouse": place}, "iceberg": {"catalog.properties.warehouse": place}}[kind]
     sink = lake_of(kind, tmp_path / "lake")
-    shop = LakePipeline(tmp_path, shared_java, sink.lake, {"type": kind, **APPEND, **where})
+    shop = LakePipeline(tmp_path, shared_java, sink.lake, {"type": kind, **where})
     states = []
     for key in (1, 2):
         shop.add("c", None, {"id": key, "n": 0})
@@ -233,4 +233,8 @@ def test_a_run_and_a_plan_say_what_was_taken_away(
     ran, again = shop.run(), shop.run()
     (said,) = [line for line in ran.err.splitlines() if "somebody has r" in line]
     assert "rows of batch 3, which this pipeline has written, are not in it any more (said once)" in said
+    assert said.split("; ")[-1].startswith(f"ingest backfill {shop.file} --table shop.orders reads them again")
     assert "somebody has r" not in again.err
+    done = shop.backfill("shop.orders")
+    assert done.code == 0, done.err
+    assert shop.rows(columns="id, n") == [(1, 0), (2, 0)]

@@ -1,0 +1,67 @@
+"""Tables of a server that are read once more: the last states stay, and a history is filled only while it is empty."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from backfills import BackfillShop
+
+from ingest.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from postgres import Database
+
+
+def sections(postgres: Database, name: str, target: str, **more: Any) -> dict[str, Any]:
+    sink = {
+        "type": "postgres", "endpoint": f"127.0.0.1:{postgres.port}", "dbname": "postgres", "username": "ingest",
+        "password": "of-the-tests", "sink.transactional-id-prefix": name, **more,
+    }  # fmt: skip
+    return {"sink": sink, "route": [{"source-table": "shop.orders", "sink-table": f"{name}.{target}"}]}
+
+
+def filled(tmp_path: Path) -> BackfillShop:
+    shop = BackfillShop(tmp_path, own_sink=True)
+    for key in range(6):
+        shop.add("c", key, key)
+    shop.add("d", 2)
+    return shop
+
+
+@pytest.mark.parametrize("kind", ["postgres", "hologres"])
+@pytest.mark.parametrize("dies", [2, 0])
+def test_a_backfill_ends_with_the_last_states(
+    postgres: Database, name: str, tmp_path: Path, kind: str, dies: int
+) -> None:
+    shop = filled(tmp_path)
+    shop.go(**sections(postgres, name, "orders", type=kind))
+    shop.add("u", 3, 300)
+    new = sections(postgres, name, "orders2", type=kind)
+    shop.go(**new)
+    assert "ingest backfill pipeline.yaml --table shop.orders" in shop.warnings[-1]
+    assert postgres.rows(f"{name}.orders2", "id, n") == [(3, 300)]
+    if dies:
+        shop.go(["shop.orders"], dies=dies, at_once=3, **new)
+        shop.add("d", 4)
+        shop.go(**new)
+    shop.go(["shop.orders"], **new)
+    left = [(0, 0), (1, 1), (3, 300), *([] if dies else [(4, 4)]), (5, 5)]
+    assert sorted(postgres.rows(f"{name}.orders2", "id, n")) == left
+
+
+def test_a_history_is_filled_only_while_it_is_empty(postgres: Database, name: str, tmp_path: Path) -> None:
+    shop = filled(tmp_path)
+    old = sections(postgres, name, "orders", **{"sink.write-mode": "history"})
+    shop.go(**old)
+    with pytest.raises(ConfigError, match=rf"table {name}\.orders has rows, and keeps all states"):
+        shop.go(["shop.orders"], **old)
+    new = sections(postgres, name, "orders2", **{"sink.write-mode": "history"})
+    shop.go(["shop.orders"], **new)
+    shop.add("u", 3, 300)
+    shop.go(**new)
+    assert sorted(postgres.rows(f"{name}.orders2", "id, n, valid_to IS NULL")) == [
+        (0, 0, True), (1, 1, True), (2, 2, False), (3, 3, False), (3, 300, True), (4, 4, True), (5, 5, True),
+    ]  # fmt: skip
