@@ -17,7 +17,7 @@ from ingest.checkpoint.place import CheckpointAccess, StoredPlace
 from ingest.driver.backlog import Backlog
 from ingest.driver.context import RunContext
 from ingest.driver.counters import Counters
-from ingest.driver.places import TablePlaces, command
+from ingest.driver.places import command
 from ingest.driver.recovery import Recovery
 from ingest.driver.run import prepared, spark_parts, started, summarised
 from ingest.driver.startup import PipelineStartup, Start, still_there
@@ -84,9 +84,6 @@ class BackfillStartup:
         stored = checkpoint.schemas(self._parts.rules.rules)
         self._tables = _chosen(self._names, stored, checkpoint)
         self._checkpoint = checkpoint
-        places = TablePlaces(self._context, checkpoint)
-        places.take_over(stored)
-        places.store()  # of the other tables, too: this run may make their sink tables
         number = self._take_note(stored, main)
         checkpoint.batches = f"{FOLDER}/{number}"
         progress, unfinished = checkpoint.progress()
@@ -99,7 +96,7 @@ class BackfillStartup:
         self._position(main, progress, source)
         unfinished = None if unfinished is None else still_there(unfinished, progress.positions)
         self._pipeline.prepare_collector(where)
-        tables, schemas = self._pipeline.schemas(checkpoint, where)
+        tables, schemas = self._pipeline.schemas(checkpoint, same_cluster=where[0] == where[1])
         known = schemas.take_over()
         checkpoint.done(progress, {})
         backlog = Backlog(progress, self._parts.source.ends(progress.positions), drain=True)

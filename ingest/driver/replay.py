@@ -25,12 +25,9 @@ from ingest.driver.backlog import Backlog
 from ingest.driver.context import RunContext
 from ingest.driver.counters import Counters
 from ingest.driver.files import with_files
-from ingest.driver.key_partitions import KeyPartitions
 from ingest.driver.recovery import Recovery
 from ingest.driver.run import prepared, spark_parts, started, summarised
-from ingest.driver.schemas import SchemaStore
-from ingest.driver.sink_tables import SinkTables
-from ingest.driver.startup import Start
+from ingest.driver.startup import PipelineStartup, Start
 from ingest.errors import ConfigError
 from ingest.observe.events import RunEnded, Warned
 
@@ -100,6 +97,8 @@ class ReplayStartup:
         source.connect()
         sink.connect()
         sink.acquire(checkpoint.id, checkpoint.run)
+        pipeline = PipelineStartup(self._context, self._parts, self._counters)
+        pipeline.resume(checkpoint)
         earlier, number = replays(checkpoint, lambda *of: self._recovery.recover(checkpoint, *of))
         positions = source.start({}, {}, checkpoint.id, None)
         letters = replace(self._letters, earlier=tuple(earlier))
@@ -110,11 +109,7 @@ class ReplayStartup:
         self._recovery.recover(checkpoint, progress, None)
         progress.positions = positions
         progress.ids = dict(source.ids)
-        keys = KeyPartitions(self._context, sink, checkpoint)
-        tables = SinkTables(sink, source, self._context.observer, keys, same_cluster=False)
-        schemas = SchemaStore(
-            self._context, self._parts.rules, tables, checkpoint, self._counters, self._parts.listeners.on_withheld
-        )
+        tables, schemas = pipeline.schemas(checkpoint, same_cluster=False)
         stored = schemas.take_over()
         backlog = Backlog(progress, source.ends(positions), drain=True)
         return Start(checkpoint, letters, backlog, tables, schemas, stored)

@@ -97,6 +97,7 @@ class SchemaStore:
         stored = self._checkpoint.schemas(self._rules.rules)
         self._tell_old_keys()
         self.places.take_over(stored)
+        self.places.store()  # before there are sink tables of new routes
         rerouted = self._rules.reroute(stored)
         self._tell_withheld(rerouted)
         self._arrange(rerouted.schemas.sources)

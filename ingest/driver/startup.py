@@ -79,7 +79,7 @@ class PipelineStartup:
         resumed = bool(progress.positions) or unfinished is not None
         unfinished = self._position(checkpoint, progress, unfinished)
         self.prepare_collector(where)
-        tables, schemas = self.schemas(checkpoint, where)
+        tables, schemas = self.schemas(checkpoint, same_cluster=where[0] == where[1])
         stored = schemas.take_over()
         if progress.batch:
             schemas.places.settle(schemas.schemas.sources)
@@ -115,11 +115,16 @@ class PipelineStartup:
 
     def recover(self, checkpoint: Checkpoint) -> tuple[Progress, Batch | None]:
         """Return the progress, and the batch to do again: none where the sink knows how far that one came."""
-        progress, unfinished = checkpoint.progress()
-        self._parts.sink.resume(checkpoint.id, progress.marks, lambda table: self._remedy(checkpoint, table))
+        progress, unfinished = self.resume(checkpoint)
         if self._recovery.recover(checkpoint, progress, unfinished):
             unfinished = None
             checkpoint.done(progress, {})
+        return progress, unfinished
+
+    def resume(self, checkpoint: Checkpoint) -> tuple[Progress, Batch | None]:
+        """Return the pipeline's progress and its unfinished batch; the sink learns what is kept of its tables."""
+        progress, unfinished = checkpoint.progress()
+        self._parts.sink.resume(checkpoint.id, progress.marks, lambda table: self._remedy(checkpoint, table))
         return progress, unfinished
 
     def _remedy(self, checkpoint: Checkpoint, table: TableId | None) -> str:
@@ -149,11 +154,14 @@ class PipelineStartup:
         if collector is not None and collector.type == "kafka":
             self._prepare_letters(collector, where[0])
 
-    def schemas(self, checkpoint: Checkpoint, where: tuple[str, str]) -> tuple[SinkTables, SchemaStore]:
-        """Return the sink's tables and the schemas, which nobody has taken over yet. `where`: see `identify`."""
+    def schemas(self, checkpoint: Checkpoint, *, same_cluster: bool) -> tuple[SinkTables, SchemaStore]:
+        """Return the sink's tables and the schemas, which nobody has taken over yet.
+
+        `same_cluster`: whether the source could read what the sink writes.
+        """
         context, parts = self._context, self._parts
         keys = KeyPartitions(context, parts.sink, checkpoint)
-        tables = SinkTables(parts.sink, parts.source, context.observer, keys, same_cluster=where[0] == where[1])
+        tables = SinkTables(parts.sink, parts.source, context.observer, keys, same_cluster=same_cluster)
         return tables, SchemaStore(
             context, parts.rules, tables, checkpoint, self._counters, parts.listeners.on_withheld
         )  # fmt: skip

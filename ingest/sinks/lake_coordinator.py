@@ -161,7 +161,8 @@ class LakeCoordinator(PlainSinkCoordinator, Generic[There]):
         self._compare(name, there)
         if name not in self._compared:
             self._compared.add(name)
-            found = None if name in self._marks else self._older_progress(there)
+            known = name in self._marks or not self._checkpoint
+            found = None if known else self._older_progress(there)
             if found is not None:
                 self._older.setdefault(found, []).append(show(name))
 
