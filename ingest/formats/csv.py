@@ -7,7 +7,7 @@ Rules: docs/spec/csv.md.
 from __future__ import annotations
 
 import re
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Self
 
 import msgspec
@@ -15,7 +15,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from ingest.component.options import OptionErrors
 from ingest.errors import ConfigError
-from ingest.formats.csv_dialect import CsvError, Dialect
+from ingest.formats.csv_dialect import BOM, CsvError, Dialect
 from ingest.formats.csv_values import reader_for
 from ingest.formats.form import Form, Lines
 from ingest.formats.positional import PositionalOptions
@@ -108,8 +108,8 @@ class Csv(PositionalOptions):
     Default: there is none."""
 
     null_literal: str = Field("", alias="csv.null-literal")
-    """The text of a field that is null. Within quotes it is a text. Default: an empty field is null, and `""` is an
-    empty text."""
+    """The text of a field that is null, and of an element of an ARRAY or a field of a ROW. Within quotes it is a text.
+    Default: an empty field is null, and `""` is an empty text."""
 
     strict: bool = Field(True, alias="csv.fail-on-missing-columns")
     """A row with fewer fields than its table has columns is a reject. If not, the row lacks the last ones. Rows that
@@ -227,14 +227,15 @@ class CsvRows:
         self._prefix = prefix
         self._names = None if columns is None else [*columns]
         types = enumerate((columns or {}).values())
-        made = ((at, None if kind is None else reader_for(kind, options.element_delimiter)) for at, kind in types)
+        read_as = partial(reader_for, delimiter=options.element_delimiter, null=options.null_literal)
+        made = ((at, None if kind is None else read_as(kind)) for at, kind in types)
         self._reads: list[tuple[int, Read]] = [(at, read) for at, read in made if read is not None]
         """Places of columns whose values are no texts, with the functions that read them."""
 
     def read(self, message: bytes) -> msgspec.Raw | Reject | None:
         """Return a row as JSON text, or the reject of a message that is none; None for comments alone."""
         try:
-            text = message.decode()
+            text = message.decode().removeprefix(BOM)
             fields = self._split(text)
         except UnicodeDecodeError:
             return Reject("malformed", "not CSV: invalid UTF-8")

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 MAX_FIELDS: Final = 100_000
 """Fields that a row may have: each takes more memory than a message has bytes for it."""
+BOM: Final = "\ufeff"
+"""The byte order mark, which may stand in front of a row and is no part of it."""
 _NULL: Final = b"null"
 _NESTED_OR_TEXT: Final = (b'"', b"{", b"[")
 _OF_NUMBERS: Final = "+-."
@@ -143,7 +145,8 @@ class Dialect:
     def _unquoted(self, text: str) -> str:
         """Return a text without quotes around it. Raise CsvError."""
         escape = self.escape
-        begins = text == self.null or (self.comments and text.startswith("#"))
+        # Any field may be the first one of its row
+        begins = text == self.null or text.startswith(BOM) or (self.comments and text.startswith("#"))
         if escape is None:
             said = not begins and not self.has_marks(text)
         else:

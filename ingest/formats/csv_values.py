@@ -11,10 +11,19 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
-from ingest.model.data_type import ArrayType, BooleanType, DecimalType, DoubleType, FloatType, MapType, StructType
+from ingest.model.data_type import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    MapType,
+    StructType,
+)
 from ingest.model.jsontext import MALFORMED, check_text, fields_of
 from ingest.model.spelling import number
-from ingest.model.types import INTEGERS
+from ingest.model.types import INTEGERS, is_text
 from ingest.model.values import elements_of
 
 if TYPE_CHECKING:
@@ -27,21 +36,31 @@ if TYPE_CHECKING:
     """Function that returns the value of a field's text."""
 
 
-def reader_for(data_type: DataType, delimiter: str) -> Read | None:
+def reader_for(data_type: DataType, delimiter: str, null: str) -> Read | None:
     """Return the function that reads fields of a type; None where they are texts.
 
-    `delimiter`: the text between the elements of an ARRAY and between the fields of a ROW.
+    `delimiter`: the text between the elements of an ARRAY and between the fields of a ROW. `null`: the text of a null
+    there; without one, where it is empty, an empty text is a text.
     """
     if isinstance(data_type, (*INTEGERS, FloatType, DoubleType, DecimalType)):
         return _number
     if isinstance(data_type, BooleanType):
         return _boolean
     if isinstance(data_type, ArrayType):
-        return partial(_array, reader_for(data_type.element, delimiter) or str, delimiter)
+        return partial(_array, _part(data_type.element, delimiter, null), delimiter)
     if isinstance(data_type, StructType):
-        members = {field.name: reader_for(field.type, delimiter) or str for field in data_type.fields}
+        members = {field.name: _part(field.type, delimiter, null) for field in data_type.fields}
         return partial(_row, members, delimiter)
     return _map if isinstance(data_type, MapType) else None
+
+
+def _part(data_type: DataType, delimiter: str, null: str) -> Read:
+    """Return the function that reads an element of an ARRAY, or a field of a ROW, which may be null."""
+    read = reader_for(data_type, delimiter, null) or str
+    nulls = {null} - {""}
+    if not is_text(data_type) and not isinstance(data_type, (BinaryType, ArrayType, StructType, MapType)):
+        nulls.add("")
+    return (lambda text: None if text in nulls else read(text)) if nulls else read
 
 
 def _number(text: str) -> Json:

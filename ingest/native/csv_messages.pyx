@@ -15,6 +15,9 @@ from ingest.native.table cimport text_of_bytes
 from ingest.native.workspace cimport Workspace, room_for
 
 
+cdef const char *BOM = b"\xef\xbb\xbf"
+
+
 cdef class CsvForm:
     """The fields of rows, from a `CsvSpec`; None: no message is read here."""
 
@@ -117,6 +120,8 @@ cdef bint read_csv_message(Workspace *ws, CsvForm form, const char *p, const cha
     if p == NULL:
         return True
     if form.count <= 0 or end - p > <Py_ssize_t> MAX_TEXT:
+        return False
+    if end - p >= 3 and is_same(p, BOM, 3):  # no part of a field: the reference takes it off
         return False
     start = to = room_for(&ws.flattened, <size_t> (end - p) * <size_t> MAX_ESCAPE + form.room + 2 * <size_t> form.count + 2)
     for i in range(form.count):

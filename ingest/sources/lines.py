@@ -127,8 +127,10 @@ class FileReader:
         chunk: FileChunk | None = None
         while line < end and (text := file.readline()):
             line += 1
-            if self._header and line == 1:
-                continue
+            if line == 1:
+                if self._header:
+                    continue
+                text = text.removeprefix(BOM_UTF8)
             record = self._record(name, line - 1, text.rstrip(b"\r\n"))
             if chunk is not None and (chunk.topic != record.stands_for or len(chunk.messages) >= CHUNK):
                 self._position[split] = record.line

@@ -22,7 +22,9 @@ from ingest.model.change import Reject, Skip
 
 patiently = settings(max_examples=examples(60), deadline=None)
 BROKER = {"properties.bootstrap.servers": "memory:1"}
-texts = st.text(st.characters(codec="utf-8"), max_size=8) | st.sampled_from(["", '"', '""', "\n", ",", " a", "null"])
+texts = st.text(st.characters(codec="utf-8"), max_size=8) | st.sampled_from(
+    ["", '"', '""', "\n", ",", " a", "null", "\ufeffa"]
+)
 TYPED: dict[str, tuple[str, Any]] = {
     "id": ("BIGINT", st.integers(0, 3)),
     "small": ("TINYINT", st.integers(-128, 127)),

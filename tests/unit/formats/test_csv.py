@@ -93,13 +93,14 @@ def test_the_usual_dialect_writes_as_templates_do(value: bytes) -> None:
         (Dialect(quote=None, escape="\\"), b'"a,b\\nc\\\\"', b"a\\,b\\nc\\\\"),
         (Dialect(quote=None, escape="\\", null="NULL"), b'"NULL"', b"\\NULL"),
         (Dialect(quote=None, escape="\\", comments=True, null="-"), b'"#a"', b"\\#a"),
+        (Dialect(quote=None, escape="\\"), '"\ufeffa"'.encode(), "\\\ufeffa".encode()),
     ],
 )
 def test_a_value_is_written_so_that_it_reads_back(dialect: Dialect, value: bytes, written: bytes) -> None:
     assert dialect.write(value) == written
 
 
-@pytest.mark.parametrize("value", [b'""', b'"a,b"', b'"a\\n"'])
+@pytest.mark.parametrize("value", [b'""', b'"a,b"', b'"a\\n"', '"\ufeffa"'.encode()])
 def test_what_cannot_be_said_without_quotes_is_a_reject(value: bytes) -> None:
     with pytest.raises(CsvError, match="quote-character"):
         UNQUOTED.write(value)
@@ -158,6 +159,15 @@ def test_a_header_line_names_the_columns_of_a_file(tmp_path: Path) -> None:
     assert rows(made.source.decoder(("letters", 0), "orders").decode([None], [b"3,c"])) == [b'{"id":3,"the name":"c"}']
     with pytest.raises(ConfigError, match="0 files"):
         made.source.decoder(("letters", 0), "others")
+
+
+@pytest.mark.parametrize(("format_", "line"), [("json", b'{"a":1}'), ("raw", b"a")])
+def test_a_byte_order_mark_is_no_part_of_the_first_line_of_a_file(tmp_path: Path, format_: str, line: bytes) -> None:
+    file = tmp_path / "t.txt"
+    file.write_bytes(b"\xef\xbb\xbf" + line + b"\n\xef\xbb\xbf")
+    made = pipeline(source={"type": "file", "path": str(file), "value.format": format_}, sink={"type": "print"})
+    (chunk,) = made.source.reader("p").read({(str(file), 0): (0, 2)})
+    assert [record.value() for record in chunk.messages] == [line, b"\xef\xbb\xbf"]
 
 
 @pytest.mark.parametrize("line", [b"a,a", b"a,,b", b"", b'"a', b"\xff"])
