@@ -51,7 +51,7 @@ class EnvelopeReader:
             if row is not None:
                 reader = rows.setdefault(id(row), RowReader(row, compiler))
                 self._images[one.name] = (one.node, reader)
-                fields.append((one.name, _image(one.node, reader.image)))
+                fields.append((one.name, _image(one.node, _reads(one.name, reader, frozenset()))))
             elif one.name == "source" and one.node.kind == "record":
                 fields.append((one.name, _some(one.node, TABLE, compiler)))
             elif one.name == "op":
@@ -66,14 +66,19 @@ class EnvelopeReader:
         """Names of the members that are asked for, in their order."""
         self.types: Mapping[str, DataType] = next(iter(rows.values())).types if rows else {}
         """Types of the rows' columns."""
+        self.numbers = next(iter(rows.values())).numbers if rows else frozenset()
+        """Those whose values are texts that each hold a number."""
 
     def counts(self, given: Mapping[str, DataType]) -> frozenset[str]:
         """Return what `RowReader.counts` does, of the rows."""
         return frozenset[str]().union(*(reader.counts(given) for _, reader in self._images.values()))
 
-    def read(self, data: bytes, at: int, counts: frozenset[str] = frozenset()) -> tuple[dict[str, Any], int]:
+    def read(
+        self, data: bytes, at: int, counts: frozenset[str] = frozenset()
+    ) -> tuple[dict[str, Any], dict[str, str], int]:
         """Return the rows, `op` and the table's names in `source`, and the place after the envelope.
 
+        In between: the columns of the row before that cannot be read, each with the reason.
         `counts`: columns of times that are read as the numbers that the message has. Raise what `RowReader.read` does.
         """
         found: dict[str, Any]
@@ -86,11 +91,14 @@ class EnvelopeReader:
         except ValueError as exc:  # of `op`, or of a name of the table, whatever their schema says
             msg = f"the envelope holds {exc}"
             raise AvroError(msg) from None
-        return found, at
+        unread: dict[str, str] = {}
+        if found.get("before") is not None:
+            found["before"], unread = found["before"]
+        return found, unread, at
 
     def _with_counts(self, counts: frozenset[str]) -> Read:
         images = {
-            name: _image(node, partial(reader.image, counts=counts & reader.counted))
+            name: _image(node, _reads(name, reader, counts))
             for name, (node, reader) in self._images.items()
         }
         return primitives.read_some([(name, images.get(name or "", read)) for name, read in self._fields])
@@ -110,6 +118,12 @@ def _some(node: Node, names: tuple[str, ...], compiler: Compiler) -> Read:
             for one in node.fields
         ]
     )
+
+
+def _reads(name: str, reader: RowReader, counts: frozenset[str]) -> Read:
+    """Return the function that reads one of the images; `counts` as in `EnvelopeReader.read`."""
+    read: Read = reader.before if name == "before" else reader.image
+    return partial(read, counts=counts & reader.counted)
 
 
 def _image(node: Node, read: Read) -> Read:

@@ -235,6 +235,17 @@ def counts_millis(node: Node) -> bool:
     return found is not None and found[0] in _IN_MILLIS
 
 
+_NUMBERS: Final = frozenset({
+    "decimal", "big-decimal", "org.apache.kafka.connect.data.Decimal", "io.debezium.data.VariableScaleDecimal",
+})  # fmt: skip
+
+
+def is_number(node: Node) -> bool:
+    """Return whether a node's values are exact numbers, which may be written as texts."""
+    found = _known(node, read_null)
+    return found is not None and found[0] in _NUMBERS
+
+
 def logical(node: Node, read: Read) -> tuple[DataType, Read] | None:
     """Return the column type and the reader of a node with a logical type that is known; else None."""
     found = _known(node, read)

@@ -43,7 +43,7 @@ class RowSchema:
         self._resolve = None if given is None else Resolver().resolve_message(node, given)
         self.native = self._native if given is None else None
         """The native reader of whole messages; None where they are read as another schema, or there is none."""
-        self.declared = InlineSchema(self.reader.types)
+        self.declared = InlineSchema(self.reader.types, numbers=self.reader.numbers)
         """The types of columns, as messages declare them."""
 
     def row(self, message: bytes, at: int, counts: frozenset[str] = frozenset()) -> msgspec.Raw:
@@ -88,7 +88,7 @@ class EnvelopeSchema:
         none."""
         self.other = None if "op" in self._reader.names else _no_op(self._reader.names)
         """The result of decoding a message without `op`; None for an envelope."""
-        self.declared = InlineSchema(self._reader.types)
+        self.declared = InlineSchema(self._reader.types, numbers=self._reader.numbers)
         """The types of the rows' columns, as messages declare them."""
         self.of_documents = self._reader.of_documents
         """True if they are of Debezium's connector for MongoDB."""
@@ -101,20 +101,24 @@ class EnvelopeSchema:
         """Return what messages declare where times of these columns are read as numbers."""
         return _declared(self.declared, counts)
 
-    def read(self, message: bytes, at: int, counts: frozenset[str] = frozenset()) -> dict[str, bytes | None]:
+    def read(
+        self, message: bytes, at: int, counts: frozenset[str] = frozenset()
+    ) -> tuple[dict[str, bytes | None], dict[str, str]]:
         """Return the members from a place to the end of a message, as JSON texts. A null is None.
 
-        They are the rows, `op` and the table's names in `source`, as far as the schema has them.
+        They are the rows, `op` and the table's names in `source`, as far as the schema has them. The second result has
+        the columns of the row before that cannot be read, each with the reason.
         `counts`: columns of times that are read as the numbers that the message has. Raise one of FAILURES.
         """
         message, at = _resolved(self._resolve, message, at)
         text = None if self._native is None or counts else self._native.read(message, at)
         if text is not None:
             members = fields_of(msgspec.Raw(text))
-            return {name: None if raw == _NULL else bytes(raw) for name, raw in members.items()}
-        envelope, at = self._reader.read(message, at, counts)
+            return {name: None if raw == _NULL else bytes(raw) for name, raw in members.items()}, {}
+        envelope, unread, at = self._reader.read(message, at, counts)
         ended(message, at)
-        return {name: None if value is None else msgspec.json.encode(value) for name, value in envelope.items()}
+        texts = {name: None if value is None else msgspec.json.encode(value) for name, value in envelope.items()}
+        return texts, unread
 
 
 def _declared(declared: InlineSchema, counts: frozenset[str]) -> InlineSchema:

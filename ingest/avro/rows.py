@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ingest.avro import primitives
 from ingest.avro.budget import MemberBudget, has_long_symbol, weight
-from ingest.avro.logical import logical, small_integer
+from ingest.avro.logical import is_number, logical, small_integer
 from ingest.avro.primitives import AvroError
 from ingest.avro.schema import SchemaError, takes_bytes
 from ingest.model import floats, types
@@ -148,6 +148,12 @@ def _is_exact(node: Node, data_type: DataType) -> bool:
     return node.kind in {"bytes", "fixed"} and data_type == types.STRING
 
 
+def _is_number(node: Node) -> bool:
+    """Return whether each value of a node that is not null is a text that holds a number."""
+    branches = [branch for branch in (node.branches if node.kind == "union" else [node]) if branch.kind != "null"]
+    return bool(branches) and all(is_number(branch) for branch in branches)
+
+
 def _later(known: list[Read]) -> Read:
     """Return a function that reads by the one function that the list will hold."""
 
@@ -183,7 +189,12 @@ class RowReader:
         self.types = {name: data_type for name, data_type, _ in compiled if not isinstance(data_type, NullType)}
         """Types of the columns. A column that is null in each row has none."""
         self._budget = compiler.budget
+        self.numbers = frozenset(
+            one.name for one in node.fields if self.types.get(one.name) == types.STRING and _is_number(one.node)
+        )
+        """Those whose values are texts that each hold a number."""
         self._fields = [(name, read) for name, _, read in compiled]
+        self._passed = [compiler.passed(one.node) for one in node.fields]
         counted = {one.name: compiler.counted(one.node) for one in node.fields}
         self._counted = {name: read for name, read in counted.items() if read is not None}
         self.counted = frozenset(self._counted)
@@ -214,13 +225,36 @@ class RowReader:
         except UnicodeDecodeError:
             raise
         except NotANumber as exc:
-            msg = f"column {name!r} holds {exc}"
-            raise RowError("not-a-number", msg) from None
+            raise RowError("not-a-number", self._why(name, exc)) from None
         except ValueError as exc:
-            data_type = self.types.get(name, types.NULL)
-            msg = f"column {name!r} is declared {types.name(data_type)} and holds {exc}"
-            raise Contradiction(msg) from None
+            raise Contradiction(self._why(name, exc)) from None
         return row, at
+
+    def before(
+        self, data: bytes, at: int, counts: frozenset[str] = _NONE
+    ) -> tuple[tuple[dict[str, Any], dict[str, str]], int]:
+        """Return what `image` returns of a row before a change, and why its other columns cannot be read.
+
+        Raise AvroError, IndexError, UnicodeDecodeError or RecursionError.
+        """
+        row: dict[str, Any] = {}
+        unread: dict[str, str] = {}
+        for (name, field), passed in zip(self._fields, self._passed, strict=True):
+            try:
+                row[name], end = (self._counted[name] if name in counts else field)(data, at)
+            except UnicodeDecodeError:
+                raise
+            except ValueError as exc:
+                unread[name] = self._why(name, exc)
+                _, end = passed(data, at)
+            at = end
+        return (row, unread), at
+
+    def _why(self, name: str, exc: ValueError) -> str:
+        """Return why a column has no such value."""
+        if isinstance(exc, NotANumber):
+            return f"column {name!r} holds {exc}"
+        return f"column {name!r} is declared {types.name(self.types.get(name, types.NULL))} and holds {exc}"
 
 
 def ended(data: bytes, at: int) -> None:

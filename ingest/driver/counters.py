@@ -31,6 +31,8 @@ class Counters:
         """Values that the sink's table was not to have, by table and column."""
         self.cut: dict[tuple[TableId, str], int] = {}
         """Times that were taken without what is finer than a microsecond, by table and column."""
+        self.unread: dict[tuple[TableId, str], int] = {}
+        """Values of rows before a change that could not be read, by table and column."""
         self.commit_s = 0.0
         """How long the driver took to add the last batch to the sink's tables, in seconds."""
         self._tables: dict[TableId, TableCounters] = {}
@@ -46,6 +48,8 @@ class Counters:
         for column, count in result.withheld.items():
             count_up(self.withheld, column, count, (column[0], OTHERS))
         add_counts(self.cut, result.cut)
+        for column, count in result.unread.items():
+            count_up(self.unread, column, count, (column[0], OTHERS))
 
     def add_schema_changes(self, table: TableId, count: int) -> None:
         """Add to the number of schema changes of a table."""
@@ -66,6 +70,7 @@ class Counters:
         self.summary.skipped = self.skipped
         self.summary.withheld = _by_name(self.withheld)
         self.summary.cut = _by_name(self.cut)
+        self.summary.unread = _by_name(self.unread)
 
     def _line(self, name: str) -> TableSummary:
         return self.summary.tables.setdefault(name, TableSummary())

@@ -139,6 +139,9 @@ class Reports:
         for table, column in sorted(counters.cut):
             why = "is cut where the sink, expressions or Debezium's types need it, and counted"
             warn(f"table {show(table)}: what is finer than a microsecond in column {column!r} {why}")
+        for table, column in sorted(counters.unread):
+            why = "cannot be read: they are unknown, as if the message did not tell them, and counted"
+            warn(f"table {show(table)}: values of column {column!r} in rows before a change {why}")
 
 
 def _newest(lags: Iterable[float | None]) -> float | None:

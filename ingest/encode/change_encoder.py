@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from ingest.encode.coercer import RowCoercer, check_key
+from ingest.encode.coercer import OTHERS, RowCoercer, check_before, check_key
 from ingest.formats.template import ColumnRef, fill
-from ingest.model.change import Kind
+from ingest.model.cache import count_up
+from ingest.model.change import Kind, is_number
 from ingest.model.keytext import key_text
 from ingest.model.reject import RowError
 from ingest.model.rowtext import key_image, parse_row
@@ -107,7 +108,7 @@ class ChangeEncoder:
     ) -> None:
         """`render`: the sink's records for a change; `template`: where it is what that renders.
 
-        `coarse`: whether that writes the times of a type in microseconds; None: it writes all times as they are.
+        `coarse`: whether that writes the times of a type in microseconds; None: it writes all values as they are.
         `key_columns`: the columns of records' keys, where these are not the primary key.
         """
         self.table = table
@@ -117,6 +118,7 @@ class ChangeEncoder:
         self._primary_key = sink.primary_key
         self._more_of_key = tuple(name for name in key_columns if name not in sink.primary_key)
         """Columns of keys that are not of the primary key: their values may be null."""
+        self._key_columns = (*sink.primary_key, *self._more_of_key)
         self._coercer = RowCoercer(table, source.schema, sink, inference, self._more_of_key)
         self.withheld = self._coercer.withheld
         self.strings_in_keys = self._coercer.strings_in_keys
@@ -125,6 +127,9 @@ class ChangeEncoder:
         """Times that may be finer than what is written."""
         self.cut: dict[str, int] = {}
         """By column: values that were written without what is finer than a microsecond."""
+        self.unread: dict[str, int] = {}
+        """By column: values of rows before a change that are not known, as they cannot be read or written."""
+        self._by_type = None if coarse is None else {column.name: column.type for column in sink.columns}
         self._columns = [column.name for column in sink.columns]
         self._render = render
         self.key_from_message = source.key_from_message
@@ -151,15 +156,15 @@ class ChangeEncoder:
         """Emit an insert or update; raises Drift, KeyChanged or RowError, having emitted nothing."""
         text = self._coercer.row(parse_row(after), declared)
         row = {name: text.get(name, b"null") for name in self._columns}
-        key = self._key_in(after)
+        key = self._key_in(after, declared)
         self._check(key, message_key, declared)
         old, old_key = None, {}
         if kind is Kind.UPDATE and before is not None:
-            if declared is not None and declared.read_before is not None:
-                before = declared.read_before(before)
-            old, old_key = self._coercer.image(before), self._key_in(before)
+            old, old_key = self._coercer.image(before), self._key_in(before, declared)
             if declared is not None and declared.overlay:
                 old, old_key = {**row, **old}, {**key, **old_key}
+            check_before(self._key_columns, old_key, declared)
+            old = self._writable(old)
         for record in self._render(RowChange(kind, old, row, key, old_key)):
             emit(record)
         for name, data_type in self._fine.items():
@@ -178,17 +183,19 @@ class ChangeEncoder:
         emit: Callable[[Record], None],
     ) -> None:
         """Emit a delete; raises as `upsert` does."""
-        row, key = ({}, {}) if before is None else (self._coercer.image(before), self._key_in(before))
-        image = None if message_key is None else key_image(message_key)
+        row, key = ({}, {}) if before is None else (self._coercer.image(before), self._key_in(before, declared))
+        check_before(self._key_columns, key, declared)
+        image = None if message_key is None else key_image(message_key, self._columns)
         if image is not None:
             row = {**self._coercer.image(image), **row}
-            key = {**self._key_in(image), **key}
-        if not row:
+            key = {**self._key_in(image, declared), **key}
+        if not row or (self._primary_key and not key):
             raise RowError("no-key", "a delete needs its row in the before image, or its key in the message key")
         self._check(key, message_key, declared)
         for name in self._more_of_key:
             if name not in key:
                 raise RowError("no-key", f"a delete needs {name!r}, a column of the record's key, in its before image")
+        row = self._writable(row)
         said = False
         for record in self._render(RowChange(Kind.DELETE, row, None, key, {})):
             emit(record)
@@ -198,21 +205,32 @@ class ChangeEncoder:
         else:
             self.unrepresentable += 1
 
-    def _key_in(self, image: msgspec.Raw) -> Image:
+    def _writable(self, image: Image) -> Image:
+        """Return a row before a change without what its columns' types do not have, where values are written by these.
+
+        Columns of the key stay: without them it would be another row.
+        """
+        of = {} if self._by_type is None else self._by_type
+        unfit = [
+            name for name, text in image.items()
+            if name in of and name not in self._key_columns and not self._coercer.is_of(name, of[name], text)
+        ]  # fmt: skip
+        for name in unfit:
+            count_up(self.unread, name, 1, OTHERS)
+        return {name: text for name, text in image.items() if name not in unfit}
+
+    def _key_in(self, image: msgspec.Raw, declared: InlineSchema | None) -> Image:
         """Return the texts of the key's values, as far as an image has them. Raises RowError.
 
         Of a column of the primary key, null is none.
         """
-        fields = parse_row(image) if self._primary_key or self._more_of_key else {}
+        fields = parse_row(image) if self._key_columns else {}
         key = {
-            name: key_text(fields[name], as_string=self.strings_in_keys)
-            for name in self._primary_key
-            if fields.get(name, b"null") != b"null"
+            name: key_text(fields[name], as_string=self.strings_in_keys, is_number=is_number(declared, name))
+            for name in self._key_columns
+            if fields.get(name, _NULL) != _NULL
         }
-        for name in self._more_of_key:
-            if name in fields:
-                key[name] = _NULL if fields[name] == _NULL else key_text(fields[name], as_string=self.strings_in_keys)
-        return key
+        return key | {name: _NULL for name in self._more_of_key if fields.get(name) == _NULL}
 
     def _check(self, key: Image, message_key: bytes | None, declared: InlineSchema | None) -> None:
         """Check the key of a row; raises RowError if it lacks one, KeyChanged if the message tells another one."""

@@ -18,7 +18,7 @@ from ingest.model.values import fits, holds, written
 from ingest.schema.infer import said_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Container, Iterable, Mapping
 
     import msgspec
 
@@ -52,11 +52,22 @@ def check_key(primary_key: tuple[str, ...], message_key: bytes | None, declared:
     Raises KeyChanged. A message that tells no key agrees with any.
     """
     names = () if declared is None else declared.primary_key
-    image = None if message_key is None else key_image(message_key)
+    image = None if message_key is None else key_image(message_key, primary_key)
     if image is not None:
         names = tuple(parse_row(image))
     if names and set(names) != set(primary_key):
         raise KeyChanged(primary_key, names)
+
+
+def check_before(key_columns: Iterable[str], known: Container[str], declared: InlineSchema | None) -> None:
+    """Raise RowError where a column of the key is not known because the row before holds what cannot be read.
+
+    `known`: the columns of the image, which has those that the record's key tells.
+    """
+    unread = {} if declared is None else declared.unread
+    for name in key_columns if unread else ():
+        if name in unread and name not in known:
+            raise RowError("type-mismatch", f"the row before: {unread[name]}, and the record's key does not tell it")
 
 
 class RowCoercer:
@@ -157,6 +168,10 @@ class RowCoercer:
         if self._inference.is_own(column_type, value, declared=name in self.declared):
             return value
         return respelled(column_type, value, self.standard) if name in self.declared else None
+
+    def is_of(self, name: str, column_type: DataType, value: bytes) -> bool:
+        """Return whether a value of a row before a change, as `image` has it, is one of its column's type."""
+        return types.is_text(column_type) or self.own(name, column_type, value) is not None
 
     def _withhold(self, name: str) -> None:
         count_up(self.withheld, name if len(name) <= MAX_NAME else OTHERS, 1, OTHERS)

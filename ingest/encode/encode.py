@@ -9,13 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from ingest.encode.coercer import Drift, KeyChanged
+from ingest.encode.coercer import OTHERS, Drift, KeyChanged
 from ingest.encode.upsert_encoder import bytes_of
+from ingest.model.cache import count_up
 from ingest.model.change import Kind, Reject, Skip
 from ingest.model.reject import IgnoredErrors, LeftForLater, RowError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from ingest.encode.encoder_cache import EncoderCache
     from ingest.encode.upsert_encoder import Record, TableEncoder
@@ -83,6 +84,9 @@ def encode(
                 result.stop = index
                 return result
             if failed is None:
+                for row in rows:
+                    if row[5] is not None and row[5].unread:
+                        _count_unread(row[5].unread, cache.compiled[row[0]].unread)
                 if rows and not marked:
                     cache.compiled[rows[0][0]].bytes_out += bytes_of(result.records[before:])
                 continue
@@ -94,6 +98,11 @@ def encode(
             return result
     result.stop = len(changes)
     return result
+
+
+def _count_unread(unread: Iterable[str], counts: dict[str, int]) -> None:
+    for name in unread:
+        count_up(counts, name, 1, OTHERS)
 
 
 def stage_of(reject: Reject) -> str:

@@ -37,6 +37,7 @@ class RejectingEncoder:
         self.table = table
         self.withheld: dict[str, int] = {}
         self.cut: dict[str, int] = {}
+        self.unread: dict[str, int] = {}
         self._error = (code, message)
 
     def upsert(self, *_: object) -> None:
@@ -57,6 +58,7 @@ class FanOutEncoder:
         self.inserted = self.updated = self.deleted = self.unrepresentable = 0
         self.bytes_in = self.bytes_out = 0
         self._encoders = encoders
+        self._unread: dict[str, int] = {}
 
     @property
     def withheld(self) -> dict[str, int]:
@@ -67,6 +69,13 @@ class FanOutEncoder:
     def cut(self) -> dict[str, int]:
         """By column: times that the encoders cut since the last time that this was asked for."""
         return _taken(encoder.cut for encoder in self._encoders)
+
+    @property
+    def unread(self) -> dict[str, int]:
+        """By column: values of rows before a change that are not known, of the table and of the encoders."""
+        for column, count in _taken(encoder.unread for encoder in self._encoders).items():
+            self._unread[column] = self._unread.get(column, 0) + count
+        return self._unread
 
     def upsert(
         self,

@@ -12,7 +12,7 @@ import time
 import uuid
 from typing import TYPE_CHECKING, Any
 
-from ingest.encode.coercer import RowCoercer, check_key
+from ingest.encode.coercer import OTHERS, RowCoercer, check_before, check_key
 from ingest.encode.compiled_transform import (
     BEFORE,
     BOTH,
@@ -30,8 +30,10 @@ from ingest.encode.compiled_transform import (
 )
 from ingest.expressions.rewrites import NOW, TAG
 from ingest.model import temporal, types
-from ingest.model.change import Kind
+from ingest.model.cache import count_up
+from ingest.model.change import Kind, is_number
 from ingest.model.jsontext import object_of
+from ingest.model.keytext import key_text
 from ingest.model.reject import RowError
 from ingest.model.rowtext import key_image, parse_row
 from ingest.model.values import coarse, has_times
@@ -97,6 +99,8 @@ class TransformInputEncoder:
         """Times, and nested values with times, that may be finer than a microsecond, as expressions are not."""
         self.cut: dict[str, int] = {}
         """By column: values that expressions got without what is finer than a microsecond."""
+        self.unread: dict[str, int] = {}
+        """By column: values of rows before a change that are not known, as they cannot be read."""
 
     def upsert(
         self,
@@ -117,25 +121,30 @@ class TransformInputEncoder:
         if kind is Kind.UPDATE and before is not None:
             what = UPDATE
             overlay = declared is not None and declared.overlay
-            if declared is not None and declared.read_before is not None:
-                before = declared.read_before(before)
             old = self._coercer.image(before)
             if overlay:
                 old = {**row, **old}
+            check_before(self.key_columns, old, declared)
+            slots = self._slots_before(old)
             partial = any(name not in old for name in row)
             if self.images or _differ(old, row, self.decisive):
                 if self.was and declared is None and not partial and not _differ(old, row, self.key):
                     what |= BOTH
                     self._read(old, self.was, values)
                 else:
-                    text = self._sent(old, {**(image if overlay else {}), **parse_row(before)})
-                    self._emit(BEFORE | (PARTIAL if partial else 0), "-U", text, self._slots_of(old), emit)
+                    text = self._sent(old, {**(image if overlay else {}), **parse_row(before)}, declared)
+                    self._emit(BEFORE | (PARTIAL if partial else 0), "-U", text, slots, emit)
         self._read(row, self.inputs, values)
-        self._emit(what, str(kind), self._sent(row, image), values, emit)
+        self._emit(what, str(kind), self._sent(row, image, declared), values, emit)
 
-    def _sent(self, row: Mapping[str, bytes], came: Mapping[str, bytes]) -> bytes:
-        """Return the row's text, in which values of the key are as they came: a key knows no types."""
-        return object_of({**row, **{name: came[name] for name in self.key_columns if name in row and name in came}})
+    def _sent(self, row: Mapping[str, bytes], came: Mapping[str, bytes], declared: InlineSchema | None) -> bytes:
+        """Return the row's text, in which values of the key are as they came: a key knows no types.
+
+        Numbers in texts have the text that they have in keys, as nobody will know that they are numbers.
+        """
+        of_key = {name: came[name] for name in self.key_columns if name in row and name in came}
+        numbers = {name: key_text(of_key[name], is_number=True) for name in of_key if is_number(declared, name)}
+        return object_of({**row, **of_key, **numbers})
 
     def delete(
         self,
@@ -146,35 +155,50 @@ class TransformInputEncoder:
     ) -> None:
         """Emit a delete; raises as `upsert` does."""
         row, came = ({}, {}) if before is None else (self._coercer.image(before), parse_row(before))
-        key = None if message_key is None else key_image(message_key)
+        check_before(self.key_columns, row, declared)
+        key = None if message_key is None else key_image(message_key, self._coercer.source_types)
         if key is not None:
             row, came = {**self._coercer.image(key), **row}, {**parse_row(key), **came}
         if not row:
             raise RowError("no-key", "a delete needs its row in the before image, or its key in the message key")
         if self._primary_key:
             check_key(self._primary_key, message_key, declared)
+        values = self._slots_before(row)
         partial = any(name not in row for name in self._coercer.source_types)
-        text, values = self._sent(row, came), self._slots_of(row)
+        text = self._sent(row, came, declared)
         self._emit(DELETE | (PARTIAL if partial else 0), "-D", text, values, emit)
 
-    def _slots_of(self, row: Mapping[str, bytes]) -> list[Any]:
-        """Return the slots of a row."""
+    def _slots_before(self, row: dict[str, bytes]) -> list[Any]:
+        """Return the slots of a row before a change, and take out of the row what is not of its column's type.
+
+        It is unknown then, as what a message does not tell. Raises RowError for a column of the key.
+        """
+        for name, _, _ in self.inputs:
+            column_type = self._coercer.source_types[name]
+            raw = row.get(name, b"null")
+            if self._coercer.is_of(name, column_type, raw) and not self._is_endless(name, raw):
+                continue
+            if name in self.key_columns:
+                msg = f"column {name!r} is {types.name(column_type)}, and the row before holds "
+                raise RowError("type-mismatch", msg + raw[:60].decode("utf-8", "backslashreplace"))
+            del row[name]
+            count_up(self.unread, name, 1, OTHERS)
         values: list[Any] = [None] * self.slots
         self._read(row, self.inputs, values)
         return values
 
+    def _is_endless(self, name: str, raw: bytes) -> bool:
+        """Return whether a value is a time that expressions do not know: PostgreSQL's `infinity`."""
+        return raw in temporal.INFINITE and isinstance(self._coercer.source_types[name], types.TIMES)
+
     def _read(self, row: Mapping[str, bytes], inputs: Iterable[tuple[str, str, int]], values: list[Any]) -> None:
-        """Put columns of a row in their slots; raises RowError for a value that is not of its column's type."""
+        """Put columns of a row in their slots."""
         for name, kind, place in inputs:
             raw = row.get(name)
             if raw is None or raw == b"null":
                 continue
-            try:
-                values[place] = value = READ_SLOT[kind](raw)
-            except ValueError:
-                msg = f"column {name!r} is {types.name(self._coercer.source_types[name])}, and the row before holds "
-                raise RowError("type-mismatch", msg + raw[:60].decode("utf-8", "backslashreplace")) from None
-            if raw in temporal.INFINITE and isinstance(self._coercer.source_types[name], types.TIMES):
+            values[place] = value = READ_SLOT[kind](raw)
+            if self._is_endless(name, raw):
                 msg = f"column {name!r} holds {value}, and an expression reads it, which knows no such time"
                 raise RowError("type-mismatch", msg)
             if name in self._fine:

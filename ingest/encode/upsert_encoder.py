@@ -10,9 +10,9 @@ from __future__ import annotations
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from ingest.encode.coercer import RowCoercer, check_key
+from ingest.encode.coercer import RowCoercer, check_before, check_key
 from ingest.model import temporal
-from ingest.model.change import Kind
+from ingest.model.change import Kind, is_number
 from ingest.model.jsontext import object_of
 from ingest.model.keytext import key_text
 from ingest.model.reject import RowError
@@ -76,6 +76,10 @@ class TableEncoder(Protocol):
     def cut(self) -> dict[str, int]:
         """By column: times that were taken without what is finer than a microsecond."""
 
+    @property
+    def unread(self) -> dict[str, int]:
+        """By column: values of rows before a change that are not known, as they cannot be read."""
+
     def upsert(
         self,
         kind: Kind,
@@ -124,6 +128,7 @@ class UpsertEncoder:
         of_order = () if sequence is None else (sequence,)
         self._coercer = coercer = RowCoercer(table, source, sink, inference, of_order)
         self.withheld = coercer.withheld
+        self.unread: dict[str, int] = {}
         self.standard = coercer.standard
         self.strings_in_keys = coercer.strings_in_keys
         self.declared = coercer.declared
@@ -155,7 +160,7 @@ class UpsertEncoder:
         """Emit the records of an insert or update; raises Drift, KeyChanged or RowError, having emitted nothing."""
         row = parse_row(after)
         written = self._coercer.row(row, declared)
-        key = self._key_of(row)
+        key = self._key_of(row, declared)
         cut = self._cut(written)
         if self.key_from_message and message_key != key:
             check_key(self._primary_key, message_key, declared)
@@ -182,10 +187,13 @@ class UpsertEncoder:
         """Emit the tombstone of a delete; raises as `upsert` does."""
         if not self._primary_key:
             raise RowError("no-key", "a delete names no row of a table without a primary key")
-        key = None if before is None else self._key_in(parse_row(before))
-        image = None if key is not None or message_key is None else key_image(message_key)
+        row = {} if before is None else parse_row(before)
+        check_before(self._primary_key, row, declared)
+        key = self._key_in(row, declared)
+        image = None if key is not None or message_key is None else key_image(message_key, self._primary_key)
         if image is not None:
-            key = self._key_in(parse_row(image))
+            row = {**parse_row(image), **row}
+            key = self._key_in(row, declared)
         if key is None:
             raise RowError("no-key", "a delete needs its key in the before image or in the message key")
         if self.key_from_message and message_key != key:
@@ -207,7 +215,7 @@ class UpsertEncoder:
         """Return the text of a row: its own columns in their order, then those that it lacks, as null."""
         return object_of(row | {c.name: b"null" for c in self.sink.columns if c.name not in row})
 
-    def _key_of(self, row: Mapping[str, bytes]) -> bytes:
+    def _key_of(self, row: Mapping[str, bytes], declared: InlineSchema | None) -> bytes:
         """Return the key of a row's values as the message has them; raises RowError where one is missing."""
         parts = {}
         for name in self._primary_key:
@@ -217,14 +225,14 @@ class UpsertEncoder:
             if name in self._key_times and temporal.coarse(value.decode())[1]:
                 msg = f"key column {name!r} holds {value[:60].decode()}, finer than the microsecond that is written"
                 raise RowError("type-mismatch", msg)
-            parts[name] = key_text(value, as_string=self.strings_in_keys)
+            parts[name] = key_text(value, as_string=self.strings_in_keys, is_number=is_number(declared, name))
         return object_of(parts)
 
-    def _key_in(self, image: Mapping[str, bytes]) -> bytes | None:
+    def _key_in(self, image: Mapping[str, bytes], declared: InlineSchema | None) -> bytes | None:
         """Return the key in an image that may be partial; None if it lacks a key column."""
         if any(image.get(name, b"null") == b"null" for name in self._primary_key):
             return None
-        return self._key_of(image)
+        return self._key_of(image, declared)
 
     def _key_before(self, before: msgspec.Raw, row: dict[str, bytes], declared: InlineSchema | None) -> bytes | None:
         """Return the key before an update, as far as its before image tells it; raises RowError. `row`: the row after.
@@ -233,9 +241,8 @@ class UpsertEncoder:
         """
         image = parse_row(before)
         if declared is None or not declared.overlay:
-            return self._key_in(image)
+            check_before(self._primary_key, image, declared)
+            return self._key_in(image, declared)
         if image.keys().isdisjoint(self._primary_key):
             return None
-        if declared.read_before is not None:
-            image = parse_row(declared.read_before(before))
-        return self._key_of({**row, **image})
+        return self._key_of({**row, **image}, declared)

@@ -18,7 +18,7 @@ from ingest.formats.template import ImageRef, ValueTemplate
 from ingest.formats.typed import Typed
 from ingest.model.cache import Cache
 from ingest.model.change import TOMBSTONE, Kind, Reject, Skip
-from ingest.model.jsontext import MALFORMED, reason
+from ingest.model.jsontext import MALFORMED, fields_of, object_of, reason
 from ingest.model.pattern import checked, whole
 from ingest.model.reject import Contradiction
 from ingest.model.table import table_in
@@ -207,12 +207,19 @@ class CanalDecoder:
         return changes[0] if len(changes) == 1 else changes
 
     def _change(self, table: TableId, kind: Kind, row: msgspec.Raw, old: msgspec.Raw, typed: Typed) -> Change:
+        if kind is Kind.DELETE:
+            row, unread = (row, {}) if self._inline_types is None else typed.before(row)
+            return (table, kind, row, None, None, typed.declared.beside(unread))
         if self._inline_types is not None:
             row = typed.image(row)
-        if kind is Kind.DELETE:
-            return (table, kind, row, None, None, typed.declared)
         before = None if kind is Kind.INSERT or old == _NULL else old
-        return (table, kind, before, row, None, typed.declared)
+        if before is None or self._inline_types is None:
+            return (table, kind, before, row, None, typed.declared)
+        before, unread = typed.before(before)
+        if unread:  # what `old` lacks is as in the row after, but for these columns
+            fields = {name: bytes(value) for name, value in {**fields_of(row), **fields_of(before)}.items()}
+            before = msgspec.Raw(object_of({name: value for name, value in fields.items() if name not in unread}))
+        return (table, kind, before, row, None, typed.declared.beside(unread))
 
     def _inline_schema(self, message: _Message, table: TableId) -> Typed:
         """Return the inline schema of a message, made once for all that have the same. Raises one of MALFORMED."""

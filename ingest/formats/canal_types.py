@@ -181,7 +181,7 @@ def _mysql(text: str, *, timestamp_ltz: bool, tinyint1_boolean: bool) -> TypedCo
             return _unsized()
         precision, scale = ([*numbers, 0])[:2]
         exact = scale <= precision <= types.MAX_PRECISION and precision > 0
-        return _num(DecimalType(precision, scale)) if exact else _STRING
+        return _num(DecimalType(precision, scale)) if exact else _STRING._replace(is_number=True)
     sized = numbers[0] if numbers else 1
     if name == "bit" and sized > _BITS:
         return _STRING

@@ -219,7 +219,7 @@ def _decimal(field: ConnectField) -> TypedColumn | None:
 
     if not exact:
         reads = (Reads.UNSCALED_TEXT, 0, scale) if abs(scale) <= MAX_SCALE else (Reads.OTHER, 0, 0)
-        return TypedColumn(types.STRING, convert, reads=reads)
+        return TypedColumn(types.STRING, convert, reads, is_number=True)
     return TypedColumn(DecimalType(precision, scale), convert, reads=(Reads.UNSCALED, precision, scale))
 
 
@@ -238,7 +238,7 @@ def _variable_decimal(_: ConnectField) -> TypedColumn:
         found = _variable(raw)
         return b'"' + decimal_text(_unscaled(bytes(found.value)), found.scale) + b'"'
 
-    return TypedColumn(types.STRING, convert, reads=(Reads.VARIABLE, 0, 0))
+    return TypedColumn(types.STRING, convert, (Reads.VARIABLE, 0, 0), is_number=True)
 
 
 _LOGICAL: Final[dict[str, Callable[[ConnectField], TypedColumn | None]]] = {

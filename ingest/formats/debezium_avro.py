@@ -13,7 +13,7 @@ import msgspec
 from pydantic import PrivateAttr, ValidationInfo, model_validator
 
 from ingest.component.options import InlineSchemaOptions, is_written
-from ingest.formats.debezium_json import DebeziumJson, no_table
+from ingest.formats.debezium_json import DebeziumJson, no_table, with_key
 from ingest.formats.form import AvroMessages, Form
 from ingest.formats.given_schema import check_given
 from ingest.formats.key_reading import read_key
@@ -21,6 +21,7 @@ from ingest.formats.unavailable import is_placeholder, may_hold_in_avro
 from ingest.model.cache import Cache
 from ingest.model.change import TOMBSTONE, Kind, Reject, Skip
 from ingest.model.jsontext import fields_of, object_of
+from ingest.model.rowtext import key_image
 from ingest.registry.options import RegistryOptions, keys_behind
 from ingest.schema.type_hints import TypeHints
 
@@ -123,7 +124,7 @@ class DebeziumAvroDecoder:
         if found.other is not None:
             return found.other
         try:
-            envelope = found.read(value, HEAD)
+            envelope, unread = found.read(value, HEAD)
             op = envelope["op"] or b"null"
             kind = _KINDS.get(op)
             if kind is None:
@@ -134,7 +135,7 @@ class DebeziumAvroDecoder:
             given = self._options.declared(table)
             counts = found.counts(given)
             if counts:  # only now is it known which table's columns these are
-                envelope = found.read(value, HEAD, counts)
+                envelope, unread = found.read(value, HEAD, counts)
             before, after = envelope.get("before"), envelope.get("after")
             if kind is Kind.DELETE:
                 after = None
@@ -147,16 +148,16 @@ class DebeziumAvroDecoder:
                     return Reject("unavailable-value", why, table)
                 after = restored
             if kind is Kind.INSERT:
-                before = None
-            images = [None if row is None else msgspec.Raw(row) for row in (before, after)]
+                before, unread = None, {}
+            old, new = (None if row is None else msgspec.Raw(row) for row in (before, after))
         except self._failures as exc:
             return self._reject(exc)
         fields = self._key(key, given)
         if isinstance(fields, Reject):
             return fields
-        if images[0] is None and images[1] is None and fields is not None:
-            images[0] = msgspec.Raw(fields)
-        return (table, kind, images[0], images[1], fields, found.declared_beside(counts))
+        if (kind is Kind.DELETE or unread) and fields is not None:
+            old, unread = with_key(old, unread, key_image(fields, found.declared.types))
+        return (table, kind, old, new, fields, found.declared_beside(counts).beside(unread))
 
     def _key(self, key: bytes | None, given: Mapping[str, DataType]) -> bytes | Reject | None:
         """Return a record's key as JSON text; what is no message of the registry stays as it came."""

@@ -22,6 +22,7 @@ from ingest.model.cache import Cache
 from ingest.model.change import TOMBSTONE, Kind, Reject, Skip
 from ingest.model.jsontext import MALFORMED, fields_of, object_of, reason
 from ingest.model.reject import Contradiction
+from ingest.model.rowtext import key_image
 from ingest.model.table import show
 from ingest.schema.type_hints import TypeHints
 
@@ -174,15 +175,32 @@ class DebeziumDecoder:
                 return change
             table, kind, before, after, key, _ = change
             typed = None if schema == _NULL else self._inline_schema(bytes(schema), table)
-            if before is None and after is None:
-                before = self._row_of_key(key, typed, table)
-            elif typed is not None:
-                before, after = (image if image is None else typed.image(image) for image in (before, after))
+            unread: dict[str, str] = {}
+            if typed is not None:
+                after = None if after is None else typed.image(after)
+                before, unread = (None, {}) if before is None else typed.before(before)
+            if kind is Kind.DELETE or unread:
+                before, unread = self._with_key(before, unread, key, typed, table)
         except Contradiction as exc:
             return Reject("type-mismatch", str(exc), table)
         except MALFORMED as exc:
             return Reject("malformed", f"not a Debezium message: {reason(exc)}")
-        return (table, kind, before, after, key, None if typed is None else typed.declared)
+        return (table, kind, before, after, key, None if typed is None else typed.declared.beside(unread))
+
+    def _with_key(
+        self, before: msgspec.Raw | None, unread: dict[str, str], key: bytes | None, typed: Typed | None, table: TableId
+    ) -> tuple[msgspec.Raw | None, dict[str, str]]:
+        """Return a before image with those columns of the record's key that it lacks, and what is left of `unread`.
+
+        Raises Contradiction where nothing but the key tells of the row, or one of MALFORMED.
+        """
+        try:
+            of_key = self._row_of_key(key, typed, table)
+        except Contradiction:
+            if before is None:
+                raise
+            of_key = None
+        return with_key(before, unread, of_key)
 
     def _row_of_key(self, key: bytes | None, typed: Typed | None, table: TableId) -> msgspec.Raw | None:
         """Read what a delete's key says of a row without a before image: by the key's own schema, else by the row's.
@@ -192,10 +210,11 @@ class DebeziumDecoder:
         try:
             if key is None:
                 return None
-            image, envelope = msgspec.Raw(key), _key(key)
+            envelope = _key(key)
             if isinstance(envelope.payload, msgspec.Raw) and envelope.schema != _NULL:
-                image, typed = envelope.payload, self._inline_schema(bytes(envelope.schema), table, of_key=True)
-            return None if typed is None else typed.image(image)
+                return self._inline_schema(bytes(envelope.schema), table, of_key=True).image(envelope.payload)
+            image = None if typed is None else key_image(key, typed.declared.types)
+            return None if typed is None or image is None else typed.image(image)
         except MALFORMED:
             return None
 
@@ -273,6 +292,24 @@ class DebeziumDecoder:
         except MALFORMED as exc:
             return Reject("malformed", f"the row is not a JSON object: {reason(exc)}", table)
         return (table, kind, before, msgspec.Raw(b"{" + b",".join(parts) + b"}"), key, None)
+
+
+def with_key(
+    before: msgspec.Raw | None, unread: dict[str, str], of_key: msgspec.Raw | None
+) -> tuple[msgspec.Raw | None, dict[str, str]]:
+    """Return a before image with those columns of a key that it lacks, and what is left of `unread`.
+
+    Raises one of MALFORMED for a before image that is no object; such a key tells nothing.
+    """
+    try:
+        fields = {} if of_key is None else fields_of(of_key)
+    except MALFORMED:
+        return before, unread
+    own = {} if before is None else fields_of(before)
+    if fields.keys() <= own.keys():
+        return before, unread
+    made = object_of({name: bytes(value) for name, value in {**fields, **own}.items()})
+    return msgspec.Raw(made), {name: why for name, why in unread.items() if name not in fields}
 
 
 def _without_table(key: bytes, table: TableId) -> bytes:

@@ -8,14 +8,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 from ingest.formats.positional import PositionalOptions
-from ingest.model.change import Reject
+from ingest.model.change import Reject, is_number
 from ingest.model.jsontext import MALFORMED, check_text, fields_of, reason
 from ingest.model.keytext import key_text
 from ingest.model.rowtext import key_image
 from ingest.model.values import fits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Container
 
     import msgspec
 
@@ -56,7 +56,7 @@ def contradiction(key: bytes, row: bytes, declared: InlineSchema | None, standar
     said = fields_of(row)
     for name, value in fields_of(key).items():
         other = said.get(name)
-        if other is None or _same(bytes(value), bytes(other)):
+        if other is None or _same(bytes(value), bytes(other), is_number=is_number(declared, name)):
             continue
         declared_type = None if declared is None else declared.types.get(name)
         if declared_type is None or fits(declared_type, bytes(value), standard):
@@ -65,16 +65,17 @@ def contradiction(key: bytes, row: bytes, declared: InlineSchema | None, standar
     return None
 
 
-def _same(one: bytes, other: bytes) -> bool:
+def _same(one: bytes, other: bytes, *, is_number: bool) -> bool:
     """Return whether two values have one text: a key in text has no numbers."""
-    return key_text(one, as_string=True) == key_text(other, as_string=True)
+    texts = (key_text(value, as_string=True, is_number=is_number) for value in (one, other))
+    return len(set(texts)) == 1
 
 
-def json_key(key: bytes, table: TableId) -> dict[str, msgspec.Raw] | Reject:
-    """Return the fields of a key that is a JSON object, without its schema envelope."""
+def json_key(key: bytes, table: TableId, columns: Container[str] = ()) -> dict[str, msgspec.Raw] | Reject:
+    """Return the fields of a key that is a JSON object, without its envelope. `columns`: see `key_image`."""
     try:
         check_text(key)
-        return fields_of(key_image(key) or key)
+        return fields_of(key_image(key, columns) or key)
     except MALFORMED as exc:
         text = f"the key is not a JSON object (key.format): {reason(exc)}"
         return Reject("malformed-key", text, table, of_key=True)

@@ -8,22 +8,23 @@ from __future__ import annotations
 
 import base64
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 
 from ingest.formats.key_reading import json_key, key_reader, read_key
 from ingest.model import temporal, types
-from ingest.model.change import InlineSchema, Reject
+from ingest.model.change import InlineSchema, Reject, is_number
 from ingest.model.data_type import MapType
 from ingest.model.jsontext import MALFORMED, fields_of, object_of, reason
 from ingest.model.keytext import key_text
 from ingest.model.record import origin
-from ingest.model.rowtext import key_image
+from ingest.model.rowtext import PAYLOAD, key_image
 from ingest.model.values import fits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
     from ingest.formats.key_reading import ReadKey
     from ingest.model.change import Change, Decoded
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
     _Said: TypeAlias = InlineSchema | None
 
+_NOTHING: Final = InlineSchema()
 _MAX_TABLES: Final = 10_000
 """Tables whose readers of keys are kept."""
 _PREFIXES: Final = "set key.fields-prefix or value.fields-prefix to have both"
@@ -124,7 +126,7 @@ class MetadataColumns:
         key_fields: dict[str, bytes] = {}
         of_key: _Said = None
         if self._extra.key:
-            read = self._fields_of_key(table, record.key())
+            read = self._fields_of_key(table, record.key(), parts[0])
             if isinstance(read, Reject):
                 return read
             key_fields, of_key = read
@@ -138,8 +140,10 @@ class MetadataColumns:
             return Reject("malformed", f"the row is not a JSON object: {reason(exc)}", table)
         return out[0] if len(out) == 1 else out
 
-    def _fields_of_key(self, table: TableId, key: bytes | None) -> tuple[dict[str, bytes], _Said] | Reject:
-        """Return the columns that come from a record's key, with what it declares."""
+    def _fields_of_key(
+        self, table: TableId, key: bytes | None, change: Change
+    ) -> tuple[dict[str, bytes], _Said] | Reject:
+        """Return the columns that come from a record's key, with what it declares; `change`: one of the record's."""
         if key is None:
             return {}, None
         read, declared = self._key_reader(table), None
@@ -148,8 +152,15 @@ class MetadataColumns:
             if isinstance(found, Reject):
                 return found
             key, declared = bytes(found[0]), found[1]
-        fields = json_key(key, table)
-        return fields if isinstance(fields, Reject) else (self._chosen(fields), declared)
+        fields = json_key(key, table, _columns(change, key))
+        if isinstance(fields, Reject):
+            return fields
+        chosen = self._chosen(fields)
+        # Where they are the primary key, it is the row that is a reject
+        missing = () if self._extra.key_is_primary else [n for n in self._extra.key_fields if n not in chosen]
+        if missing:
+            return Reject("null-key", f"the key has no field {missing[0]!r} (key.fields)", table, of_key=True)
+        return chosen, declared
 
     def _key_reader(self, table: TableId) -> ReadKey | None:
         """Return the function that reads keys of a table's records; None where they are JSON."""
@@ -166,7 +177,7 @@ class MetadataColumns:
 
     def _extend(self, change: Change, key_fields: dict[str, bytes], of_key: _Said, metadata: bytes) -> Change | Reject:
         table, kind, before, after, key, declared = change
-        if before is None and after is None and key_fields:
+        if before is None and after is None and (key_fields or metadata):
             before = msgspec.Raw(b"{}")
         images: list[msgspec.Raw | None] = []
         for image in (before, after):
@@ -186,29 +197,8 @@ class MetadataColumns:
                 made = found
             images.append(msgspec.Raw(made))
         if key is not None and self._extra.value_prefix:
-            key = _renamed(key, self._extra.value_prefix)
+            key = _renamed(key, self._extra.value_prefix, _columns(change, key))
         return (table, kind, images[0], images[1], key, self._declared(declared, of_key, key_fields))
-
-    def _reader(
-        self, read: Callable[[msgspec.Raw], msgspec.Raw] | None, theirs: Iterable[str]
-    ) -> Callable[[msgspec.Raw], msgspec.Raw] | None:
-        """Return a function that reads a before image later, now that its columns have other names.
-
-        `theirs`: columns that are the key's only.
-        """
-        prefix = self._extra.value_prefix
-        if read is None:
-            return None
-        added = {*self._extra.metadata, *theirs}
-
-        def renamed(raw: msgspec.Raw) -> msgspec.Raw:
-            fields = {name: bytes(value) for name, value in fields_of(raw).items()}
-            own = {n.removeprefix(prefix): v for n, v in fields.items() if n.startswith(prefix) and n not in added}
-            rest = {n: v for n, v in fields.items() if not n.startswith(prefix) or n in added}
-            done = {prefix + n: bytes(v) for n, v in fields_of(read(msgspec.Raw(object_of(own)))).items()}
-            return msgspec.Raw(object_of({**rest, **done}))
-
-        return renamed
 
     def _may_clash(self, text: bytes) -> bool:
         return b"\\" in text or any(name in text for name in self._names)
@@ -237,8 +227,8 @@ class MetadataColumns:
 
     def _same(self, name: str, in_key: bytes, value: bytes, declared: InlineSchema | None) -> bool:
         """Return whether key and value say the same of a column."""
-        as_string = self._extra.as_string
-        if key_text(in_key, as_string=as_string) == key_text(value, as_string=as_string):
+        as_text = partial(key_text, as_string=self._extra.as_string, is_number=is_number(declared, name))
+        if as_text(in_key) == as_text(value):
             return True
         # A type that the message tells for the value is not told for the key: days, and the text of a date
         declared_type = None if declared is None else declared.types.get(name)
@@ -261,7 +251,7 @@ class MetadataColumns:
         declared_types = {} if declared is None else declared.types
         primary = () if declared is None else declared.primary_key
         primary = tuple(extra.value_prefix + name for name in primary)
-        if not primary and extra.key_is_primary and of_keys:
+        if not primary and extra.key and extra.key_is_primary and (of_keys or extra.key_fields):
             primary = tuple(extra.key_prefix + name for name in extra.key_fields or key_names)
         theirs = of_keys if extra.except_key else ()
         renamed = {extra.value_prefix + name: data_type for name, data_type in declared_types.items()}
@@ -269,10 +259,12 @@ class MetadataColumns:
         if of_key is not None:
             chosen = extra.key_fields or of_key.types
             renamed = {extra.key_prefix + n: of_key.types[n] for n in of_key.types if n in chosen} | renamed
-        overlay = declared is not None and declared.overlay
-        read = None if declared is None else declared.read_before
-        sparse = declared is not None and declared.sparse
-        return InlineSchema({**renamed, **self._types}, primary, overlay, self._reader(read, theirs), sparse)
+        own, keys = declared or _NOTHING, of_key or _NOTHING
+        unread = {extra.value_prefix + name: why for name, why in own.unread.items()}
+        unread = {name: why for name, why in unread.items() if name not in of_keys}
+        numbers = {extra.value_prefix + name for name in own.numbers}.difference(theirs)
+        numbers |= {extra.key_prefix + name for name in keys.numbers}
+        return InlineSchema({**renamed, **self._types}, primary, own.overlay, own.sparse, unread, frozenset(numbers))
 
 
 def _begins_with(text: bytes, fields: Mapping[str, bytes]) -> bool:
@@ -286,9 +278,20 @@ def _shown(value: bytes) -> str:
     return value[:60].decode("utf-8", "backslashreplace")
 
 
-def _renamed(key: bytes, prefix: str) -> bytes:
+def _columns(change: Change, key: bytes) -> Container[str]:
+    """Return the columns of a change's row, where a key may be an envelope unless one has its name."""
+    row = change[2] if change[3] is None else change[3]
+    if row is None or PAYLOAD.encode() not in key:
+        return ()
+    try:
+        return fields_of(row)
+    except MALFORMED:  # it will be a reject
+        return ()
+
+
+def _renamed(key: bytes, prefix: str, columns: Container[str]) -> bytes:
     """Return a message key whose fields are named as the row's columns are; the same where it is no object."""
-    image = key_image(key)
+    image = key_image(key, columns)
     try:
         fields = {} if image is None else fields_of(image)
     except MALFORMED:

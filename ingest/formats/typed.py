@@ -15,8 +15,8 @@ import msgspec
 from ingest.model import temporal, types, values
 from ingest.model.change import InlineSchema
 from ingest.model.data_type import BooleanType, DecimalType, DoubleType, FloatType, StringType, TimeType
-from ingest.model.jsontext import MALFORMED, fields_of, reason
-from ingest.model.reject import Contradiction, RowError
+from ingest.model.jsontext import fields_of
+from ingest.model.reject import Contradiction
 from ingest.model.spelling import says
 
 if TYPE_CHECKING:
@@ -69,6 +69,8 @@ class TypedColumn(NamedTuple):
     reads: tuple[Reads, int, int] = (Reads.OTHER, 0, 0)
     """The way in which native code reads the values, with two numbers that belong to it: bits; precision and scale;
     most characters, or -1; how many microseconds are one; how many bytes there are."""
+    is_number: bool = False
+    """True if each value is a text that holds a number, because no type of numbers has room for all of them."""
 
 
 def reads_plain(data_type: DataType) -> tuple[Reads, int, int]:
@@ -123,28 +125,35 @@ class Typed:
         self.size = 4000 + sum(1000 + 12 * len(name) for name in (*columns, *primary_key))
         """Bytes that it takes, about."""
         declared = {name: types.STRING if as_string else column.type for name, column in columns.items()}
-        self.declared = InlineSchema(declared, primary_key, overlay, self.before if overlay and columns else None)
+        numbers = frozenset(name for name, column in columns.items() if column.is_number)
+        self.declared = InlineSchema(declared, primary_key, overlay, numbers=numbers)
 
     def image(self, raw: msgspec.Raw) -> msgspec.Raw:
         """Return the row with converted values; raises Contradiction, or one of MALFORMED."""
+        row, unread = self.before(raw)
+        for why in unread.values():
+            raise Contradiction(why)
+        return row
+
+    def before(self, raw: msgspec.Raw) -> tuple[msgspec.Raw, dict[str, str]]:
+        """Return what can be read of a row before a change, and why its other columns cannot.
+
+        Raises one of MALFORMED.
+        """
         parts: list[bytes] = []
+        unread: dict[str, str] = {}
         changed = False
         for name, value in fields_of(raw).items():
             text = bytes(value)
             column = self._columns.get(name)
-            found = text if column is None else self._value(column, name, text)
+            try:
+                found = text if column is None else self._value(column, name, text)
+            except Contradiction as exc:
+                unread[name] = str(exc)
+                continue
             changed = changed or found is not text
             parts.append(msgspec.json.encode(name) + b":" + found)
-        return msgspec.Raw(b"{" + b",".join(parts) + b"}") if changed else raw
-
-    def before(self, raw: msgspec.Raw) -> msgspec.Raw:
-        """Return what `image` returns, for a row that is looked at long after it was decoded; raises RowError."""
-        try:
-            return self.image(raw)
-        except Contradiction as exc:
-            raise RowError("type-mismatch", str(exc)) from None
-        except MALFORMED as exc:
-            raise RowError("malformed", f"the row is not a JSON object: {reason(exc)}") from None
+        return msgspec.Raw(b"{" + b",".join(parts) + b"}") if changed or unread else raw, unread
 
     def _value(self, column: TypedColumn, name: str, text: bytes) -> bytes:
         """Return the JSON text of a value in its column's type; raises Contradiction where it says none of it."""

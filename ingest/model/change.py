@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -12,7 +12,7 @@ from ingest.model.reject import Failure  # noqa: TC001  (msgspec reads the annot
 from ingest.model.table import TableId  # noqa: TC001  (msgspec reads the annotations)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from ingest.model.data_type import DataType
 
@@ -38,14 +38,23 @@ class InlineSchema:
     """Names of the primary key's columns. Empty where the message does not declare them."""
     overlay: bool = False
     """True if a before image has only the changed columns. The other columns are as in the after image."""
-    read_before: Callable[[msgspec.Raw], msgspec.Raw] | None = None
-    """Function that returns such a before image with values in the JSON of their types; None where they are already so.
-
-    It raises RowError. It is called only where the before image is needed.
-    """
     sparse: bool = False
     """True if the row after the change may lack columns that the table has. Their values are not known, so that the row
     is a reject then, `unavailable-value`."""
+    unread: Mapping[str, str] = field(default_factory=dict)
+    """Columns of the before image whose values cannot be read, each with the reason. The image lacks them: they are
+    unknown, also with `overlay`."""
+    numbers: frozenset[str] = frozenset()
+    """Columns whose values are texts that each hold a number, which is what a key has of them."""
+
+    def beside(self, unread: Mapping[str, str]) -> InlineSchema:
+        """Return the same for a message with these columns in `unread`, and a before image that is no overlay."""
+        return replace(self, overlay=False, unread=unread) if unread else self
+
+
+def is_number(declared: InlineSchema | None, name: str) -> bool:
+    """Return whether a message declares that texts of a column are numbers."""
+    return declared is not None and name in declared.numbers
 
 
 Change: TypeAlias = "tuple[TableId, Kind, msgspec.Raw | None, msgspec.Raw | None, bytes | None, InlineSchema | None]"

@@ -19,13 +19,16 @@ _MAX_EXPONENT: Final = 18
 _number = re.compile(rb"(-?)([0-9]+)(?:\.([0-9]+))?(?:[eE]([+-]?)([0-9]+))?").fullmatch
 
 
-def key_text(value: bytes, *, as_string: bool = False) -> bytes:
+def key_text(value: bytes, *, as_string: bool = False, is_number: bool = False) -> bytes:
     """Return the JSON text that a value has in a key: one for all equal values.
 
     Numbers are equal by what they are worth (`41`, `41.0`), texts by their characters. An object or an array is the
     text that holds its compact JSON. `as_string`: numbers and booleans are read as texts
-    (`*.infer-schema.primitive-as-string`). Raises msgspec.DecodeError for what is not JSON.
+    (`*.infer-schema.primitive-as-string`). `is_number`: a text is what the number in it is worth, if one is in it.
+    Raises msgspec.DecodeError for what is not JSON.
     """
+    if is_number and value[:1] == b'"' and _number(value[1:-1]) is not None:
+        return b'"' + _number_text(value[1:-1]) + b'"'
     text = _own_text(value)
     return b'"' + text + b'"' if as_string and text[:1] != b'"' else text
 

@@ -5,10 +5,15 @@ In: JSON text as it came. Out: the JSON text of each column. Numbers always keep
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Final
+
 import msgspec
 
 from ingest.model.jsontext import MALFORMED, check_text, fields_of, reason
 from ingest.model.reject import RowError
+
+if TYPE_CHECKING:
+    from collections.abc import Container
 
 
 def parse_row(raw: msgspec.Raw) -> dict[str, bytes]:
@@ -25,6 +30,10 @@ def parse_row(raw: msgspec.Raw) -> dict[str, bytes]:
         raise RowError("malformed", f"the row is not a JSON object: {reason(exc)}") from None
 
 
+PAYLOAD: Final = "payload"
+"""The member of an envelope that holds what it is around."""
+
+
 class _KeyEnvelope(msgspec.Struct):
     payload: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     schema: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
@@ -33,16 +42,22 @@ class _KeyEnvelope(msgspec.Struct):
 _key_envelope = msgspec.json.Decoder(_KeyEnvelope).decode
 
 
-def key_image(message_key: bytes) -> msgspec.Raw | None:
-    """Return the JSON object in a message key, without its schema envelope.
+def key_image(message_key: bytes, columns: Container[str] = ()) -> msgspec.Raw | None:
+    """Return the JSON object in a message key, without its envelope, which may lack the schema.
 
-    Return None where the key is something else.
+    Return None where the key is something else. `columns`: those of the table, as far as they are known. An object
+    under the name `payload` is an envelope without its schema only where the table has no column of that name.
     """
     try:
         envelope = _key_envelope(message_key)
-        if envelope.payload is msgspec.UNSET or envelope.schema is msgspec.UNSET:
+        payload = envelope.payload
+        if payload is msgspec.UNSET:
             return msgspec.Raw(message_key)
-        fields_of(envelope.payload)
+        if envelope.schema is msgspec.UNSET and not (
+            bytes(payload).startswith(b"{") and PAYLOAD not in columns and len(fields_of(message_key)) == 1
+        ):
+            return msgspec.Raw(message_key)
+        fields_of(payload)
     except MALFORMED:
         return None
-    return envelope.payload
+    return payload

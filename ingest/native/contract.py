@@ -220,6 +220,8 @@ class ColumnCodecSpec(msgspec.Struct, frozen=True):
     """The scale of a decimal."""
     type_number: int = 0
     """The number of the type that values have then, as in `ColumnSpec`."""
+    is_number: bool = False
+    """True if values are texts that hold numbers."""
 
 
 class MetadataSpec(msgspec.Struct, frozen=True):

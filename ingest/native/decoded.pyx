@@ -17,7 +17,6 @@ from libc.stdint cimport UINT32_MAX
 from msgspec import Raw
 
 from ingest.model.change import Kind, Skip
-from ingest.model.reject import RowError
 from ingest.native.codes cimport FORM_CANAL, FORM_ROWS
 from ingest.native.messages cimport Change
 from ingest.native.records cimport BATCH_MESSAGES, EncodedBatch
@@ -79,16 +78,6 @@ cdef bint read_primary_key(object names, Change *change) except -1:
     return True
 
 
-cdef object read_overlay(object declared, object before):
-    """Return the image before an update, which has what changed, in the form of its types; None for a fallback."""
-    if declared.read_before is None:
-        return before
-    try:
-        return declared.read_before(before)
-    except RowError:  # the reference says so, where that matters
-        return None
-
-
 cdef class DecodedEncoder:
     """Changes that the reference has decoded: `find` returns the `RowEncoder` of a table's id, or None."""
 
@@ -115,7 +104,7 @@ cdef class DecodedEncoder:
         table, kind, before, after, message_key, declared = given
         change.form, change.op, change.named = FORM_ROWS, op_of(kind), 0
         change.sparse, change.typed, change.declared = False, False, declared is not None
-        change.composed = change.extended = False
+        change.composed = change.extended = change.numbers = False
         if not change.op or not (message_key is None or type(message_key) is bytes):
             return None
         change.message_key.text, change.message_key.size = NULL, 0
@@ -130,15 +119,12 @@ cdef class DecodedEncoder:
             names = declared.primary_key
             if not read_primary_key(names, change):
                 return None
+            if declared.unread:  # the reference counts them
+                return None
             if before is not None and change.op == b'u' and declared.overlay:
                 change.form = FORM_CANAL  # whose rows before updates have what changed
-                before = read_overlay(declared, before)
-                if before is None:
-                    return None
-            elif before is not None and declared.read_before is not None:
-                return None
-            change.sparse = declared.sparse
-            self.held = (names, before)
+            change.sparse, change.numbers = declared.sparse, bool(declared.numbers)
+            self.held = names
         if not scan_image(before, &ws.before, NULL):
             return None
         if not scan_image(after, &ws.after, &ws.before if ws.before.size else NULL):

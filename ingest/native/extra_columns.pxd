@@ -27,7 +27,7 @@ cdef class RowExtender:
     cdef list kept            # owns the texts of prefixes and names
 
     cdef bint extend(self, Workspace *ws, RowCodec codec, const RawRecord *record, Change *change) except -1
-    cdef bint read_columns(self, Workspace *ws, const RawRecord *record, const Change *change) except -1
+    cdef bint read_columns(self, Workspace *ws, const RawRecord *record, Change *change) except -1
     cdef bint choose_fields(self, Row *key, const Change *change) noexcept nogil
     cdef size_t room(self, Workspace *ws, const RawRecord *record, const Change *change) noexcept nogil
     cdef char *put_key(self, Workspace *ws, Change *change, char *to) noexcept nogil

@@ -213,7 +213,7 @@ cdef class RowExtender:
             return False
         if old != NULL and not old.size and not (self.key and lacks_image(ws, codec, record, change)):
             return False
-        # Canal's row before an update is read late, with the key's columns in it
+        # Canal's row before an update has what changed, and the key's columns
         if codec is not None and change.form == FORM_CANAL and old != NULL and self.key and ws.message_key.count:
             return False
         if not read_types(ws, codec, old, row):
@@ -228,17 +228,21 @@ cdef class RowExtender:
         change.typed = change.declared = change.composed = change.extended = True
         return to != NULL
 
-    cdef bint read_columns(self, Workspace *ws, const RawRecord *record, const Change *change) except -1:
+    cdef bint read_columns(self, Workspace *ws, const RawRecord *record, Change *change) except -1:
         """Read the fields of a message's key as far as they are needed; False for a fallback."""
         cdef bint renamed = self.value_prefix.size and change.message_key.text != NULL
         cdef Text key
         ws.message_key.count = 0
+        if record.key == NULL and self.key and self.key_is_primary and self.key_field_count:
+            return False  # these are the primary key, which the row may lack
         if record.key == NULL or not (self.key or renamed):
             return True
         key.text, key.size = record.key, record.key_size
         # A message's key that is written with other names is the format's to read, which may be another one
-        if self.keys is not None and (renamed or not self.keys.read(&key, &ws.columns_text)):
-            return False
+        if self.keys is not None:
+            if renamed or not self.keys.read(&key, &ws.columns_text):
+                return False
+            change.numbers |= self.keys.last.numbers
         if not read_key(key, &ws.message_key):
             return False
         return not self.key_field_count or self.choose_fields(&ws.message_key, change)

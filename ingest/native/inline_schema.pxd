@@ -31,6 +31,7 @@ cdef struct RecentSchema:     # kept by the cache's dictionary
 cdef class RowCodec:
     cdef ColumnCodec *columns
     cdef int count
+    cdef bint numbers         # some of its columns have texts that hold numbers
     cdef size_t weight        # bytes that it takes
     cdef object spec          # owns the texts of names
 

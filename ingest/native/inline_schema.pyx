@@ -140,6 +140,7 @@ cdef class RowCodec:
             column.name, column.name_size = name.text, <uint32_t> name.size
             column.codec, column.type = spec.codec, spec.type_number
             column.first, column.second = spec.first, spec.second
+            self.numbers |= bool(spec.is_number)
             counts = column.codec == CODEC_TIME or column.codec == CODEC_MOMENT
             bits = column.codec == CODEC_INT or column.codec == CODEC_QUOTED_INT
             wide = column.codec == CODEC_BITS and not 1 <= column.first <= MAX_WIDTH

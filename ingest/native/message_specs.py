@@ -78,7 +78,14 @@ def inline_spec(columns: Mapping[str, TypedColumn]) -> tuple[ColumnCodecSpec, ..
     if not columns or not all(plain_name(name) for name in columns):
         return None
     return tuple(
-        ColumnCodecSpec(text_of(name), ValueCodec[f"CODEC_{how.name}"], min(first, ENDLESS), second, number)
+        ColumnCodecSpec(
+            text_of(name),
+            ValueCodec[f"CODEC_{how.name}"],
+            min(first, ENDLESS),
+            second,
+            number,
+            column.is_number,
+        )
         for name, column in columns.items()
         for (how, first, second), number in ((column.reads, number_of(column.type)),)
     )

@@ -28,6 +28,7 @@ cdef struct Change:           # its images are in the workspace: a size of 0 is 
     Text names[MAX_KEYS]      # of the primary key's columns, where a message tells them
     int named
     bint sparse               # its row may lack columns of its table, whose values are not known then
+    bint numbers              # some of its texts may hold numbers, which is what a key has of them
     bint typed                # something is known of the rows beside their texts
     bint declared             # its message says something of the rows, which have the form of it already
     bint composed             # the row's text is in the workspace, not in the message

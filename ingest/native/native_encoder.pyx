@@ -111,7 +111,7 @@ cdef class NativeEncoder:
         cdef bint read
         cdef int i
         change.form, change.op, change.named = self.form, 0, 0
-        change.sparse = change.typed = change.declared = change.composed = change.extended = False
+        change.sparse = change.typed = change.declared = change.composed = change.extended = change.numbers = False
         change.message_key.text, change.message_key.size = NULL, 0
         change.id_parts = ID_PARTS
         for i in range(ID_PARTS):
@@ -147,6 +147,10 @@ cdef class NativeEncoder:
             read = read_csv_message(ws, self.csv, value.text, end, change)
         else:
             read = read_row_message(ws, self.rows, value.text, end, change)
+        if self.schemas.codec is not None:
+            change.numbers = self.schemas.codec.numbers
+        elif self.values is not None and value.text != NULL:
+            change.numbers = self.values.last.numbers
         return self.tables.of(change.parts, change.id_parts) if read else None
 
     cdef int skip(self, reason) except -1:

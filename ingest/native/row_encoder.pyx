@@ -10,7 +10,7 @@ from ingest.native.inline_schema cimport RowCodec
 from ingest.native.messages cimport Change
 from ingest.native.records cimport EncodedBatch
 from ingest.native.results cimport ResultRows
-from ingest.native.rows cimport MAX_KEY, is_key, write_row, written_size
+from ingest.native.rows cimport MAX_KEY, has_plain_key, is_key, write_row, written_size
 from ingest.native.scan cimport Text
 from ingest.native.template cimport RecordAssembler
 from ingest.native.transform_input cimport TransformInput
@@ -49,9 +49,11 @@ cdef bint is_for(Workspace *ws, RowEncoder encoder, RowCodec codec, Change *chan
         return False
     if change.sparse and ws.after.count < encoder.own:
         return False  # the reference says what it lacks
-    if codec is None and not encoder.declares and encoder.transform is None:
-        return True  # as it mostly is
-    return read_images(ws, encoder, codec, change, encoder.transform is not None)
+    if (codec is not None or encoder.declares or encoder.transform is not None) and not read_images(
+        ws, encoder, codec, change, encoder.transform is not None
+    ):
+        return False
+    return not change.numbers or (has_plain_key(encoder, &ws.before) and has_plain_key(encoder, &ws.after))
 
 
 cdef int encode_change(

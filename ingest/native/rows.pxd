@@ -26,6 +26,7 @@ cdef bint key_fields(Table table, const Row *row, const Field **fields) noexcept
 cdef int find_key(Table table, const Row *row, const Field **fields) noexcept nogil
 cdef size_t write_key(Table table, const Field **fields, char *to) noexcept nogil
 cdef size_t write_partial_key(Table table, const Row *row, char *to) noexcept nogil
+cdef bint has_plain_key(Table table, const Row *row) noexcept nogil
 cdef bint is_key(Table table, const Text *names, int count) noexcept nogil
 cdef bint scan_message_key(Text message_key, Row *row) noexcept nogil
 cdef bint has_key_columns(Table table, Text message_key, Row *row) noexcept nogil

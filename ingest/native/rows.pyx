@@ -11,8 +11,8 @@ from ingest.native.codes cimport (
 from ingest.native.scan cimport (
     JSON_ARRAY, JSON_BOOL, JSON_INT, JSON_NULL, JSON_OBJECT, JSON_STRING, MIN_UNAVAILABLE, Field, Row,
     Text, fits_date, fits_decimal, fits_double, fits_fine_time, fits_fine_timestamp, fits_int, fits_length, fits_time,
-    fits_timestamp, is_named, is_number, is_unavailable, is_utf8, key_text, put_json_text, read_base64, scan_row,
-    skip_space,
+    fits_timestamp, is_named, is_number, is_unavailable, is_utf8, key_text, put_json_text, read_base64, scan_number,
+    scan_row, skip_space,
 )
 from ingest.native.table cimport MAX_KEYS, TableColumn, Table
 from ingest.native.workspace cimport Typing
@@ -292,6 +292,31 @@ cdef size_t write_partial_key(Table table, const Row *row, char *to) noexcept no
     """Write the key of an image that may lack other columns; return its size, or 0."""
     cdef const Field *fields[MAX_KEYS]
     return write_key(table, fields, to) if find_key(table, row, fields) == table.keys else 0
+
+
+cdef bint is_plain(const Field *field) noexcept nogil:
+    """Return whether a text surely is the same in a key if the number in it counts."""
+    cdef const char *p = field.text + 1
+    cdef Field number
+    cdef Text text
+    number.text, number.size, number.kind, number.flags = p, field.size - 2, 0, 0
+    if field.kind != JSON_STRING or not number.size or not (p[0] == b'-' or b'0' <= p[0] <= b'9'):
+        return True
+    if scan_number(p, p + number.size, &number.kind, &number.flags) != p + number.size:
+        # Zeros in front are none of JSON's
+        return p[0] != b'0' and not (p[0] == b'-' and number.size > 1 and p[1] == b'0')
+    return key_text(&number, &text) and text.size == number.size
+
+
+cdef bint has_plain_key(Table table, const Row *row) noexcept nogil:
+    """Return whether the key's columns of an image, if there is one, surely are the same if numbers in texts count."""
+    cdef int next = 0, i
+    cdef const TableColumn *column
+    for i in range(row.count if row.size else 0):
+        column = column_of(table, &row.fields[i], &next)
+        if column != NULL and column.key >= 0 and not is_plain(&row.fields[i]):
+            return False
+    return True
 
 
 cdef bint is_key(Table table, const Text *names, int count) noexcept nogil:

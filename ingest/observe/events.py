@@ -232,6 +232,8 @@ class RunEnded:
     """By table and column: values that did not get into the sink, because its table was not to have the column."""
     cut: Mapping[str, int] = field(default_factory=dict)
     """By table and column: times that were taken without what is finer than a microsecond."""
+    unread: Mapping[str, int] = field(default_factory=dict)
+    """By table and column: values of rows before a change that could not be read."""
     stopped: str = ""
     """Why it ended: `drained`, `signal`, or the error."""
     exit_code: int = 0

@@ -45,6 +45,8 @@ class Inference:
     initial: Mapping[TableId, TableSchema] = field(default_factory=dict)
     """Schemas of tables before their first record (`scan.value.initial-schemas.ddls`)."""
     max_columns: int = 2_000
+    keyed: bool = False
+    """True if records' keys tell the primary key of each table (`key.format`), unless the pipeline does."""
     unfit_is_null: bool = False
     """True if a value is null whose column in the sink could not be widened (`try_evolve`); else it is a reject."""
 
@@ -124,10 +126,10 @@ def observe(change: Change, inference: Inference, known: TableSchema | None, *, 
     image = before if after is None else after
     row = {} if image is None else parse_row(image)
     key_row: dict[str, bytes] = {}
-    if key is not None and (found := key_image(key)) is not None:
+    if key is not None and (found := key_image(key, row)) is not None:
         key_row = parse_row(found)
-    if image is None:
-        row = key_row
+    if after is None:
+        row = {**key_row, **row}
     expected = {} if known is None else {column.name: column.type for column in known.columns}
     new = row.keys() - expected.keys()
     if new and not fixed and len(expected) + len(new) > inference.max_columns:

@@ -116,6 +116,8 @@ class TaskResult:
     """By table and column: values that the sink's table was not to have."""
     cut: dict[tuple[TableId, str], int] = field(default_factory=dict)
     """By table and column: times that were taken without what is finer than a microsecond."""
+    unread: dict[tuple[TableId, str], int] = field(default_factory=dict)
+    """By table and column: values of rows before a change that are not known, as they cannot be read."""
     delivered: list[Any] = field(default_factory=list)
     """Values that the sink's writer has for the driver."""
     reject_codes: dict[tuple[str, str], int] = field(default_factory=dict)

@@ -146,3 +146,6 @@ class EncoderCounters:
         for column, number in withheld.items():
             count_up(result.withheld, (encoder.table, column), number, (encoder.table, OTHER_COLUMNS))
         withheld.clear()
+        for column, number in encoder.unread.items():
+            count_up(result.unread, (encoder.table, column), number, (encoder.table, OTHER_COLUMNS))
+        encoder.unread.clear()

@@ -61,6 +61,7 @@ class InMemoryRun:
     skipped: dict[str, int] = field(default_factory=dict)
     withheld: dict[str, int] = field(default_factory=dict)
     cut: dict[str, int] = field(default_factory=dict)
+    unread: dict[str, int] = field(default_factory=dict)
     tables: dict[str, TableSummary] = field(default_factory=dict)
     """The counters of each table."""
     changes: list[str] = field(default_factory=list)
@@ -98,6 +99,7 @@ def run_in_memory(pipeline: Pipeline, records: Sequence[MemoryRecord], *, look_a
     by_place = {(r.topic_name, r.partition_number, r.position): r.index for r in records}
     out.rejects = [(by_place[r.topic, r.partition, r.offset], r.stage, r.code) for r in ran.rejects]
     out.skipped, out.withheld, out.cut = dict(ran.summary.skipped), dict(ran.summary.withheld), dict(ran.summary.cut)
+    out.unread = dict(ran.summary.unread)
     out.tables = ran.summary.tables
     out.schemas, out.error = ran.schemas, ran.error
     return out

@@ -96,6 +96,7 @@ _HAPPENED: Final[dict[str, Callable[[InMemoryRun], Any]]] = {
     "skipped": lambda ran: ran.skipped,
     "withheld": lambda ran: ran.withheld,
     "cut": lambda ran: ran.cut,
+    "unread": lambda ran: ran.unread,
     "changes": lambda ran: ran.changes,
     "schema": _schema,
     "warnings": lambda ran: ran.warnings,

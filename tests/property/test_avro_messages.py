@@ -198,3 +198,61 @@ def test_what_the_database_did_not_send_of_an_insert_is_taken_from_the_row_befor
     done = both_ways_of([Sent(i, "topic", b'{"id":1}', value) for i in range(3)], 1, exact=True, source=source)
     assert [text for _, _, text in done.records] == [b'{"id":1,"t":"known"}'] * 3
     assert not done.rejects
+
+
+def test_what_cannot_be_read_of_a_row_before_is_unknown(registry: str) -> None:
+    time = {"type": "long", "connect.name": "io.debezium.time.MicroTime"}
+    made = envelope("shop.t", record("Value", id={"type": "int", "connect.type": "int16"}, t=time, d="double"))
+    where = {"connector": "c", "db": "shop", "schema": None, "table": "t"}
+    good, bad = {"id": 1, "t": 1000000, "d": 1.5}, {"id": 1, "t": 2**62, "d": float("nan")}
+    changes: list[tuple[str | None, str, Any, Any]] = [
+        ('{"id":1}', "u", bad, good), ('{"id":1}', "d", bad, None), ('{"id":1}', "u", {**bad, "id": 40000}, good),
+        ('{"id":1}', "d", {**bad, "id": 40000}, None), (None, "d", {**bad, "id": 40000}, None),
+        ('{"id":1}', "u", good, bad), ('{"id":1}', "c", bad, good),
+    ]  # fmt: skip
+    sent = [
+        Sent(at, "topic", key and key.encode(), Registry(registry).message(
+            "before", made, {"before": before, "after": after, "source": where, "op": op, "ts_ms": None}
+        ))
+        for at, (key, op, before, after) in enumerate(changes)
+    ]  # fmt: skip
+    source = {
+        "value.format": "debezium-avro-confluent", "value.debezium-avro-confluent.url": registry,
+        "ingestion.ignore-errors": True,
+    }  # fmt: skip
+    done = both_ways_of(sent, 1, exact=True, source=source)
+    row = b'{"id":1,"t":"00:00:01","d":1.5}'
+    assert [(key, value) for _, key, value in done.records] == [
+        (b'{"id":1}', row), (b'{"id":1}', None), (b'{"id":1}', row), (b'{"id":1}', None), (b'{"id":1}', row),
+    ]  # fmt: skip
+    assert [(at, code) for at, _, code in done.rejects] == [(4, "type-mismatch"), (5, "type-mismatch")]
+    assert done.unread == {"shop.t.t": 4, "shop.t.d": 4}
+
+
+def test_numbers_in_texts_have_one_key(registry: str) -> None:
+    number = record("VariableScaleDecimal", scale="int", value="bytes")
+    number["connect.name"] = "io.debezium.data.VariableScaleDecimal"
+    big = {"type": "bytes", "logicalType": "decimal", "precision": 50, "scale": 2}
+    made = envelope("shop.t", record("Value", id=number, big=big))
+    key = record("Key", id=number, big=big)
+    where = {"connector": "c", "db": "shop", "schema": None, "table": "t"}
+    server, sent = Registry(registry), []
+    for at, (scale, unscaled, hundredths) in enumerate(
+        [(0, b"\x05", b"\x64"), (1, b"\x32", b"\x64"), (2, b"\x01\xf4", b"\x64")]
+    ):
+        row = {"id": {"scale": scale, "value": unscaled}, "big": hundredths}
+        op = "crd"[at]
+        change = {
+            "before": row if op == "d" else None,
+            "after": None if op == "d" else row,
+            "source": where,
+            "op": op,
+            "ts_ms": None,
+        }
+        sent.append(Sent(at, "topic", server.message("numbers-k", key, row), server.message("numbers", made, change)))
+    source = {"value.format": "debezium-avro-confluent", "value.debezium-avro-confluent.url": registry}
+    done = both_ways_of(sent, 1, exact=True, source=source)
+    assert [(k, v) for _, k, v in done.records] == [
+        (b'{"id":"5","big":"1"}', b'{"id":"5","big":"1.00"}'), (b'{"id":"5","big":"1"}', b'{"id":"5.0","big":"1.00"}'),
+        (b'{"id":"5","big":"1"}', None),
+    ]  # fmt: skip

@@ -127,9 +127,10 @@ def test_envelopes_are_read_alike_or_left(data: st.DataObject) -> None:
     for at, one in enumerate(whole):
         expected: bytes | None = None
         try:
-            found, end = reader.read(one, 0)
+            found, unread, end = reader.read(one, 0)
             ended(one, end)
-            expected = object_of({name: msgspec.json.encode(v) for name, v in found.items()})
+            if not unread:  # the reference says which values these are
+                expected = object_of({name: msgspec.json.encode(v) for name, v in found.items()})
         except (*MALFORMED, Contradiction, RowError):
             assert at
         read = native.read(one, 0)

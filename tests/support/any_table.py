@@ -96,7 +96,7 @@ a_text = st.one_of(
         r'"\ud83d\ude00"', r'"\ud83d"', r'"\ude00"', r'"\u0041"', r'"\x"', '"tab\t"', '"é"', '"\u65e5\u672c"',
         '"abcd"', '"\\/"',
         f'"{PLACEHOLDER}"', '"X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ=="', f'"x{PLACEHOLDER}"', '"unclosed',
-        '"\x7f"', '"aGk="', '"tex"', '"texts"', '"text\\""',
+        '"\x7f"', '"5.00"', '"-0.0"', '"0001"', '"1e3"', '"5"', '"aGk="', '"tex"', '"texts"', '"text\\""',
     ]),
 )  # fmt: skip
 a_scalar = st.one_of(

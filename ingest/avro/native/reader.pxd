@@ -22,6 +22,7 @@ cdef class AvroReader:
     cdef int64_t left         # of the members that its records may have: see avro/budget.py
     cdef int64_t base         # of this for each message, and for each of its bytes
     cdef int64_t per_byte
+    cdef bint numbers         # some of its values are texts that hold numbers
     cdef bint busy
 
     cdef const uint8_t *read_record(

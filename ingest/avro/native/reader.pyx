@@ -6,7 +6,7 @@ from cpython.mem cimport PyMem_Free
 from libc.stdint cimport INT64_MIN, int64_t, uint8_t
 from libc.string cimport memcmp
 
-from ingest.avro.native.nodes cimport AVRO_ARRAY, AVRO_RECORD, AVRO_UNION, AvroNode, AvroNodes
+from ingest.avro.native.nodes cimport AVRO_ARRAY, AVRO_RECORD, AVRO_UNION, AVRO_VARIABLE, AvroNode, AvroNodes
 from ingest.avro.native.scalars cimport ended, more, put, read_scalar, scan_long, scan_size
 from ingest.native.scan cimport MAX_ESCAPE, Text, is_utf8, put_quoted_text
 
@@ -21,9 +21,12 @@ cdef class AvroReader:
     """The reader of one schema; see reader.pyi."""
 
     def __cinit__(self, nodes, int64_t base, int64_t per_byte):
+        cdef int i
         self.kept = AvroNodes(nodes)
         self.nodes = self.kept.nodes
         self.base, self.per_byte = base, per_byte
+        for i in range(self.kept.count):
+            self.numbers |= self.nodes[i].codec == AVRO_VARIABLE
 
     def __dealloc__(self):
         PyMem_Free(self.made.text)

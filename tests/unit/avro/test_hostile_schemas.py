@@ -62,19 +62,19 @@ def test_an_array_of_doubled_records_is_looked_at_once() -> None:
 
 def test_doubled_records_are_passed_over() -> None:
     schema = with_member(doubled("int"))
-    assert schema.read(CHANGE + b"\x00", 0)["after"] == b'{"id":5}'
+    assert schema.read(CHANGE + b"\x00", 0)[0]["after"] == b'{"id":5}'
     with pytest.raises(MALFORMED):
         schema.read(CHANGE + b"\x02", 0)
 
 
 def test_a_passed_member_that_takes_no_bytes_is_not_walked_through() -> None:
-    assert with_member(doubled("null")).read(CHANGE + b"\x02", 0)["after"] == b'{"id":5}'
+    assert with_member(doubled("null")).read(CHANGE + b"\x02", 0)[0]["after"] == b'{"id":5}'
 
 
 def test_a_record_within_itself_is_passed_over() -> None:
     schema = with_member(record("Tree", value="int", left=["null", "Tree"], right=["null", "Tree"]))
     message = CHANGE + b"\x02" + b"\x02\x02" + b"\x04\x00\x00" + b"\x00"
-    assert schema.read(message, 0)["after"] == b'{"id":5}'
+    assert schema.read(message, 0)[0]["after"] == b'{"id":5}'
     assert schema.native is None or schema.native.read(message, 0) is not None
     with pytest.raises(MALFORMED):
         schema.read(message[:-1], 0)
