@@ -21,6 +21,8 @@ from ingest.formats import FORMATS, is_written_by_options, options_of_keys
 from ingest.sinks.sink import SinkOptions
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from pydantic_core import ErrorDetails
 
     from ingest.component.options import AnyOptions
@@ -123,15 +125,20 @@ class ModelReader:
         model = self.model(cls, value, own, section, with_formats=cls.formats is not None)
         if model is not None and fmt is not None:
             model, problems = model.with_format(fmt)
-            for key, text in problems:
-                self._document.report(value.keys.get(key, value.span), text)
+            self._report(problems, value)
         if model is not None and cls.formats is not None:
             model = self._with_keys(model, fmt, of_keys, written=written)
+        self._report(getattr(model, "wrong_key_fields", ()), value)
         if model is not None:
             self._warn(model, value, section)
         if fmt is not None:
             self._warn(fmt, value, section)
         return model
+
+    def _report(self, problems: Iterable[tuple[str, str]], value: Mapping) -> None:
+        """Report what is wrong with options of a component: each option, and the reason."""
+        for key, text in problems:
+            self._document.report(value.keys.get(key, value.span), text)
 
     @staticmethod
     def _of_format(component: AnyOptions, key: str, chosen: str | None) -> bool:

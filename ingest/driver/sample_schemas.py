@@ -90,6 +90,8 @@ def _possible(seen: Mapping[TableId, TableSchema], rules: SchemaRules) -> dict[T
     unshaped = replace(rules, shape=unchanged, unfit=all_fit)
     out = {}
     for table, schema in seen.items():
+        if rules.inference.keyed and not schema.primary_key and not rules.rules.primary_key(table):
+            continue  # its rows lack their keys
         try:
             unshaped.evolve(Schemas(), [(table, schema)])
         except ConfigError:

@@ -14,6 +14,7 @@ from pydantic import Field, PrivateAttr, ValidationInfo, model_validator
 
 from ingest.component.options import OptionErrors, is_written
 from ingest.formats.form import AvroMessages, Form
+from ingest.formats.given_schema import field_names
 from ingest.formats.row_decoder import RowFormat
 
 if TYPE_CHECKING:
@@ -64,6 +65,11 @@ class Avro(RowFormat):
         except (ValueError, RecursionError) as exc:
             raise OptionErrors((key, f"{key}: the schema cannot be used: {exc}")) from exc
         return self
+
+    @property
+    def own_names(self) -> tuple[str, ...]:
+        """The names of the fields of the given schema's record."""
+        return field_names(self._text)
 
     @property
     def form(self) -> Form:

@@ -13,7 +13,7 @@ from pydantic import ValidationInfo, model_validator
 
 from ingest.component.options import is_written
 from ingest.formats.form import AvroMessages, Form
-from ingest.formats.given_schema import check_given
+from ingest.formats.given_schema import check_given, field_names
 from ingest.formats.row_decoder import RowFormat
 from ingest.registry.options import RegistryOptions, keys_behind
 
@@ -36,6 +36,11 @@ class AvroConfluent(RowFormat, RegistryOptions):
     def _check_given(self, info: ValidationInfo) -> Self:
         check_given(self, written=is_written(info))
         return self
+
+    @property
+    def own_names(self) -> tuple[str, ...]:
+        """The names of the fields of the given schema's record."""
+        return field_names(self.schema_text)
 
     @property
     def form(self) -> Form:

@@ -165,7 +165,12 @@ class Csv(PositionalOptions):
         declared = self.declared(table)
         if declared is not None:
             return declared
-        return None if self.columns is None else dict.fromkeys(_names(self.columns))
+        return dict.fromkeys(self.own_names or self._named) or None
+
+    @property
+    def own_names(self) -> tuple[str, ...]:
+        """The names of `csv.columns`."""
+        return () if self.columns is None else tuple(_names(self.columns))
 
     def decoder(self, topic: str, *, keyed: bool = False) -> CsvDecoder:
         """Return a decoder for one split's records; `keyed`: it reads their keys, too: a null value is a delete."""

@@ -1,4 +1,4 @@
-"""The check of an Avro schema that a pipeline's file gives."""
+"""The check of an Avro schema that a pipeline's file gives, and the names of its fields."""
 
 from __future__ import annotations
 
@@ -8,6 +8,18 @@ from ingest.component.options import OptionErrors
 
 if TYPE_CHECKING:
     from ingest.registry.options import RegistryOptions
+
+
+def field_names(text: str | None) -> tuple[str, ...]:
+    """Return the names of the fields of a record's schema; none where there is no text, or none that is known yet."""
+    if not text or "${" in text:
+        return ()
+    from ingest.avro.schema import SchemaError, parse  # noqa: PLC0415  (slow to import, and seldom needed)
+
+    try:
+        return tuple(one.name for one in parse(text).fields)
+    except (SchemaError, RecursionError):  # which is an error of its own option
+        return ()
 
 
 def check_given(options: RegistryOptions, *, written: bool) -> None:

@@ -11,7 +11,7 @@ from ingest.formats.positional import PositionalOptions
 from ingest.model.change import Reject, is_number
 from ingest.model.jsontext import MALFORMED, check_text, fields_of, reason
 from ingest.model.keytext import key_text
-from ingest.model.rowtext import key_image
+from ingest.model.rowtext import PAYLOAD, key_image
 from ingest.model.values import fits
 
 if TYPE_CHECKING:
@@ -69,6 +69,14 @@ def _same(one: bytes, other: bytes, *, is_number: bool) -> bool:
     """Return whether two values have one text: a key in text has no numbers."""
     texts = (key_text(value, as_string=True, is_number=is_number) for value in (one, other))
     return len(set(texts)) == 1
+
+
+def columns_beside(key: bytes, row: msgspec.Raw | bytes | None) -> Container[str]:
+    """Return the columns of a key's row, as far as it takes to see whether the key is an envelope (`key_image`)."""
+    try:
+        return () if row is None or PAYLOAD.encode() not in key else fields_of(row)
+    except MALFORMED:  # it will be a reject
+        return ()
 
 
 def json_key(key: bytes, table: TableId, columns: Container[str] = ()) -> dict[str, msgspec.Raw] | Reject:

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 
-from ingest.formats.key_reading import json_key, key_reader, read_key
+from ingest.formats.key_reading import columns_beside, json_key, key_reader, read_key
 from ingest.model import temporal, types
 from ingest.model.change import InlineSchema, Reject, is_number
 from ingest.model.data_type import MapType
 from ingest.model.jsontext import MALFORMED, fields_of, object_of, reason
 from ingest.model.keytext import key_text
 from ingest.model.record import origin
-from ingest.model.rowtext import PAYLOAD, key_image
+from ingest.model.rowtext import key_image
 from ingest.model.values import fits
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ class MetadataColumns:
             if isinstance(found, Reject):
                 return found
             key, declared = bytes(found[0]), found[1]
-        fields = json_key(key, table, _columns(change, key))
+        fields = json_key(key, table, columns_beside(key, _row_of(change)))
         if isinstance(fields, Reject):
             return fields
         chosen = self._chosen(fields)
@@ -197,7 +197,7 @@ class MetadataColumns:
                 made = found
             images.append(msgspec.Raw(made))
         if key is not None and self._extra.value_prefix:
-            key = _renamed(key, self._extra.value_prefix, _columns(change, key))
+            key = _renamed(key, self._extra.value_prefix, columns_beside(key, _row_of(change)))
         return (table, kind, images[0], images[1], key, self._declared(declared, of_key, key_fields))
 
     def _may_clash(self, text: bytes) -> bool:
@@ -278,15 +278,9 @@ def _shown(value: bytes) -> str:
     return value[:60].decode("utf-8", "backslashreplace")
 
 
-def _columns(change: Change, key: bytes) -> Container[str]:
-    """Return the columns of a change's row, where a key may be an envelope unless one has its name."""
-    row = change[2] if change[3] is None else change[3]
-    if row is None or PAYLOAD.encode() not in key:
-        return ()
-    try:
-        return fields_of(row)
-    except MALFORMED:  # it will be a reject
-        return ()
+def _row_of(change: Change) -> msgspec.Raw | None:
+    """Return the row of a change whose key is the record's."""
+    return change[2] if change[3] is None else change[3]
 
 
 def _renamed(key: bytes, prefix: str, columns: Container[str]) -> bytes:

@@ -29,10 +29,20 @@ class PositionalOptions(Options):
     """False: values are not JSON, so that they stand within JSON as texts."""
 
     _tables: Any = PrivateAttr(default_factory=dict)
+    _named: tuple[str, ...] = PrivateAttr(())
 
     def with_tables(self, tables: Mapping[TableId, Mapping[str, DataType]]) -> Self:
         """Return a copy that knows the columns of tables, in the order of the fields."""
         return self.holding(_tables=tables)
+
+    def with_names(self, names: tuple[str, ...]) -> Self:
+        """Return a copy for keys whose fields have these names (`key.fields`), in tables that declare none."""
+        return self.holding(_named=names)
+
+    @property
+    def own_names(self) -> tuple[str, ...]:
+        """The names that these options themselves give the fields; empty for none."""
+        return ()
 
     def for_keys(self) -> Self:
         """Return a copy for keys that have no options of their own: the names of columns are the values'."""

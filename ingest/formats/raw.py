@@ -67,6 +67,11 @@ class Raw(PositionalOptions):
             return f"{show(table)}: a raw key or value is no {types.name(data_type)} (possible: {READABLE})"
         return None
 
+    @property
+    def own_names(self) -> tuple[str, ...]:
+        """The name of `raw.column`."""
+        return () if self.column is None else (self.column,)
+
     def decoder(self, topic: str, *, keyed: bool = False) -> RawDecoder:
         """Return a decoder for one split's records; `keyed`: it reads their keys, too: a null value is a delete."""
         return RawDecoder(self._reader((topic,), "value"), topic, keyed=keyed)
@@ -86,7 +91,7 @@ class Raw(PositionalOptions):
 
     def _reader(self, table: TableId, default: str) -> Callable[[bytes], msgspec.Raw | Reject]:
         """Return a function that reads the values of a table as rows."""
-        declared = self.declared(table) or {self.column or default: types.STRING}
+        declared = self.declared(table) or {(*self.own_names, *self._named, default)[0]: types.STRING}
         ((name, data_type),) = declared.items()
         codec = self._codec(data_type)
         assert codec is not None, "it was checked"

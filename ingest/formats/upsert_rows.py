@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
-from ingest.formats.key_reading import contradiction, json_key, key_reader, read_key
-from ingest.model.change import Kind, Reject
+from ingest.formats.key_reading import columns_beside, contradiction, json_key, key_reader, read_key
+from ingest.model.change import InlineSchema, Kind, Reject
 from ingest.model.jsontext import MALFORMED
 from ingest.model.rowtext import key_image
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ingest.component.files import Files
     from ingest.formats import Decoder
     from ingest.formats.key_reading import ReadKey
-    from ingest.model.change import Decoded, InlineSchema
+    from ingest.model.change import Decoded
     from ingest.model.table import TableId
     from ingest.schema.type_hints import TypeHints
 
@@ -89,18 +89,19 @@ class UpsertDecoder:
             return Reject("null-key", _NO_KEY, self._table, of_key=True)
         if value is not None and type(row) is not tuple:
             return row
-        told = None if self._keyed else key
+        told, declared = None if self._keyed else key, None
         if told is not None and self._read is not None:
             found = read_key(self._read, key, self._table)
             if isinstance(found, Reject):
                 return found
             told = bytes(found[0])
+            declared = InlineSchema(numbers=found[1].numbers) if found[1].numbers else None
         if value is None or type(row) is not tuple:
             if told is not None and self._read is None:  # the row of an insert has its key, too
                 fields = json_key(told, self._table)
                 if isinstance(fields, Reject):
                     return fields
-            return (self._table, Kind.DELETE, None, None, told, None)
+            return (self._table, Kind.DELETE, None, None, told, declared)
         after = row[3]
         assert after is not None, "an insert has one"
         if told is not None and (why := self._contradiction(told, bytes(after), row[5])) is not None:
@@ -110,7 +111,7 @@ class UpsertDecoder:
     def _contradiction(self, key: bytes, row: bytes, declared: InlineSchema | None) -> str | None:
         """Return why a row is not its key's; None where it is, and where the key is no object."""
         try:
-            image = key if self._read is not None else key_image(key)
+            image = key if self._read is not None else key_image(key, columns_beside(key, row))
             return None if image is None else contradiction(bytes(image), row, declared, self._standard)
         except MALFORMED:
             return None

@@ -21,6 +21,7 @@ from ingest.formats.debezium_json_confluent import DebeziumJsonConfluent
 from ingest.formats.json import JsonKeys
 from ingest.formats.metadata_columns import ExtraColumns
 from ingest.formats.positional import PositionalOptions
+from ingest.formats.raw import Raw
 from ingest.formats.row_decoder import RowFormat
 from ingest.model import types
 from ingest.model.data_type import BinaryType
@@ -73,8 +74,9 @@ class RecordOptions(Options):
 
     key_fields: KeyFields = Field((), alias="key.fields")
     """The columns that come from the key, separated by `;`, each with the prefix of `key.fields-prefix`. Other fields
-    of the key are left out. They are the primary key where all fields of the key would be. Default: all fields of the
-    key."""
+    of the key are left out. They are the primary key where all fields of the key would be. Fields of `csv` and `raw`
+    keys have these names, in this order, unless the initial schema or an option names them. Default: all fields of
+    the key."""
 
     key_prefix: str = Field("", alias="key.fields-prefix")
     """A text in front of the names of columns that come from the key. It must not be the beginning of
@@ -161,11 +163,29 @@ class RecordOptions(Options):
     def with_key_format(self, chosen: AnyOptions) -> Self:
         """Return these options with those of the keys' format, where it has any."""
         if isinstance(chosen, PositionalOptions):
-            chosen = chosen.with_tables(self._columns_of_keys())
+            chosen = chosen.with_tables(self._columns_of_keys()).with_names(self._key_names)
         made = self.holding(_key_options=None if isinstance(chosen, JsonKeys) else chosen)
         if "key_format" in self.model_fields_set or chosen.model_fields_set:
             made = made.holding(_ignored_keys=chosen.ignore_parse_errors)
         return made
+
+    @property
+    def _key_names(self) -> tuple[str, ...]:
+        """The names of `key.fields` as keys have them."""
+        return tuple(name.removeprefix(self.key_prefix) for name in self.key_fields)
+
+    @property
+    def wrong_key_fields(self) -> list[tuple[str, str]]:
+        """The reason why `key.fields` names a field that keys do not have, with the option."""
+        chosen = self._key_options
+        if isinstance(chosen, Raw) and len(self.key_fields) > 1:
+            return [("key.fields", f"key.fields: a raw key is one column, and these are {len(self.key_fields)}")]
+        known: tuple[str, ...] = getattr(chosen, "own_names", ())
+        missing = next((name for name in self._key_names if known and name not in known), None)
+        if missing is None:
+            return []
+        text = f"key.fields: the key has no field {missing[:100]!r} (its fields: {', '.join(known)[:200]})"
+        return [("key.fields", text)]
 
     def with_format(self, chosen: Format) -> tuple[RecordOptions, list[tuple[str, str]]]:
         """Return these options with those of the format; and what is wrong between them: option, and reason."""
@@ -272,7 +292,7 @@ class RecordOptions(Options):
             self.metadata_names,
             self.format.reading.standard,
             self.format.reading.as_string,
-            tuple(name.removeprefix(self.key_prefix) for name in self.key_fields),
+            self._key_names,
             self.fields_include == "EXCEPT_KEY",
             as_bytes=frozenset(
                 column.name
@@ -289,7 +309,8 @@ class RecordOptions(Options):
         if self.value_prefix:
             fixed = {self.value_prefix + name: data_type for name, data_type in reading.fixed.items()}
             reading = replace(reading, fixed=fixed)
-        return Inference(reading, self.strategy == "static", self._initial, max_columns)
+        keyed = self.extra.key and is_of_rows(self.value_format)
+        return Inference(reading, self.strategy == "static", self._initial, max_columns, keyed=keyed)
 
     @property
     def chosen_formats(self) -> tuple[Any, ...]:

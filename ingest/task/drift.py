@@ -69,8 +69,10 @@ class SchemaObserver:
         merged = observe(change, inference, known, fixed=inference.static and known is not None)
         if merged == known:
             return False
-        if source is None and setup.sink.needs_key and not setup.rules.primary_key(table):
-            # Later rows of such a table are rejects, so its first one is no reason to stop the run
+        if source is None and not setup.rules.primary_key(table):
+            # Later rows of such a table are rejects, so its first one is no reason to stop the run, nor to have no key
+            if inference.keyed and not merged.primary_key:
+                raise RowError("null-key", "the record's key tells no column of the primary key (key.format)")
             missing = [name for name in merged.primary_key if all(c.name != name for c in merged.columns)]
             if missing:
                 raise RowError("null-key", f"primary key column {missing[0]!r} is null or missing")

@@ -211,7 +211,7 @@ def test_what_cannot_be_read_of_a_row_before_is_unknown(registry: str) -> None:
         ('{"id":1}', "u", good, bad), ('{"id":1}', "c", bad, good),
     ]  # fmt: skip
     sent = [
-        Sent(at, "topic", key and key.encode(), Registry(registry).message(
+        Sent(at, "topic", None if key is None else key.encode(), Registry(registry).message(
             "before", made, {"before": before, "after": after, "source": where, "op": op, "ts_ms": None}
         ))
         for at, (key, op, before, after) in enumerate(changes)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ingest.config.diagnostics import render
+from ingest.config.loader import load_text
 from ingest.formats.metadata_columns import ExtraColumns, MetadataColumns
 from ingest.model import types
 from ingest.model.change import InlineSchema, Kind, Reject
@@ -15,6 +19,7 @@ from ingest.model.change import InlineSchema, Kind, Reject
 VALUES = st.none() | st.booleans() | st.integers(0, 12) | st.sampled_from(["", "1", 'a"', "é"])
 ROWS = st.dictionaries(st.sampled_from(["id", "n", 'q"', "m"]), VALUES, max_size=4)
 DECLARED = InlineSchema({"id": types.BIGINT, "n": types.INT})
+RECORD = '{"type":"record","name":"K","fields":[{"name":"a","type":"int"}]}'
 
 
 class Message:
@@ -55,3 +60,33 @@ def test_a_row_that_begins_with_the_key_stays() -> None:
     assert isinstance(other, Reject)
     (other, _) = extended({"id": 1}, {"n": 2}, compact=True)
     assert other[3] == b'{"id":1,"n":2}'
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"key.format": "raw", "key.fields": "a;b"}, "a raw key is one column, and these are 2"),
+        ({"key.format": "raw", "key.fields": "a", "key.raw.column": "b"}, "the key has no field 'a' (its fields: b)"),
+        (
+            {"key.format": "csv", "key.fields": "k_c", "key.fields-prefix": "k_", "key.csv.columns": "a,b"},
+            "the key has no field 'c' (its fields: a, b)",
+        ),
+        ({"key.format": "avro", "key.fields": "b", "key.avro.schema": RECORD}, "the key has no field 'b'"),
+        (
+            {
+                "key.format": "avro-confluent", "key.fields": "b", "key.avro-confluent.schema": RECORD,
+                "key.avro-confluent.url": "http://r:1",
+            },
+            "the key has no field 'b'",
+        ),
+        ({"key.format": "csv", "key.fields": "b", "key.csv.columns": "a,b"}, None),
+        ({"key.format": "csv", "key.fields": "b;a"}, None),
+        ({"key.format": "avro", "key.fields": "a", "key.avro.schema": RECORD}, None),
+        ({"key.format": "json", "key.fields": "a"}, None),
+    ],
+)  # fmt: skip
+def test_a_column_that_no_key_has_is_an_error_of_the_file(options: dict[str, str], why: str | None) -> None:
+    source = {"type": "kafka", "properties.bootstrap.servers": "h:1", "topic": "t", "value.format": "json", **options}
+    loaded = load_text("p.yaml", json.dumps({"source": source, "sink": {"type": "print"}}), "p")
+    assert (loaded.pipeline is None) == (why is not None), render(loaded.diagnostics)
+    assert why is None or f"key.fields: {why}" in render(loaded.diagnostics)
