@@ -97,10 +97,7 @@ class EnvelopeReader:
         return found, unread, at
 
     def _with_counts(self, counts: frozenset[str]) -> Read:
-        images = {
-            name: _image(node, _reads(name, reader, counts))
-            for name, (node, reader) in self._images.items()
-        }
+        images = {name: _image(node, _reads(name, reader, counts)) for name, (node, reader) in self._images.items()}
         return primitives.read_some([(name, images.get(name or "", read)) for name, read in self._fields])
 
 
@@ -122,8 +119,8 @@ def _some(node: Node, names: tuple[str, ...], compiler: Compiler) -> Read:
 
 def _reads(name: str, reader: RowReader, counts: frozenset[str]) -> Read:
     """Return the function that reads one of the images; `counts` as in `EnvelopeReader.read`."""
-    read: Read = reader.before if name == "before" else reader.image
-    return partial(read, counts=counts & reader.counted)
+    counts &= reader.counted
+    return partial(reader.before, counts=counts) if name == "before" else partial(reader.image, counts=counts)
 
 
 def _image(node: Node, read: Read) -> Read:

@@ -17,7 +17,7 @@ from ingest.formats.debezium_json import DebeziumJson, no_table, with_key
 from ingest.formats.form import AvroMessages, Form
 from ingest.formats.given_schema import check_given
 from ingest.formats.key_reading import read_key
-from ingest.formats.unavailable import is_placeholder, may_hold_in_avro
+from ingest.formats.unavailable import is_placeholder, known_of, may_hold_in_avro
 from ingest.model.cache import Cache
 from ingest.model.change import TOMBSTONE, Kind, Reject, Skip
 from ingest.model.jsontext import fields_of, object_of
@@ -136,7 +136,7 @@ class DebeziumAvroDecoder:
             counts = found.counts(given)
             if counts:  # only now is it known which table's columns these are
                 envelope, unread = found.read(value, HEAD, counts)
-            before, after = envelope.get("before"), envelope.get("after")
+            before, after = self._known(envelope.get("before"), value), envelope.get("after")
             if kind is Kind.DELETE:
                 after = None
             elif after is None:
@@ -175,6 +175,11 @@ class DebeziumAvroDecoder:
         if not name[2] or not all(part is None or isinstance(part, str) for part in name):
             return None
         return self._tables.put(source, tuple(part for part in name if part), 300 + 2 * len(source))
+
+    def _known(self, before: bytes | None, message: bytes) -> bytes | None:
+        """Return a row before a change without what the database did not send."""
+        whole = before is None or self._options.unavailable_value == "keep" or not may_hold_in_avro(message)
+        return before if whole else known_of(before or b"")
 
     def _restore(self, before: bytes | None, after: bytes) -> bytes | str:
         """Return a row with the values that the database did not send; or the column of one that is not known."""

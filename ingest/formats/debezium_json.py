@@ -17,7 +17,7 @@ from ingest.formats.connect import envelope_schema, key_columns, payload_of, row
 from ingest.formats.form import Form
 from ingest.formats.template import ImageRef, ValueTemplate
 from ingest.formats.typed import Typed
-from ingest.formats.unavailable import is_placeholder, may_hold
+from ingest.formats.unavailable import is_placeholder, known_of, may_hold
 from ingest.model.cache import Cache
 from ingest.model.change import TOMBSTONE, Kind, Reject, Skip
 from ingest.model.jsontext import MALFORMED, fields_of, object_of, reason
@@ -244,6 +244,8 @@ class DebeziumDecoder:
             rows = bytes(envelope.before) + bytes(envelope.after)
             key = key if b'"TableId"' in rows else _without_table(key, table)
         before, after = (None if raw == _NULL else raw for raw in (envelope.before, envelope.after))
+        if before is not None and self._options.unavailable_value != "keep" and may_hold(bytes(before)):
+            before = msgspec.Raw(known_of(bytes(before)))
         if kind is Kind.DELETE:
             return (table, kind, before, None, key, None)
         if after is None:

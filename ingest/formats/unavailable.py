@@ -12,6 +12,8 @@ from uuid import UUID
 
 import msgspec
 
+from ingest.model.jsontext import fields_of, object_of
+
 TEXT: Final = b"__debezium_unavailable_value"
 """The default of the connector's option `unavailable.value.placeholder`."""
 _BYTES: Final = base64.b64encode(TEXT)
@@ -37,6 +39,12 @@ def may_hold(text: bytes) -> bool:
 def may_hold_in_avro(message: bytes) -> bool:
     """Tell whether a message in Avro may hold a placeholder."""
     return any(mark in message for mark in _IN_AVRO)
+
+
+def known_of(before: bytes) -> bytes:
+    """Return a row before a change without placeholders: what they stand for is not known. Raise one of MALFORMED."""
+    fields = {name: bytes(value) for name, value in fields_of(before).items()}
+    return object_of({name: value for name, value in fields.items() if not is_placeholder(value)})
 
 
 def is_placeholder(value: bytes) -> bool:

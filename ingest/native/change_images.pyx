@@ -50,6 +50,8 @@ cdef bint check_delete(
 ) noexcept nogil:
     """Check the image of a delete, which has the key."""
     cdef const Row *row = images.image
+    if change.form == FORM_DEBEZIUM and lacks_values(row):
+        return False
     if not row.count or not check_image(table, row, typing, ws.before_modes):
         return False
     if find_key(table, row, images.fields) != table.keys:
@@ -79,6 +81,8 @@ cdef bint check_images(
         return check_delete(ws, table, change, typing, images)
     images.row, images.image = row, &ws.before if both else NULL
     if both and not check_image(table, &ws.before, old_typing, ws.before_modes):
+        return False
+    if both and change.form == FORM_DEBEZIUM and lacks_values(&ws.before):
         return False
     images.mark = table.row
     if not check_row(table, row, typing, ws.modes, &rewritten):

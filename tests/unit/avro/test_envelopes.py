@@ -104,8 +104,8 @@ def test_times_are_numbers_where_the_pipeline_declares_numbers() -> None:
     raw = written(made, {"before": {**image, "id": None}, "after": image, "source": source, "op": "u", "ts_ms": None})
     counts = found.counts({"id": types.BIGINT, "at": types.STRING, "n": types.BIGINT})
     assert counts == {"id"}
-    assert found.read(raw, 0)["after"] == b'{"id":"infinity","at":"24:00:00","n":1}'
-    read = found.read(raw, 0, counts)
+    assert found.read(raw, 0)[0]["after"] == b'{"id":"infinity","at":"24:00:00","n":1}'
+    read, _ = found.read(raw, 0, counts)
     assert read["after"] == b'{"id":9223372036825200000,"at":"24:00:00","n":1}'
     assert read["before"] == b'{"id":null,"at":"24:00:00","n":1}'
     assert found.declared_beside(counts).types["id"] == types.BIGINT
