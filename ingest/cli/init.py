@@ -14,11 +14,12 @@ from ingest.cli.parameters import SetOption, parse_variables
 from ingest.cli.render import manifests
 from ingest.config.loader import load_text
 from ingest.errors import ConfigError
+from ingest.formats.appearance import REGISTERED
 from ingest.model.text import one_line
 from ingest.program import masked_errors
 from ingest.render.first_pipeline import SINKS, Answers, pipeline_text
 from ingest.render.repository import repository_files
-from ingest.testing.first_look import REGISTERED, FirstLook, first_look
+from ingest.testing.first_look import FirstLook, first_look
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

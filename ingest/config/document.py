@@ -22,7 +22,7 @@ from ruamel.yaml.reader import ReaderError
 from ingest.config.diagnostics import Diagnostic, did_you_mean
 from ingest.config.masking import forms, mask
 from ingest.config.syntax import explain
-from ingest.config.visible import Visible, covered, line_alone, line_of, shown_key, words
+from ingest.config.visible import Visible, covered, is_ours, line_alone, line_of, shown_key, words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -166,7 +166,7 @@ class Document:
         last = where[end] if end == len(line) or visible[end] or visible[end - 1] else where[-1]
         caret = (where[start], max(where[start] + 1, last))
         # Asterisks in place of a known name would tell that this name is a password: messages list these names
-        message = mask(found.message, [secret for secret in secrets if secret not in words()])
+        message = mask(found.message, [secret for secret in secrets if secret not in words()], is_ours)
         return replace(found, message=message, source=source, caret=caret)
 
     def _places(self, root: Node) -> _Places:

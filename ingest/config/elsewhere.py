@@ -1,11 +1,14 @@
-"""Names of formats and connectors that other engines have and this one lacks.
+"""Names of other engines, and options in the wrong place: messages advise on them, and do not guess at a misspelling.
 
-Messages say that they are missing, and not that they are misspelt.
+In: names of components and options, as a file has them. Out: advice.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
 
 FORMATS: Final = frozenset({
     "avro", "avro-confluent", "bson", "changelog-json", "confluent-json", "cbor", "debezium-avro",
@@ -27,3 +30,45 @@ CONNECTORS: Final = frozenset({
     "sqlserver", "sqlserver-cdc", "starrocks", "tablestore", "tidb", "tidb-cdc", "vitess", "yugabytedb",
 })  # fmt: skip
 """Sources and sinks that this program lacks."""
+
+_DATABASES: Final = frozenset({
+    "cassandra", "db2", "mariadb", "mongodb", "mysql", "oracle", "postgres", "postgresql", "sqlserver", "vitess",
+})  # fmt: skip
+"""Databases of which Debezium has a connector."""
+
+_OWN: Final = {
+    ("sink", "upsert-kafka", "topic"): "each table has a topic of its own name: give it another one by `route`, or use "
+    "type: kafka",
+    ("sink", "upsert-kafka", "sink.partitioner"): "upserts go to the partition of their key, as readers expect; "
+    "type: kafka has it",
+}
+"""Advice for options of one component that another one does not have for a reason: section, type, option."""
+
+
+def of_source(kind: str) -> str:
+    """Return advice for the type of a source that is a database; an empty text for another one."""
+    name = kind.lower().removesuffix("-cdc").removesuffix("cdc")
+    if name not in _DATABASES:
+        return ""
+    how = "value.format: debezium-json"
+    if name == "mongodb":
+        how = "value.format: json, and in Debezium the transform ExtractNewDocumentState"
+    return f": databases are read by way of Kafka, to which Debezium's connector writes: use type: kafka with {how}"
+
+
+def advice(section: str, kind: str, option: str, owners: Mapping[str, Mapping[str, Collection[str]]]) -> str:
+    """Return where an option belongs that a section does not have; an empty text for one that is not known.
+
+    `owners`: options by section, and by type of a component; of a section without types all are of an empty one.
+    """
+    if own := _OWN.get((section, kind, option)):
+        return f": {own}"
+    here = [name for name, options in owners.get(section, {}).items() if name and option in options]
+    if here:
+        return f": it is an option of {section} type {_listed(here)}"
+    places = [place for place, types in owners.items() if any(option in options for options in types.values())]
+    return f": it belongs below {_listed(places)}" if places else ""
+
+
+def _listed(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"

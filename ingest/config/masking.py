@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 import re
+import string
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from ingest.kafka.properties import KNOWN, SECRET
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from ingest.model.jsontext import Json
 
@@ -47,6 +48,7 @@ UNTIL_KNOWN: Final = frozenset({"sasl.password", "sasl.jaas.config", "ssl.key.pa
                                  "ssl.truststore.password", "ssl.key.pem", "ssl.keystore.key"})  # fmt: skip
 HOLDERS: Final = tuple(f"{name}." for name in {*KNOWN, *UNTIL_KNOWN} if SECRET.search(name))
 PROPERTIES: Final = "properties."
+_NAME_CHARACTERS: Final = frozenset(f"{string.ascii_letters}{string.digits}._-")
 _FAMILIES: Final = re.compile(
     r"properties\.(?:sasl|ssl|security|https?)\.|aliyun\.kafka\.|variables(?:\.|$)|(?:catalog|storage)\.properties\."
     r"|(?:key\.|value\.)?[a-z-]*-confluent\.properties\."
@@ -63,14 +65,39 @@ PLACEHOLDERS: Final = re.compile(r"[\"']?(?:\$\{(?:(?:env:)?[A-Za-z0-9_][\w.-]*|
 """Text of placeholders only. `${vault:…}` is not one of them, because its content may be a value."""
 
 
-def mask(text: str, secrets: Iterable[str]) -> str:
+def mask(text: str, secrets: Iterable[str], ours: Callable[[str, int, int], bool] | None = None) -> str:
     """Return the text with asterisks in place of secrets.
 
-    Quoted secrets and single lines of a secret are masked, too.
+    Quoted secrets and single lines of a secret are masked, too. `ours`: whether what stands at a place of a text is our
+    own word, and not the secret; by default only a part of the name of a client property is.
     """
+    if not any(form in text for form in forms(frozenset(secrets))):
+        return text
+    visible = [True] * len(text)
+    hide(text, visible, secrets, ours or _in_a_name)
+    out = [c if visible[i] else HIDDEN * (not i or visible[i - 1]) for i, c in enumerate(text)]
+    return "".join(out)
+
+
+def hide(text: str, visible: list[bool], secrets: Iterable[str], ours: Callable[[str, int, int], bool]) -> None:
+    """Make `visible` false for each character of a text that is part of a secret. `ours`: see `mask`."""
     for form in forms(frozenset(secrets)):
-        text = text.replace(form, HIDDEN)
-    return text
+        at = text.find(form)
+        while at >= 0:
+            end = at + len(form)
+            if not ours(text, at, end):
+                visible[at:end] = [False] * len(form)
+            at = text.find(form, at + 1)
+
+
+def _in_a_name(text: str, start: int, end: int) -> bool:
+    """Return whether a part of a text belongs to the name of a client property that is longer."""
+    first, last = start, end
+    while first and text[first - 1] in _NAME_CHARACTERS:
+        first -= 1
+    while last < len(text) and text[last] in _NAME_CHARACTERS:
+        last += 1
+    return last - first > end - start and text[first:last].strip(".").removeprefix(PROPERTIES) in KNOWN
 
 
 @lru_cache(maxsize=20)

@@ -63,8 +63,9 @@ class ModelReader:
         kind = value.items.get("type")
         if not isinstance(kind, Scalar) or kind.value is None:
             known = ", ".join(registry.names())
-            where = value.keys.get("type", root.keys[section])
-            self._document.report(where, f"{section}.type is missing (known: {known})")
+            where = value.keys.get("type", value.keys.get("connector", root.keys[section]))
+            how = ": connector is called type here" if "connector" in value.items and "type" not in value.items else ""
+            self._document.report(where, f"{section}.type is missing{how} (known: {known})")
             return None
         if kind.unresolved:
             return None
@@ -76,7 +77,10 @@ class ModelReader:
         if cls is None:
             names = registry.names()
             given = self._wording.given(kind, section, "type")
-            if kind.value.lower() in elsewhere.CONNECTORS:
+            database = elsewhere.of_source(kind.value) if section == "source" and not kind.filled else ""
+            if database:
+                text = f"there is no source type {given}{database}"
+            elif kind.value.lower() in elsewhere.CONNECTORS:
                 text = f"{section} type {given} is not there yet"
             else:
                 text = (

@@ -9,9 +9,12 @@ users.
 from __future__ import annotations
 
 import re
+import string
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import ingest
 from ingest.config.masking import (
     HARMLESS,
     HIDDEN,
@@ -20,7 +23,7 @@ from ingest.config.masking import (
     PROPERTIES,
     UNTIL_KNOWN,
     escaped,
-    forms,
+    hide,
     mask,
     opaque,
     sensitive,
@@ -57,6 +60,11 @@ _FRAGMENT: Final = 6
 
 Such a part is hidden in messages about the value.
 """
+_MOST_WORDS: Final = 2
+"""Words of ours that a part of a text may have without being taken for a secret of several words."""
+_WORD: Final = re.compile(r"[A-Za-z]+")
+_LETTERS: Final = str.maketrans("", "", string.ascii_letters)
+_LITERAL: Final = re.compile(r'"[^"\n]*"')
 _KEY: Final = re.compile(r"[\w.*<-]{1,100}")
 _STRUCTURE: Final = frozenset(" \t-:[]{},?|>\"'")
 _LINE: Final = re.compile(r"([\s-]*)([A-Za-z0-9_.-]+)(\s*:)(?=\s|$)")
@@ -74,8 +82,12 @@ def conceal(text: str, values: Iterable[str], shown: Iterable[str] = ()) -> str:
     seen = [form for value in shown for form in (value, *escaped(value))]
     words = {word for value in found for word in re.findall(r"\w{3,}", value)}
 
+    def cleaned(match: re.Match[str]) -> str:
+        return HIDDEN if match[0] in words and match[0] not in vocabulary() else match[0]
+
     def clean(plain: str) -> str:
-        plain = re.sub(r"\w{3,}", lambda match: HIDDEN if match[0] in words else match[0], mask(plain, found))
+        plain = mask(plain, found, is_ours)
+        plain = re.sub(r"\w{3,}", cleaned, plain)
         return _without_fragments(plain, written)
 
     def quoted(match: re.Match[str]) -> str:
@@ -96,7 +108,7 @@ def _without_fragments(text: str, values: Collection[str]) -> str:
     marks = [True] * len(text)
     for i in range(len(text) - _FRAGMENT + 1):
         piece = text[i : i + _FRAGMENT]
-        if "*" not in piece and any(piece in value for value in values):
+        if "*" not in piece and any(piece in value for value in values) and not is_ours(text, i, i + _FRAGMENT):
             marks[i : i + _FRAGMENT] = [False] * _FRAGMENT
     return covered(text, marks, ())[0]
 
@@ -175,6 +187,23 @@ def _known() -> dict[str, frozenset[str]]:
 
 
 @cache
+def owners() -> dict[str, dict[str, frozenset[str]]]:
+    """Return the names of the options of each section, by the type of its component; of others below an empty one."""
+
+    def of(cls: type[Options]) -> frozenset[str]:
+        found = {field.alias for field in cls.model_fields.values() if field.alias is not None}
+        return frozenset({*found, *cls.synonyms} - {"name", "type"})
+
+    return {
+        "source": {name: of(SOURCES[name]) for name in SOURCES.names() if name in SOURCES},
+        "sink": {name: of(SINKS[name]) for name in SINKS.names() if name in SINKS},
+        "route": {"": of(Route)},
+        "transform": {"": of(Transform)},
+        "pipeline": {"": of(PipelineOptions)},
+    }
+
+
+@cache
 def _names() -> frozenset[str]:
     """Return the names of all options. Messages may propose them."""
     return frozenset({*KNOWN, *(PROPERTIES + name for name in KNOWN)}.union(*_known().values()))
@@ -187,6 +216,31 @@ def words() -> frozenset[str]:
     Masking does not replace them, because asterisks in a list of known names would tell which name is a password.
     """
     return _names().union(_known(), FORMATS, SINKS, SOURCES)
+
+
+@cache
+def vocabulary() -> frozenset[str]:
+    """Return the words of our own messages: those of option names, and of all texts in the code of this package.
+
+    Where a secret is such a word, or a part of one, asterisks in its place would tell that.
+    """
+    found = {word for name in words() for word in _WORD.findall(name)}
+    for path in Path(ingest.__file__).parent.rglob("*.py"):
+        for literal in _LITERAL.findall(path.read_text(encoding="utf-8")):
+            found.update(_WORD.findall(literal))
+    return frozenset(found)
+
+
+def is_ours(text: str, start: int, end: int) -> bool:
+    """Return whether a part of a text belongs to a word of our own messages, or to two of them."""
+    first, last = start, end
+    while first and text[first].isalpha() and text[first - 1].isalpha():
+        first -= 1
+    while last < len(text) and text[last - 1].isalpha() and text[last].isalpha():
+        last += 1
+    found = _WORD.findall(text[first:last])
+    others = text[first:last].translate(_LETTERS).strip(" .,;:'-_")
+    return 0 < len(found) <= _MOST_WORDS and not others.strip() and vocabulary().issuperset(found)
 
 
 def line_of(line: str, shown: list[tuple[int, int]], hidden: list[tuple[int, int]]) -> list[bool]:
@@ -232,11 +286,7 @@ def covered(line: str, visible: list[bool], secrets: Iterable[str]) -> tuple[str
     The last position is that of the line's end. Secrets are hidden wherever they are in the line; `visible` is changed
     for them.
     """
-    for form in forms(frozenset(secrets)):
-        at = line.find(form)
-        while at >= 0:
-            visible[at : at + len(form)] = [False] * len(form)
-            at = line.find(form, at + 1)
+    hide(line, visible, secrets, is_ours)
     out: list[str] = []
     places: list[int] = []
     length = 0

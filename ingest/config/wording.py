@@ -14,7 +14,7 @@ from ingest.config.diagnostics import did_you_mean
 from ingest.config.document import Document, Mapping, Scalar, Span, Value
 from ingest.config.filling import PREFIX
 from ingest.config.masking import opaque
-from ingest.config.visible import conceal, shown_key
+from ingest.config.visible import conceal, owners, shown_key
 from ingest.kafka.properties import PropertyError
 from ingest.model.text import TextError
 
@@ -85,7 +85,12 @@ class Wording:
         place = where.keys.get(key, where.span)
         if error["type"] == "extra_forbidden":
             text = f"unknown option {shown_key(key)!r} in {section}"
-            advice = _nested(key, value, known) or _read_only(key, known) or self._document.suggest(key, known)
+            kind = where.items.get("type")
+            named = kind.value or "" if isinstance(kind, Scalar) else ""
+            advice = (
+                _nested(key, value, known) or _read_only(key, known) or elsewhere.advice(section, named, key, owners())
+                or self._document.suggest(key, known)
+            )  # fmt: skip
             return [(key, place, text + advice)]
         if error["type"] == "missing":
             return [(key, where.span, f"option {key!r} is missing in {section}")]

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ingest.errors import DirtyData
+from ingest.formats.appearance import REGISTERED, guessed
+from ingest.task.rejects import MAX_KEPT
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from ingest.checkpoint.checkpoint import Progress
     from ingest.driver.context import RunContext
@@ -18,8 +20,11 @@ if TYPE_CHECKING:
 class ErrorBudget:
     """So many rejects, and no more."""
 
-    def __init__(self, context: RunContext, progress: Progress, tolerated: int) -> None:
-        """`tolerated`: how many rejects there may be."""
+    def __init__(
+        self, context: RunContext, progress: Progress, tolerated: int, none_taken: Callable[[], bool] = lambda: False
+    ) -> None:
+        """`tolerated`: how many rejects there may be. `none_taken`: whether no record became a row yet."""
+        self._none_taken = none_taken
         self._options = context.pipeline.source
         self._progress = progress
         self._tolerated = tolerated
@@ -36,9 +41,26 @@ class ErrorBudget:
     def _too_dirty(self, rejects: Sequence[RejectedRecord]) -> DirtyData:
         options = self._options
         first = f": {rejects[-1]}" if rejects else ""
+        if self._none_taken() and (hint := self._appearance(rejects)):
+            return DirtyData(f"no record could be taken{first}", hint)
         if not options.ignore_errors:
             hint = "correct it at its source, or count such records and go on with ingestion.ignore-errors: true"
             return DirtyData(f"a record was rejected{first}", hint)
         limit = f"ingestion.error-tolerance.max-count: {options.max_errors}"
         hint = "nothing is lost: with a larger max-count the run goes on where it stopped"
         return DirtyData(f"more records were rejected than tolerated ({limit}), the last one{first}", hint)
+
+    def _appearance(self, rejects: Sequence[RejectedRecord]) -> str:
+        """Return what to do where no record could be taken, by what they look like; empty where that tells nothing."""
+        values = [reject.value for reject in rejects if reject.value is not None and len(reject.value) < MAX_KEPT]
+        formats = guessed(values)
+        looks = next(iter(formats), None)
+        wanted = self._options.format.name
+        if looks is None or looks in {wanted, "raw"} or (looks == REGISTERED and wanted.endswith("-confluent")):
+            return "their reason is one for all; ingest tap shows them one by one" if len(rejects) > 1 else ""
+        if looks == REGISTERED:
+            return (
+                f"they look like messages with a schema in a registry, not like {wanted}: set value.format to "
+                "avro-confluent, debezium-avro-confluent or protobuf-confluent"
+            )
+        return f"they look like {looks}, not like {wanted}: set value.format: {looks}"

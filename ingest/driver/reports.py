@@ -28,6 +28,11 @@ _EXPECTED: Final = frozenset({"tombstone", "parse-error", "header-filter", "not-
 """Reasons why records are skipped of which nobody has to be warned: the pipeline's author asked for it."""
 
 
+FIRST: Final = 5
+"""Rejects of each code that are told where a topic of dead letters has all of them."""
+MAX_CODES: Final = 200
+
+
 class Reports:
     """Events that are told of one run."""
 
@@ -150,15 +155,26 @@ def _newest(lags: Iterable[float | None]) -> float | None:
 
 
 def tell_rejects(context: RunContext) -> Callable[[RejectedRecord], None]:
-    """Return what tells the observer of rejects: in full where a log collects them, in one line else."""
+    """Return what tells the observer of rejects: in full where a log collects them, in one line else.
+
+    Where a topic has them, the first of each code are told, without their records.
+    """
     collector = context.pipeline.pipeline.collector
     logged = collector is not None and collector.type == "logger"
+    topic = None if collector is None else collector.topic
+    told: dict[tuple[str, str], int] = {}
 
     def tell(reject: RejectedRecord) -> None:
         table = show(reject.table) if reject.table else ""
-        context.observer(
-            _dirty(reject, table) if logged else RejectEvent(table, str(reject), reject.stage, reject.code)
-        )
+        code = reject.stage, reject.code
+        if logged:
+            context.observer(_dirty(reject, table))
+        elif topic is None or not reject.passed:
+            context.observer(RejectEvent(table, str(reject), *code))
+        elif (count := told.get(code, 0) + 1) <= FIRST and (count > 1 or len(told) < MAX_CODES):
+            told[code] = count
+            more = f"; more of this code are in topic {topic} only" if count == FIRST else ""
+            context.observer(RejectEvent(table, reject.without_record + more, *code))
 
     return tell
 

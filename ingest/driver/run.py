@@ -167,7 +167,7 @@ def assemble(context: RunContext, parts: RunParts, start: Start, runner: TaskRun
     losses = Losses(source, backlog, patience)
     splits = SplitWatch(source, backlog, losses, patience)
     arrivals = Arrivals(splits, backlog, pacing, schemas, stop, life, counters.summary, once=settings.once)
-    errors = ErrorBudget(context, progress, start.source.tolerated)
+    errors = ErrorBudget(context, progress, start.source.tolerated, lambda: not schemas.schemas.sources)
     return Driver(
         planner=Planner(context, start, source, arrivals, pacing, stop, shards),
         dispatcher=Dispatcher(runner, transforms, setup, broadcast, sink, errors, pacing),

@@ -72,10 +72,14 @@ class RejectedRecord:
 
     def __str__(self) -> str:
         """Return the place, the reason and the head of the record, on one line."""
+        return f"{self.without_record}; record: {head(self.value)}"
+
+    @property
+    def without_record(self) -> str:
+        """The place and the reason, on one line."""
         table = f" (table {show(self.table)})" if self.table else ""
         return (
-            f"{self.topic}[{self.partition}] at offset {self.offset}: "
-            f"{self.stage}/{self.code}: {self.message}{table}; record: {head(self.value)}"
+            f"{self.topic}[{self.partition}] at offset {self.offset}: {self.stage}/{self.code}: {self.message}{table}"
         )
 
 

@@ -14,8 +14,9 @@ from ruamel.yaml import YAML
 from ingest.cli.init import _with_format
 from ingest.config.loader import load
 from ingest.errors import ConfigError
+from ingest.formats.appearance import REGISTERED, guessed, looks_like
 from ingest.render.first_pipeline import SINKS, Answers
-from ingest.testing.first_look import REGISTERED, FirstLook, guessed, looks_like
+from ingest.testing.first_look import FirstLook
 
 LIKE = {
     b'{"op":"c","before":null,"after":{"id":1}}': "debezium-json",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -43,6 +44,41 @@ def test_the_first_reject_ends_a_strict_run_and_is_told() -> None:
     with pytest.raises(DirtyData, match=r"a record was rejected: .*no JSON") as found:
         guard(Told(), **STRICT).check(merged(), [stopped], evolved=False)
     assert "ingestion.ignore-errors: true" in found.value.hint
+
+
+LIKE = {
+    "canal-json": b'{"data":[{"id":"1"}],"type":"INSERT","table":"t","database":"d","isDdl":false}',
+    "json": b'{"id":1}', "csv": b"1,a", "a registry": b"\0\0\0\0\1xyz",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("looks", LIKE)
+@pytest.mark.parametrize("tolerant", [False, True])
+def test_where_no_record_could_be_taken_the_hint_says_what_they_look_like(looks: str, *, tolerant: bool) -> None:
+    sections: dict[str, Any] = {"source": {"ingestion.ignore-errors": tolerant}}
+    reject = replace(REJECT, value=LIKE[looks])
+    told = backlog({A: 0}, {A: 10}, errors=int(tolerant))
+    budget = ErrorBudget(context(Told(), **sections), told.progress, 0, lambda: True)
+    with pytest.raises(DirtyData, match=r"no record could be taken: .*no JSON") as found:
+        budget.check([TaskResult(0, {A: 0}, rejects=[reject], stopped_by_reject=not tolerant)])
+    assert "ignore" not in found.value.hint
+    assert "max-count" not in found.value.hint
+    if looks == "a registry":
+        assert "set value.format to avro-confluent, debezium-avro-confluent or" in found.value.hint
+    else:
+        assert found.value.hint == f"they look like {looks}, not like debezium-json: set value.format: {looks}"
+
+
+def test_where_the_only_reject_looks_as_it_should_it_may_be_an_exception() -> None:
+    right = replace(REJECT, value=b'{"op":"x","after":{}}')
+    some = backlog({A: 0}, {A: 10})
+    budget = ErrorBudget(context(Told(), **STRICT), some.progress, 0, lambda: True)
+    with pytest.raises(DirtyData) as found:
+        budget.check([TaskResult(0, {A: 0}, rejects=[right], stopped_by_reject=True)])
+    assert "ingestion.ignore-errors" in found.value.hint
+    with pytest.raises(DirtyData) as found:
+        budget.check([TaskResult(0, {A: 0}, rejects=[right, right], stopped_by_reject=True)])
+    assert found.value.hint == "their reason is one for all; ingest tap shows them one by one"
 
 
 def test_more_rejects_than_tolerated_end_a_run_whichever_batch_they_are_of() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from ingest.driver.books import Books
 from ingest.driver.context import MAX_WARNED
 from ingest.driver.counters import Counters
 from ingest.driver.key_partitions import KeyPartitions
-from ingest.driver.reports import Reports, tell_rejects
+from ingest.driver.reports import FIRST, Reports, tell_rejects
 from ingest.driver.schemas import SchemaRules, SchemaStore, policy_of, warn_withheld
 from ingest.driver.sink_tables import SinkTables
 from ingest.driver.startup import Start
@@ -45,6 +46,28 @@ def test_rejects_are_told_in_a_line_or_in_full_as_the_collector_says() -> None:
     (event,) = told.events
     assert isinstance(event, DirtyRecord)
     assert (event.offset, event.key, event.value) == (4, "k", "v")
+
+
+def test_where_a_topic_has_them_the_first_rejects_of_each_code_are_told_without_their_records() -> None:
+    told = Told()
+    about = context(told, pipeline={"dirty-data.collector": {"type": "kafka", "topic": "dead"}})
+    tell = tell_rejects(about)
+    for number in range(20):
+        for code in ("a", "b"):
+            tell(replace(REJECT, offset=number, code=code))
+    told_of = [(event.code, event.text) for event in told.events if isinstance(event, RejectEvent)]
+    assert [code for code, _ in told_of] == ["a", "b"] * FIRST
+    assert len(told.events) == len(told_of)
+    assert all("record" not in text for _, text in told_of)
+    assert told_of[0][1] == replace(REJECT, offset=0, code="a").without_record
+    assert [text.endswith("; more of this code are in topic dead only") for _, text in told_of[-3:]] == [
+        False,
+        True,
+        True,
+    ]
+    tell(replace(REJECT, offset=99, code="a", passed=False))
+    assert isinstance(event := told.events[-1], RejectEvent)
+    assert "; record: " in event.text, "the one that ends the run is no letter"
 
 
 def test_a_warning_that_repeats_itself_is_told_once_and_remembered_within_limits() -> None:
