@@ -160,7 +160,8 @@ class ModelReader:
             found = FORMATS[name] if name in FORMATS else FORMATS.find(chosen or "") if others else None
         except ComponentError:  # the check of the option that names it reports this error
             return False
-        return is_written_by_options(found)
+        some: frozenset[str] | None = getattr(found, "written_options", None)
+        return is_written_by_options(found) if some is None else key in some
 
     def _shortened(self, component: AnyOptions, value: Mapping, section: str) -> Mapping:
         """Return a component's options, those of the values' format without `value.`, as Flink spells them."""

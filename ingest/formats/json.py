@@ -6,27 +6,32 @@ to be flattened. Rules: docs/spec/json.md.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal, Self
 
 import msgspec
-from pydantic import AfterValidator, Field, field_validator
+from pydantic import AfterValidator, Field, PrivateAttr, ValidationInfo, field_validator, model_validator
 
-from ingest.component.options import Options
+from ingest.component.options import Options, is_written
 from ingest.formats.form import Form
-from ingest.formats.template import ImageRef, ValueTemplate
+from ingest.formats.template import ColumnRef, ImageRef, ValueTemplate, json_cells
+from ingest.model import types
 from ingest.model.change import TOMBSTONE, Kind, Reject
+from ingest.model.data_type import ArrayType, MapType, StructType
 from ingest.model.jsontext import MALFORMED, fields_of, object_of, reason
 from ingest.model.table import MAX_PARTS
+from ingest.model.values import elements_of
 from ingest.schema.ddl import parse_columns, remarks
 from ingest.schema.type_hints import TypeHints
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from ingest.formats import Decoder
-    from ingest.formats.template import Value
+    from ingest.formats.template import Segments, Value
     from ingest.model.change import Change, Decoded
-    from ingest.model.schema import TableSchema
+    from ingest.model.data_type import DataType
+    from ingest.model.schema import Column, TableSchema
     from ingest.model.table import TableId
     from ingest.model.text import TextError
 
@@ -63,7 +68,8 @@ class Json(Options):
 
     standard: Literal["SQL", "ISO-8601"] = Field("SQL", alias="json.timestamp-format.standard")
     """How timestamps are written: `SQL` is `2020-12-30 12:13:14.123`, `ISO-8601` is `2020-12-30T12:13:14.123`. Texts
-    of that form are TIMESTAMP, others are STRING."""
+    of that form are TIMESTAMP, others are STRING. A sink writes the values of TIMESTAMP columns so, and without the
+    option as they came; keys keep their texts."""
 
     ignore_parse_errors: bool = Field(False, alias="json.ignore-parse-errors")
     """Skip and count messages that cannot be parsed, without counting them as errors."""
@@ -87,6 +93,27 @@ class Json(Options):
     none of its type is a reject. Needs `scan.max.pre.fetch.records: 0`."""
 
     keys: ClassVar[type[Options]] = JsonKeys
+    written_options: ClassVar[frozenset[str]] = frozenset({"json.timestamp-format.standard"})
+    """The options that a sink takes; others say how messages are read."""
+
+    _written: bool = PrivateAttr(default=False)
+    """True if a sink writes the format."""
+
+    @model_validator(mode="after")
+    def _check_side(self, info: ValidationInfo) -> Self:
+        self._written = is_written(info)
+        return self
+
+    @property
+    def respells(self) -> bool:
+        """True if a sink writes timestamps in the form that an option says, whatever form they came in."""
+        return self._written and "standard" in self.model_fields_set
+
+    def row_of(self, columns: Iterable[Column]) -> Segments:
+        """Return the pattern of rows of these columns."""
+        separator = b" " if self.standard == "SQL" else b"T"
+        cells = ((column.name, _cell(column, separator if self.respells else None)) for column in columns)
+        return json_cells(cells)
 
     @field_validator("table_fields")
     @classmethod
@@ -132,10 +159,12 @@ class Json(Options):
         """Return a decoder for one split's records; `keyed`: it reads their keys, too: a null value is a delete."""
         return JsonDecoder(self, topic, keyed=keyed)
 
-    @staticmethod
-    def value_of(table: TableId, schema: TableSchema, *, include_schema: bool = False) -> Value:  # noqa: ARG004  (all rows alike)
+    def value_of(self, table: TableId, schema: TableSchema, *, include_schema: bool = False) -> Value:  # noqa: ARG002  (all rows alike)
         """Return a function that makes the values of a table's records."""
-        return _value
+        if not self.respells:
+            return _value
+        row = self.row_of(schema.columns)
+        return ValueTemplate(row, row, row, None)
 
 
 def _names(text: str) -> list[str]:
@@ -215,6 +244,44 @@ def _flatten(text: bytes, prefix: str, into: dict[str, bytes], depth: int) -> st
 # -- writing ---------------------------------------------------------------------------------------------------------
 
 
+def _cell(column: Column, separator: bytes | None) -> ColumnRef:
+    """Return the piece of a row that is a column; `separator`: what stands between the date and the time."""
+    write = None
+    if separator is not None and has_timestamps(column.type):
+        write = partial(respelled, data_type=column.type, separator=separator)
+    return ColumnRef(column.name, write=write)
+
+
+def has_timestamps(data_type: DataType) -> bool:
+    """Return whether values of a type are timestamps, or hold some."""
+    if isinstance(data_type, ArrayType):
+        return has_timestamps(data_type.element)
+    if isinstance(data_type, MapType):
+        return has_timestamps(data_type.value)
+    if isinstance(data_type, StructType):
+        return any(has_timestamps(field.type) for field in data_type.fields)
+    return isinstance(data_type, _TIMESTAMPS)
+
+
+def respelled(raw: bytes, data_type: DataType, separator: bytes) -> bytes:
+    """Return the JSON text of a value in which a timestamp has this between its date and its time."""
+    if isinstance(data_type, _TIMESTAMPS):
+        return raw[:11] + separator + raw[12:] if raw[:1] == b'"' and raw[11:12] in _SEPARATORS else raw
+    if raw[:1] == b"[" and isinstance(data_type, ArrayType):
+        return b"[" + b",".join(respelled(bytes(one), data_type.element, separator) for one in elements_of(raw)) + b"]"
+    if raw[:1] != b"{" or not isinstance(data_type, (MapType, StructType)):
+        return raw
+    kinds = {field.name: field.type for field in data_type.fields} if isinstance(data_type, StructType) else {}
+    of = data_type.value if isinstance(data_type, MapType) else None
+    made = {}
+    for name, value in fields_of(msgspec.Raw(raw)).items():
+        kind = kinds.get(name) if of is None else of
+        made[name] = bytes(value) if kind is None else respelled(bytes(value), kind, separator)
+    return object_of(made)
+
+
+_TIMESTAMPS: Final = (type(types.TIMESTAMP), type(types.TIMESTAMP_LTZ))
+_SEPARATORS: Final = (b" ", b"T")
 _ROW: Final = (ImageRef.AFTER,)
 _value: Final = ValueTemplate(_ROW, _ROW, _ROW, None)
 """The row after an insert or update; nothing, for a delete."""

@@ -15,7 +15,8 @@ from ingest.encode.change_encoder import ChangeEncoder, RecordTemplate
 from ingest.encode.typed_records import TextKey, TypedKey, TypedRecords
 from ingest.encode.upsert_encoder import UpsertEncoder
 from ingest.formats import WrittenKeyFormatName, WrittenUpsertFormatName, value_of
-from ingest.formats.template import ColumnRef, KeyForm, ValueTemplate, json_cells, json_key
+from ingest.formats.json import Json
+from ingest.formats.template import KeyForm, ValueTemplate, json_key
 from ingest.model.schema import TableSchema
 from ingest.model.values import has_times
 from ingest.sinks.topics import TopicsOptions
@@ -111,7 +112,7 @@ class UpsertKafka(TopicsOptions):
     def _as_it_came(self) -> bool:
         """True if a row that fits can be written as the very bytes it came in."""
         plain = (self.key_format, self.value_format, self.fields_include) == ("json", "json", "ALL")
-        return plain and not self.metadata_names
+        return plain and not self.metadata_names and not getattr(self.format, "respells", False)
 
     def encoder(
         self, table: TableId, source: SourceTable, target: TableId, sink: TableSchema, inference: Inference
@@ -158,7 +159,8 @@ class UpsertKafka(TopicsOptions):
         columns = tuple(column for column in sink.columns if column.name not in left_out)
         if self.value_format != "json":
             return value_of(self.value_format, target, TableSchema(columns, ()), options=self.format)
-        row = json_cells((column.name, ColumnRef(column.name)) for column in columns)
+        rows = self.format if isinstance(self.format, Json) else Json()
+        row = rows.row_of(columns)
         return ValueTemplate(row, row, row, None)
 
     def writer(self, pipeline: str, _run: int) -> Writer:

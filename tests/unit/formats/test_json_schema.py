@@ -179,7 +179,9 @@ def test_the_schema_of_a_table_is_as_connect_writes_it() -> None:
     assert {name: again[name].type for name in ("id", "de", "ts")} == {name: kinds[name] for name in ("id", "de", "ts")}
 
 
-@pytest.mark.parametrize("model", [JsonConfluent, DebeziumJsonConfluent])
-def test_a_schema_of_the_pipelines_file_is_refused(model: Any) -> None:
+@pytest.mark.parametrize(("model", "option"), [
+    (JsonConfluent, "json-confluent.schema"), (DebeziumJsonConfluent, "debezium-json-confluent.schema"),
+])  # fmt: skip
+def test_a_schema_of_the_pipelines_file_is_refused(model: Any, option: str) -> None:
     with pytest.raises(ValueError, match="is not possible: a source's messages have the ids"):
-        model.model_validate({f"{model.name}.url": "http://h", f"{model.name}.schema": "{}"})
+        model.model_validate({f"{model.name}.url": "http://h", option: "{}"})
