@@ -6,6 +6,7 @@ All else in this package asks a dialect, and knows no server by its name. Rules:
 from __future__ import annotations
 
 import re
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Final, Literal
 
@@ -18,7 +19,7 @@ from ingest.model.types import INTEGERS, is_text
 from ingest.postgres import types
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Generator, Iterable, Iterator, Mapping
 
     from ingest.model.data_type import DataType
     from ingest.postgres.connection import Connection
@@ -34,6 +35,9 @@ _SETTINGS: Final = (
 """Form of values, and the time that a session may keep others waiting when its machine is gone."""
 LOCK_WAIT_S: Final = 60
 """Time that a session waits for a lock that others hold, in seconds."""
+QUEUE_WAIT_S: Final = 600
+"""The same where tasks of a run commit one after another, and each waits for those before it."""
+_WAIT: Final = "SELECT set_config(name, %s, true) FROM pg_settings WHERE name = 'lock_timeout'"
 _EQUAL: Final = (
     "SELECT set_config('search_path', current_setting('search_path') || ', ' || quote_ident(n.nspname), false)"
     " FROM pg_extension AS e JOIN pg_namespace AS n ON n.oid = e.extnamespace"
@@ -94,6 +98,11 @@ class SqlDialect:
     def lock_rows(self, connection: Connection, table: str) -> None:
         """Let one transaction at a time write rows of a table by those that it reads. Raise psycopg.Error."""
         connection.execute(_LOCK_ROWS, (table,))
+
+    @contextmanager
+    def queueing(self, connection: Connection) -> Generator[None]:  # noqa: ARG002  (for others)
+        """Wait in the block, at the begin of a transaction, until other tasks have committed. Raise psycopg.Error."""
+        yield
 
     def types_of(self, data_type: DataType, *, of_key: bool) -> tuple[str, str] | None:  # noqa: ARG002  (for others)
         """Return the types of a column that is made and of its rows' values; None for one that had only nulls."""
@@ -170,6 +179,13 @@ class HologresDialect(SqlDialect):
 
     def lock_rows(self, connection: Connection, table: str) -> None:
         """Do nothing: a transaction locks the tables that it touches."""
+
+    @contextmanager
+    def queueing(self, connection: Connection) -> Generator[None]:
+        """Wait in the block until other tasks have committed: the tables of the progress are locked as a whole."""
+        connection.execute(_WAIT, (f"{QUEUE_WAIT_S}s",))
+        yield
+        connection.execute(_WAIT, (f"{LOCK_WAIT_S}s",))
 
     def types_of(self, data_type: DataType, *, of_key: bool) -> tuple[str, str] | None:
         """Return the types of a column that is made and of its rows' values; None for one that had only nulls."""

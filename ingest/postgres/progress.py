@@ -96,7 +96,8 @@ class ProgressTables:
     def _held(self, connection: Connection, how: Literal["FOR UPDATE", "FOR SHARE", ""]) -> tuple[str, str, int] | None:
         """Return the run that writes, whose row is held until the transaction ends; None where there is none."""
         if not self._dialect.locks_rows:  # what is written is held everywhere
-            connection.execute(self._sql("UPDATE {run} SET at = now() WHERE prefix = %s"), (self._prefix,))
+            with self._dialect.queueing(connection):
+                connection.execute(self._sql("UPDATE {run} SET at = now() WHERE prefix = %s"), (self._prefix,))
             how = ""
         query = sql.SQL("{} {}").format(self._sql(_RUN), sql.SQL(how))
         return connection.execute(query, (self._prefix,)).fetchone()

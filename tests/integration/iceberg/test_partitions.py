@@ -205,6 +205,8 @@ def test_what_a_table_cannot_take_is_told_by_its_columns(tmp_path: Path) -> None
     assert {name: why.partition(",")[0] for name, why in found.items()} == {
         "kind": "its column 'kind' makes partitions", "more": "its column 'more' is uuid",
     }  # fmt: skip
+    kinds = {column.name: column.type for column in SCHEMA.columns}
+    assert {name: why.there for name, why in found.items()} == {"kind": kinds["kind"], "more": None}
 
 
 @pytest.mark.parametrize("native", [True, False])

@@ -198,6 +198,22 @@ def test_a_lock_is_waited_for_once_and_then_told(
             made(sink, name, schema("id INT", "n INT"))
 
 
+def test_tasks_that_commit_one_after_another_wait_longer_for_their_turn(postgres: Database, name: str) -> None:
+    sink = options(postgres, type="hologres", **{"sink.default-schema": name})
+    table = made(sink, name, schema("id INT"))
+    note = """
+      CREATE TABLE {}.waits (at text, lock_timeout text);
+      CREATE FUNCTION {}.note() RETURNS trigger LANGUAGE plpgsql AS
+        $$ BEGIN INSERT INTO {}.waits VALUES (TG_TABLE_NAME, current_setting('lock_timeout')); RETURN NULL; END $$;
+      CREATE TRIGGER note AFTER UPDATE ON {}.ingest_run EXECUTE FUNCTION {}.note();
+      CREATE TRIGGER note AFTER INSERT ON {}.t EXECUTE FUNCTION {}.note()
+    """
+    postgres.ask(note.replace("{}", name))
+    write(sink, table, ('{"id":1}', '{"id":1}'))
+    found = postgres.ask(f"SELECT DISTINCT at, lock_timeout FROM {name}.waits ORDER BY 1")  # noqa: S608
+    assert found == [("ingest_run", "10min"), ("t", "1min")]
+
+
 @pytest.mark.parametrize("kind", ["postgres", "hologres"])
 def test_a_server_that_only_reads_needs_somebody(postgres: Database, name: str, kind: str) -> None:
     sink = options(postgres, type=kind, username=name)
