@@ -92,7 +92,7 @@ def test_a_checkpoint_in_use_is_not_reset_and_a_recreated_topic_can_be_accepted(
     kafka: Kafka, pipeline: Pipeline
 ) -> None:
     feed(kafka, pipeline, 0, 5)
-    running = pipeline.start()
+    running = pipeline.begin()
     out = pipeline.out("orders")
     until(lambda: out in kafka.cluster.names() and kafka.end(out) >= 5, 60, running)
     refused = command("reset", pipeline.checkpoint, "--errors")

@@ -158,7 +158,7 @@ def test_a_replay_waits_for_nobody_and_disturbs_nobody(kafka: Kafka, pipeline: P
     pipeline.write(rest=collector(kafka))
     assert replay(pipeline).code == 78, "never ran"
     kafka.send(pipeline.topic, message("c", None, {"id": 1}))
-    process = pipeline.start()
+    process = pipeline.begin()
     until(lambda: pipeline.out("orders") in kafka.cluster.topics([pipeline.out("orders")]), 90, process)
     refused = replay(pipeline)
     assert refused.code == 78

@@ -148,7 +148,7 @@ def test_an_old_copy_of_a_checkpoint_is_refused(kafka: Kafka, pipeline: Pipeline
 def test_the_newer_of_two_runs_with_one_prefix_stops_the_older(kafka: Kafka, pipeline: Pipeline) -> None:
     pipeline.write(sink=EXACTLY + f"  sink.transactional-id-prefix: {kafka.name}/mine\n")
     fill(kafka, pipeline, 0, 500)
-    older = pipeline.start()
+    older = pipeline.begin()
     until(lambda: exists(kafka, pipeline) and len(ids(kafka, pipeline.out("orders"))) == 500, 60, older)
     command = pipeline.command("--once")
     command[command.index("--checkpoint") + 1] = str(pipeline.checkpoint.with_name("other"))

@@ -182,7 +182,7 @@ def test_broker_away_at_the_start_is_75_within_30_seconds(kafka: Kafka, pipeline
 
 def test_a_second_run_on_a_checkpoint_is_refused(kafka: Kafka, pipeline: Pipeline) -> None:
     kafka.send(pipeline.topic, message("c", None, {"id": 1}))
-    first = pipeline.start()
+    first = pipeline.begin()
     try:
         deadline = time.monotonic() + 60
         while pipeline.out("orders") not in kafka.cluster.names():

@@ -40,7 +40,7 @@ def delete(kafka: Kafka, topic: str) -> None:
 @pytest.mark.parametrize("recreated", [False, True])
 def test_a_topic_that_goes_during_a_run_ends_it_with_1(kafka: Kafka, pipeline: Pipeline, *, recreated: bool) -> None:
     kafka.send(pipeline.topic, message("c", None, {"id": 1}))
-    process = pipeline.start()
+    process = pipeline.begin()
     out = pipeline.out("orders")
     until(lambda: out in kafka.cluster.names() and len(kafka.read(out)) == 1, 90, process)
     delete(kafka, pipeline.topic)
@@ -60,7 +60,7 @@ def test_a_topic_that_goes_during_a_run_and_comes_back(kafka: Kafka, pipeline: P
     pipeline.write(source=f"  scan.on-data-loss: {policy}\n")
     kafka.send(lost, message("c", None, {"id": 1}))
     kafka.send(lost, message("c", None, {"id": 2}), partition=1)
-    process = pipeline.start()
+    process = pipeline.begin()
     out = pipeline.out("orders")
     until(lambda: out in kafka.cluster.names() and kafka.ids(out) == {1, 2}, 90, process)
     delete(kafka, lost)
@@ -101,7 +101,7 @@ def test_a_topic_that_goes_while_it_is_read_and_the_run_still_ends(
     bounded = "" if once else "  scan.bounded.mode: latest-offset\n"
     pipeline.write(source=f"  scan.on-data-loss: earliest\n  scan.rate-limit.records-per-second: 300\n{bounded}")
     kafka.send(pipeline.topic, *[message("c", None, {"id": i}) for i in range(6000)])
-    process = pipeline.start(*(["--once"] if once else []))
+    process = pipeline.begin(*(["--once"] if once else []))
     out = pipeline.out("orders")
     until(lambda: out in kafka.cluster.names() and kafka.end(out) > 100, 90, process)
     for future in kafka.admin.delete_topics([pipeline.topic]).values():

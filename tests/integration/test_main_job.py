@@ -149,7 +149,7 @@ def test_group_offsets_start_and_progress_show_in_the_consumer_group(kafka: Kafk
 
 def test_sigterm_finishes_the_batch_and_exits_0(kafka: Kafka, pipeline: Pipeline) -> None:
     kafka.send(pipeline.topic, *[message("c", None, {"id": i}) for i in range(1000)])
-    process = pipeline.start()
+    process = pipeline.begin()
     deadline = time.monotonic() + 60
     out = pipeline.out("orders")
     while not (out in kafka.cluster.names() and kafka.end(out) >= 1000):

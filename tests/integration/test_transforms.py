@@ -77,9 +77,9 @@ def test_kill_9_at_random_moments_loses_nothing(kafka: Kafka, pipeline: Pipeline
     chance = random.Random(7)  # noqa: S311  (the same moments each time)
     fill(kafka, pipeline, 0, 20_000)
     for _ in range(4):
-        process = pipeline.start("--once")
-        moment = chance.uniform(2, 12)
-        time.sleep(moment)
+        process = pipeline.begin("--once")
+        until(lambda run=process: "run started" in run.said(), 60, process)  # type: ignore[misc]
+        time.sleep(chance.uniform(0.0, 6.0))
         process.send_signal(signal.SIGKILL)
         process.communicate()
     done = pipeline.run()
@@ -90,7 +90,7 @@ def test_kill_9_at_random_moments_loses_nothing(kafka: Kafka, pipeline: Pipeline
 
 def test_tables_change_under_their_transforms(kafka: Kafka, pipeline: Pipeline) -> None:
     pipeline.write(rest=RULES)
-    running = pipeline.start()
+    running = pipeline.begin()
     try:
         kafka.send(pipeline.topic, message("c", None, {"id": 1, "status": "a", "n": 1}), partition=0)
         until(lambda: _row(kafka, pipeline, 1) is not None, 60, running)

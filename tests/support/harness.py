@@ -256,8 +256,13 @@ class Pipeline:
             INGEST, "run", str(self.file), "--checkpoint", str(self.checkpoint), "--master", "local[2]", *arguments,
         ]  # fmt: skip
 
+    def begin(self, *arguments: str) -> Background:
+        """Run in the background, in a Java that such runs share; a run in the foreground may join another one."""
+        assert self.java is not None
+        return self.java.beside(lambda env: Background(self.command(*arguments), env, self.file.parent))
+
     def start(self, *arguments: str, env: Mapping[str, str] | None = None) -> Background:
-        """Run in the background."""
+        """Run in the background with a Java of its own."""
         return Background(self.command(*arguments), {**os.environ, **(env or {})}, self.file.parent)
 
     def run(self, *arguments: str, env: Mapping[str, str] | None = None) -> Result:

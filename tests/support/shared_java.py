@@ -21,8 +21,10 @@ from ingest.spark import archive
 from ingest.spark.session import SUBMITTED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
+
+    from harness import Background
 
 _SECRET = "PYSPARK_GATEWAY_SECRET"  # noqa: S105  (the name of a variable)
 _OF_PYTEST = "PYTEST_CURRENT_TEST"
@@ -35,6 +37,8 @@ class SharedJava:
         self._folder, self._directory = folder, directory
         self._variables = dict(variables or {})
         self._other: SharedJava | None = None
+        self._beside: SharedJava | None = None
+        self._run: Background | None = None
         self._log = folder / "shared-java.log"
         self._environment: dict[str, str] = {}
         self._gateway: Any = None
@@ -53,6 +57,18 @@ class SharedJava:
                 other.stop()
             other = self._other = SharedJava(self._folder, variables, directory)
         return other
+
+    def beside(self, begin: Callable[[Mapping[str, str]], Background]) -> Background:
+        """Begin a run in the background in a Java for these, which is free when the run before it has ended."""
+        if self._beside is None:
+            self._beside = SharedJava(self._folder)
+        java = self._beside
+        if java._run is not None:
+            java._run.kill()  # of a test that failed
+            java._run.wait()
+            java.left()
+        java._run = begin(java.joined())
+        return java._run
 
     def joined(self) -> dict[str, str]:
         """Return the environment of a run that joins; Java is started anew where the variables are others now."""
@@ -82,9 +98,10 @@ class SharedJava:
 
     def stop(self) -> None:
         """End Java, where it runs, and that of runs with variables of their own."""
-        if self._other is not None:
-            self._other.stop()
-            self._other = None
+        for other in (self._other, self._beside):
+            if other is not None:
+                other.stop()
+        self._other = self._beside = None
         if self._gateway is None:
             return
         gateway, self._gateway = self._gateway, None

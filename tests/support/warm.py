@@ -33,6 +33,8 @@ _MODULES: Final = (
 )  # fmt: skip
 _AT_IMPORT: Final = ("PYTHON", "LD_", "OPENSSL_", "LC_", "LANG", "TZ", "INGEST_NATIVE", "INGEST_DOCS")
 """How the names of variables begin that count when a module is loaded."""
+_PATH: Final = "PYTHONPATH"
+"""Spark in this process adds to it what this process has on its path anyway: so it counts only where it is another."""
 
 
 class Warm:
@@ -44,6 +46,10 @@ class Warm:
         command = [sys.executable, "-P", __file__, str(theirs.fileno())]
         with theirs:
             self._process = subprocess.Popen(command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)
+
+    def close(self) -> None:
+        self._control.close()
+        self._process.wait()
 
     def fork(self, command: Sequence[str], env: Mapping[str, str], cwd: Path, out: int, err: int) -> Forked:
         """Run a command that writes to these files."""
@@ -63,7 +69,9 @@ class Forked:
     def __init__(self, status: socket.socket) -> None:
         self._status = status
         self.pid = int.from_bytes(status.recv(4, socket.MSG_WAITALL), "big")
-        assert self.pid, "the warm process has ended"
+        if not self.pid:
+            status.close()
+            raise BrokenPipeError("the warm process has ended")
         self.returncode: int | None = None
 
     def wait(self, timeout: float | None = None) -> int:
@@ -90,15 +98,22 @@ def forked(command: Sequence[str], env: Mapping[str, str], cwd: Path, out: int, 
     if len(command) < 2 or (command[1] not in COMMANDS and not command[1].endswith("faulty_driver.py")):
         return None
     usual = _at_import(os.environ)
-    if _at_import(env) != usual:
+    if (_at_import(env), env.get(_PATH)) != (usual, os.environ.get(_PATH)):
         return None
-    if _warm is None or _warm.at_import != usual:
-        _warm = Warm()
-    return _warm.fork(command, env, cwd, out, err)
+    if _warm is not None and _warm.at_import != usual:
+        _warm.close()
+        _warm = None
+    _warm = _warm or Warm()
+    try:
+        return _warm.fork(command, env, cwd, out, err)
+    except (BrokenPipeError, ConnectionResetError):  # somebody has ended it
+        _warm.close()
+        _warm = None
+        return None
 
 
 def _at_import(env: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in env.items() if name.startswith(_AT_IMPORT)}
+    return {name: value for name, value in env.items() if name.startswith(_AT_IMPORT) and name != _PATH}
 
 
 def serve(control: socket.socket) -> None:
