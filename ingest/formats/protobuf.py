@@ -93,6 +93,11 @@ class Protobuf(RowFormat, Options):
         what = "sink" if self._written else "source"
         return [*super().warnings(), *((key, f"{key} has no effect for a {what}") for key in keys)]
 
+    @property
+    def own_names(self) -> tuple[str, ...]:
+        """The names of the fields of the given message."""
+        return self._schema().columns if self._content else ()
+
     def _schema(self) -> RowSchema:
         return _row_schema(self._content, self.message_name, self.read_defaults, self.unknown_fields == "ignore")
 

@@ -48,6 +48,11 @@ class RowSchema:
         """The types of columns, as messages declare them whose times are those of their types."""
         self._widened: dict[frozenset[str], InlineSchema] = {}
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the columns."""
+        return tuple(name for name, _, _ in self._reader.fields.values())
+
     def decode(self, message: bytes) -> tuple[msgspec.Raw, InlineSchema] | Reject:
         """Return the row of a message with what it declares, or the reject of one that is none of this type."""
         name = ""

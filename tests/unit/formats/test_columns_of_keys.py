@@ -21,6 +21,11 @@ ROWS = st.dictionaries(st.sampled_from(["id", "n", 'q"', "m"]), VALUES, max_size
 DECLARED = InlineSchema({"id": types.BIGINT, "n": types.INT})
 RECORD = '{"type":"record","name":"K","fields":[{"name":"a","type":"int"}]}'
 
+PROTOBUF = {
+    "key.format": "protobuf", "key.protobuf.message-class-name": "K",
+    "key.protobuf.schema": 'syntax = "proto3"; message K { int32 a = 1; }',
+}  # fmt: skip
+
 
 class Message:
     """A record with a key."""
@@ -79,6 +84,8 @@ def test_a_row_that_begins_with_the_key_stays() -> None:
             },
             "the key has no field 'b'",
         ),
+        ({**PROTOBUF, "key.fields": "b"}, "the key has no field 'b' (its fields: a)"),
+        ({**PROTOBUF, "key.fields": "a"}, None),
         ({"key.format": "csv", "key.fields": "b", "key.csv.columns": "a,b"}, None),
         ({"key.format": "csv", "key.fields": "b;a"}, None),
         ({"key.format": "avro", "key.fields": "a", "key.avro.schema": RECORD}, None),
