@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 SAVE ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast kerberos package check sanitize fuzz cross chaos bench bench-peers docs format golden screenshots site clean
+.PHONY: help setup demo test times test-fast kerberos package check sanitize fuzz cross chaos bench bench-peers docs format golden screenshots site clean
 
 help: ## Show this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -43,6 +43,9 @@ demo: .venv/.command ## Start a real Kafka, run a pipeline on it, show what happ
 
 test: setup ## Run every test; those on Kafka start their own broker
 	@$(BIN)/python -m pytest -q -n $(TESTS_AT_ONCE) --dist loadfile
+
+times: setup ## Run every test, and write how long each file takes: make test begins with the longest
+	@INGEST_TIMES=1 $(BIN)/python -m pytest -q -n $(TESTS_AT_ONCE) --dist loadfile
 
 test-fast: setup ## Run the tests without brokers and Spark, and a tenth of the examples of properties
 	@INGEST_EXAMPLES=0.1 $(BIN)/python -m pytest -q -n $(TESTS_AT_ONCE) --dist loadfile -m "not java and not database"

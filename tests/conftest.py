@@ -58,6 +58,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items.sort(key=lambda item: turn(item.nodeid))
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Measure how long files take, for `make times`."""
+    if "INGEST_TIMES" in os.environ and not hasattr(config, "workerinput"):
+        from schedule import Times
+
+        config.pluginmanager.register(Times())
+
+
 @pytest.hookimpl(optionalhook=True, tryfirst=True)  # before pytest-xdist's own; `tools/sanitize` runs without it
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Return the scheduler of `make test`."""

@@ -1,7 +1,7 @@
 """Which worker of pytest-xdist runs which tests, and in what order.
 
 Tests of a file stay together, as they share what the file starts: a broker, a Java, a process that has loaded all
-packages. What takes longest is begun first, so that the workers end at about the same time.
+packages. What takes longest is begun first, so that the workers end at about the same time. `make times` measures it.
 
 Groups by marks, which pytest-xdist has for this, have no effect: it appends the group's name to a private attribute
 (`Item._nodeid`) that pytest does not have any more since 9.2.
@@ -9,6 +9,10 @@ Groups by marks, which pytest-xdist has for this, have no effect: it appends the
 
 from __future__ import annotations
 
+import json
+import math
+from collections import defaultdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from xdist.scheduler import LoadFileScheduling
@@ -18,48 +22,10 @@ if TYPE_CHECKING:
 
 TOGETHER: Final = ("tests/integration/security",)
 """Folders whose files share a broker: all tests in them stay together."""
-LONGEST: Final = (
-    "tests/integration/test_chaos.py",
-    "tests/integration/test_exactly_once.py",
-    "tests/integration/test_transforms.py",
-    "tests/integration/security",
-    "tests/integration/test_partitions_and_keys.py",
-    "tests/integration/test_avro_sinks.py",
-    "tests/integration/test_main_job.py",
-    "tests/integration/test_failures.py",
-    "tests/integration/test_lost_data.py",
-    "tests/integration/test_restarts.py",
-    "tests/integration/test_kept_running.py",
-    "tests/integration/test_scenarios_on_a_broker.py",
-    "tests/integration/test_cluster.py",
-    "tests/integration/test_checkpoint.py",
-    "tests/integration/test_files.py",
-    "tests/integration/test_dirty_data.py",
-    "tests/integration/test_from_sql.py",
-    "tests/integration/test_full_disk.py",
-    "tests/integration/postgres/test_runs.py",
-    "tests/integration/test_sinks.py",
-    "tests/integration/test_extending.py",
-    "tests/integration/test_plan.py",
-    "tests/integration/test_source.py",
-    "tests/integration/iceberg/test_tables.py",
-    "tests/integration/iceberg/test_partitions.py",
-    "tests/integration/delta/test_tables.py",
-    "tests/integration/delta/test_partitions.py",
-    "tests/integration/lake/test_widening.py",
-    "tests/integration/lake/test_sequence.py",
-    "tests/integration/test_lakes_in_a_store.py",
-    "tests/property/test_native.py",
-    "tests/property/test_native_changes.py",
-    "tests/property/test_lake_rows.py",
-    "tests/property/test_extra_columns.py",
-    "tests/property/test_copy_rows.py",
-    "tests/property/test_native_csv.py",
-    "tests/property/test_native_flattening.py",
-    "tests/unit/config/test_options.py",
-    "tests/unit/test_layers.py",
-)
-"""What takes longest, the longest first. Where this is not true any more, time is lost and nothing else."""
+ROOT: Final = Path(__file__).parents[2]
+FILE: Final = Path(__file__).parents[1] / "seconds.json"
+SECONDS: Final[dict[str, float]] = json.loads(FILE.read_text(encoding="utf-8"))
+"""How long the tests of each file and of each such folder took when that was measured last."""
 
 
 def unit(nodeid: str) -> str:
@@ -68,10 +34,25 @@ def unit(nodeid: str) -> str:
     return next((folder for folder in TOGETHER if file.startswith(f"{folder}/")), file)
 
 
-def turn(nodeid: str) -> int:
-    """When a test is to begin: a lower number is earlier."""
-    name = unit(nodeid)
-    return LONGEST.index(name) if name in LONGEST else len(LONGEST)
+def turn(nodeid: str) -> float:
+    """When a test is to begin: a lower number is earlier. What nobody has measured begins first."""
+    return -SECONDS.get(unit(nodeid), math.inf)
+
+
+class Times:
+    """A plugin that measures, and writes the file anew at the end: what did not run keeps its time."""
+
+    def __init__(self) -> None:
+        self._seconds: defaultdict[str, float] = defaultdict(float)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self._seconds[unit(report.nodeid)] += report.duration
+
+    def pytest_sessionfinish(self) -> None:
+        measured = {name: round(seconds, 1) for name, seconds in self._seconds.items()}
+        there = {name: seconds for name, seconds in (SECONDS | measured).items() if (ROOT / name).exists()}
+        longest = dict(sorted(there.items(), key=lambda item: (-item[1], item[0])))
+        FILE.write_text(json.dumps(longest, indent=1) + "\n", encoding="utf-8")
 
 
 def longest_first(config: pytest.Config, log: Any) -> Any:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import schedule
-from schedule import LONGEST, TOGETHER, longest_first, turn, unit
+from schedule import SECONDS, TOGETHER, Times, longest_first, turn, unit
 from xdist.remote import Producer
 
 if TYPE_CHECKING:
@@ -16,10 +17,29 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 
 
-def test_what_has_a_turn_is_there() -> None:
-    assert [name for name in (*LONGEST, *TOGETHER) if not (ROOT / name).exists()] == []
-    assert len(set(LONGEST)) == len(LONGEST)
-    assert [name for name in LONGEST if unit(f"{name}::test") != name and name not in TOGETHER] == []
+def test_what_is_measured_and_what_stays_together_is_there() -> None:
+    assert [name for name in TOGETHER if not (ROOT / name).is_dir()] == []
+    assert [name for name in SECONDS if unit(f"{name}::test") != name and name not in TOGETHER] == []
+
+
+def test_times_are_those_of_files_and_folders_and_what_is_new_begins(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    here = "tests/unit/test_schedule.py"
+    monkeypatch.setattr(schedule, "FILE", tmp_path / "seconds.json")
+    monkeypatch.setattr(schedule, "SECONDS", {"tests/test_gone.py": 9.0, here: 9.0, "tests/unit/test_names.py": 2.5})
+    times = Times()
+    for name, seconds in (("security/test_stores.py", 1.5), ("security/test_secrets.py", 1.0), (here, 0.25)):
+        file = name if name == here else f"tests/integration/{name}"
+        report: Any = SimpleNamespace(nodeid=f"{file}::test_x[a::b]", duration=seconds)
+        times.pytest_runtest_logreport(report)
+    times.pytest_sessionfinish()
+    written = json.loads((tmp_path / "seconds.json").read_text())
+    assert [*written.items()] == [
+        ("tests/integration/security", 2.5), ("tests/unit/test_names.py", 2.5), (here, 0.2),
+    ]  # fmt: skip
+    names = [f"{here}::test_a", "tests/unit/test_names.py::test_b", "tests/unit/test_new.py::test_c"]
+    assert sorted(names, key=turn) == [names[2], names[0], names[1]]
 
 
 class Worker:
@@ -41,7 +61,7 @@ def test_tests_of_a_file_and_of_a_folder_go_to_one_worker_and_the_longest_begin(
     monkeypatch: pytest.MonkeyPatch, pytestconfig: pytest.Config
 ) -> None:
     monkeypatch.setattr(schedule, "TOGETHER", ("tests/b",))
-    monkeypatch.setattr(schedule, "LONGEST", ("tests/test_z.py", "tests/b"))
+    monkeypatch.setattr(schedule, "SECONDS", {"tests/test_z.py": 9.0, "tests/b": 5.0, "tests/test_a.py": 1.0})
     monkeypatch.setattr("xdist.scheduler.loadscope.parse_tx_spec_config", lambda _: [1, 2])
     monkeypatch.setattr(pytestconfig.option, "loadscopereorder", True, raising=False)
     names = [
