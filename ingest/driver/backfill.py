@@ -146,7 +146,9 @@ class BackfillStartup:
             reached = self._note.ends
         coordinator = cast("BackfillCoordinator", self._parts.source)
         first = coordinator.bound({split: at for split, at in reached.items() if source.reads(split)}, main.ids)
-        progress.positions = {split: max(at, progress.positions.get(split, at)) for split, at in first.items()}
+        # Positions in a topic that was made again mean nothing
+        own = {s: at for s, at in progress.positions.items() if progress.ids.get(s[0]) == coordinator.ids.get(s[0])}
+        progress.positions = {split: max(at, own.get(split, at)) for split, at in first.items()}
         progress.ids = dict(coordinator.ids)
 
     def carry_out(self, driver: Driver, summary: RunEnded) -> None:
@@ -154,7 +156,9 @@ class BackfillStartup:
         driver.run()
         if summary.stopped == "drained":
             self._schemas.places.have_all({table: self._schemas.schemas.sources[table] for table in self._tables})
-            store_note(self._checkpoint, self._number, replace(self._note, finished=True))
+            for number, note in backfill_notes(self._checkpoint).items():
+                if not note.finished and {*note.tables} <= {*self._tables}:
+                    store_note(self._checkpoint, number, replace(note, finished=True))
         else:
             again = command(self._context.pipeline, self._tables)
             self._context.warn(f"the backfill has not come to its end: it goes on with {again}")

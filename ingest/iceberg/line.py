@@ -45,10 +45,10 @@ def taken_away(metadata: TableMetadata, mark: Mark, checkpoint: str) -> TakenAwa
     if not gone and not left:
         return None
     batches = [_batch(one) for one in gone if _owner(one) == checkpoint]
-    found = TakenAway(
-        "somebody has rolled it back, or put another table in its place", line.kept(checkpoint),
-        max([mark.batch, *batches]), others=any(_owner(one) != checkpoint for one in gone),
-    )  # fmt: skip
+    back = gone or any(one.snapshot_id == at for one in off)
+    how = "somebody has rolled it back" if back else "somebody has put another table, or an older state, in its place"
+    others = any(_owner(one) != checkpoint for one in gone)
+    found = TakenAway(how, line.kept(checkpoint), max([mark.batch, *batches]), others)
     return found if found.rows else None
 
 

@@ -141,6 +141,14 @@ def test_a_backfill_that_is_killed_goes_on_where_it_was(
     assert len(again) == 13, "one that is over begins at the beginning"
 
 
+def test_a_backfill_of_more_tables_is_one_of_each(shop: BackfillShop) -> None:
+    shop.go(["shop.orders"], dies=4, at_once=3, route=BOTH)
+    more, _ = shop.go(["shop.users", "shop.orders"], route=BOTH)
+    assert {topic for topic, _, _ in more} == {"ods.orders2", "ods.users2"}
+    shop.go(route=BOTH)
+    assert shop.warnings == []
+
+
 def test_another_place_makes_another_backfill(shop: BackfillShop) -> None:
     shop.go(["shop.orders"], dies=4, at_once=3, route=NEW)
     other = [{"source-table": "shop.orders", "sink-table": "ods.orders3"}]
