@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ingest.cli.parameters import SetOption, parse_variables
-from ingest.cli.run import CheckpointOption, ConfOption, MasterOption, running
+from ingest.cli.run import CheckpointOption, ConfOption, MasterOption, measured, running
 from ingest.driver.backfill import backfill as run_backfill
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
@@ -35,5 +35,8 @@ def backfill(
     killed goes on where it was.
     """
     values, spark = parse_variables(variables), parse_variables(conf)
-    with running(file, values, spark, checkpoint, master, once=True, start=None) as (pipeline, settings, observer):
-        run_backfill(pipeline, settings, observer, table)
+    with (
+        running(file, values, spark, checkpoint, master, once=True, start=None) as (pipeline, settings, observer),
+        measured(observer, pipeline) as told,
+    ):
+        run_backfill(pipeline, settings, told, table)

@@ -21,6 +21,7 @@ from ingest.program import masked_errors, placed, settings_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from contextlib import AbstractContextManager
 
     from ingest.config.pipeline import Pipeline
     from ingest.driver.context import Settings
@@ -76,22 +77,33 @@ def run(
     """
     values, spark = parse_variables(variables), parse_variables(conf)
     start = parse_start(from_timestamp, "--from-timestamp")
-    with running(file, values, spark, checkpoint, master, once=once, start=start) as (pipeline, settings, observer):
-        options = pipeline.pipeline
-        watch = Watch(
-            options.metrics_host,
-            options.metrics_port if metrics is None else metrics,
-            metrics_file or (None if options.metrics_file is None else Path(options.metrics_file)),
-            options.metrics_push if metrics_push is None else push_url(metrics_push),
-            options.metrics_tables,
-            options.liveness_deadline,
-            options.metrics_otlp,
-        )
-        with (
-            reported(observer, report, pipeline, settings) as heard,
-            watched(heard, options.name, watch, lambda text: mask(text, pipeline.secrets)) as told,
-        ):
-            run_pipeline(pipeline, replace(settings, alive=alive), told)
+    with (
+        running(file, values, spark, checkpoint, master, once=once, start=start) as (pipeline, settings, observer),
+        reported(observer, report, pipeline, settings) as heard,
+        measured(heard, pipeline, metrics, metrics_file, metrics_push) as told,
+    ):
+        run_pipeline(pipeline, replace(settings, alive=alive), told)
+
+
+def measured(
+    observer: Observer,
+    pipeline: Pipeline,
+    port: int | None = None,
+    file: Path | None = None,
+    push: str | None = None,
+) -> AbstractContextManager[Observer]:
+    """Return a block with an observer that also keeps metrics, as the pipeline says where the command line does not."""
+    options = pipeline.pipeline
+    watch = Watch(
+        options.metrics_host,
+        options.metrics_port if port is None else port,
+        file or (None if options.metrics_file is None else Path(options.metrics_file)),
+        options.metrics_push if push is None else push_url(push),
+        options.metrics_tables,
+        options.liveness_deadline,
+        options.metrics_otlp,
+    )
+    return watched(observer, options.name, watch, lambda text: mask(text, pipeline.secrets))
 
 
 def push_url(text: str) -> str:
