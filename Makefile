@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 SAVE ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test times test-fast kerberos package check sanitize fuzz cross chaos bench bench-peers docs format golden screenshots site clean
+.PHONY: help setup demo test times test-fast kerberos package check check-style check-types check-c sanitize fuzz cross chaos bench bench-peers docs format golden screenshots site clean
 
 help: ## Show this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -56,14 +56,20 @@ kerberos: setup ## Build a client that can do Kerberos, and test it with a real 
 package: setup ## Build a wheel, install it in an environment of its own, and run a pipeline with it
 	@tools/package $(BIN)/python
 
-check: setup ## Format, lint, types, layers, docs, links
+check: check-style check-types check-c ## Format, lint, types, layers, docs, links; side by side with make -j 2
+
+check-style: setup
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
-	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 	@$(BIN)/python tools/docs.py --check
 	@$(BIN)/python tools/pages.py --check
 	@$(BIN)/python tools/links.py
+
+check-types: setup
+	@$(BIN)/mypy
+
+check-c: setup
 	@$(BIN)/python tools/check_c.py $(filter %.c %.pyx,$(NATIVE))
 
 sanitize: setup ## Run the tests of the native code with the address and undefined-behaviour sanitizers (gcc)

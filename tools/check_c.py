@@ -12,6 +12,7 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 OURS = ["-Wall", "-Wextra", "-Wshadow", "-Wvla", "-Wstrict-prototypes", "-Werror"]
@@ -27,16 +28,21 @@ def main(files: list[str]) -> int:
         return int(bool(os.environ.get("CI")))
     build = [compiler, "-std=gnu11", "-O1", "-fPIC", f"-I{sysconfig.get_path('include')}", "-Iingest/native"]
     ours, modules = ([f for f in files if f.endswith(kind)] for kind in (".c", ".pyx"))
-    failed = 0
-    for file in ours:
-        for form in ([], ["-DINGEST_PORTABLE"]):
-            failed |= subprocess.run([*build, *OURS, *form, "-c", "-o", os.devnull, file], check=False).returncode
-    with tempfile.TemporaryDirectory() as folder:
-        for file in modules:
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(os.cpu_count()) as threads:
+
+        def module(file: str) -> bool:
             made = str(Path(folder) / file.replace("/", ".")) + ".c"
-            failed |= subprocess.run([sys.executable, "-m", "cython", "-3", file, "-o", made], check=False).returncode
-            failed |= subprocess.run([*build, *MADE, "-fsyntax-only", made], check=False).returncode
-    return int(bool(failed))
+            cython = [sys.executable, "-m", "cython", "-3", file, "-o", made]
+            return _failed(cython) or _failed([*build, *MADE, "-fsyntax-only", made])
+
+        forms = [[*build, *OURS, *form, "-c", "-o", os.devnull] for form in ([], ["-DINGEST_PORTABLE"])]
+        leaves = threads.map(_failed, [[*form, file] for file in ours for form in forms])
+        return int(any([*leaves, *threads.map(module, modules)]))
+
+
+def _failed(command: list[str]) -> bool:
+    """Run a command that says by itself what is wrong."""
+    return subprocess.run(command, check=False).returncode != 0
 
 
 if __name__ == "__main__":
