@@ -2,24 +2,40 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
-from typing import TYPE_CHECKING
+import json
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
-from postgres_sink import VALUES, made, owned, schema, write
+from inmemory import pipeline
+from postgres_sink import SPLIT, VALUES, made, owned, schema, task, write
 
 from ingest.errors import SchemaChangeRefused
 from ingest.model import types
 from ingest.model.schema import Column, TableSchema
 from ingest.postgres.tables import changes, look_up, table_of
 from ingest.postgres.types import holds, joined, type_of
+from ingest.schema.evolve import Schemas, SourceTable
+from ingest.task import worker
+from ingest.task.assignment import Setup, Task
+from ingest.task.pipeline import run_task
+from ingest.testing.in_memory_source import in_memory
+from ingest.testing.records import MemoryRecord
 
 if TYPE_CHECKING:
     from postgres import Database
 
     from ingest.model.data_type import DataType
     from ingest.sinks.sql import SqlSinkOptions
+
+
+class Sent:
+    """What a worker sees of a broadcast."""
+
+    def __init__(self, value: object) -> None:
+        self.value: Any = value
 
 
 @pytest.mark.usefixtures("_staged")
@@ -275,3 +291,47 @@ def test_a_table_that_is_there_needs_no_change(postgres: Database, sink: SqlSink
     table = made(sink, name, schema("id INT", "n STRING"))
     with postgres.connection() as connection:
         assert list(changes(table, look_up(connection, table))) == []
+
+
+@pytest.mark.usefixtures("_staged")
+def test_infinity_of_a_message_arrives_as_such(
+    postgres: Database, sink: SqlSinkOptions, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A task without Spark, from messages with their schemas to the table."""
+    kinds = {"at": ("int64", "MicroTimestamp"), "day": ("int32", "Date"), "moment": ("string", "ZonedTimestamp")}
+    fields = [
+        {"type": kind, "name": f"io.debezium.time.{said}", "field": field} for field, (kind, said) in kinds.items()
+    ]
+    row = {"type": "struct", "fields": [{"type": "int32", "field": "id"}, *fields]}
+    envelope = {"type": "struct", "fields": [{**row, "field": "before"}, {**row, "field": "after"}]}
+    given = [
+        (9223372036825200000, 2146033979, "infinity"), (-9223372036832400000, -2147472691, "-infinity"),
+        (1, 1, "2024-05-10T13:00:01Z"),
+    ]  # fmt: skip
+    messages = []
+    for number, values in enumerate(given):
+        after = {"id": number, **dict(zip(kinds, values, strict=True))}
+        payload = {"op": "c", "before": None, "after": after, "source": {"db": name, "table": "t"}}
+        message = json.dumps({"schema": envelope, "payload": payload}).encode()
+        messages.append(MemoryRecord(number, "topic", json.dumps({"id": number}).encode(), message, position=number))
+    table = schema("id INT", "at TIMESTAMP", "day DATE", "moment TIMESTAMP_LTZ")
+    made(sink, name, table)
+    pipe = pipeline()
+    source: Any = in_memory(pipe.source, {SPLIT: messages})
+    rules, inference = pipe.rules, dataclasses.replace(pipe.source.inference(10), infinite=sink.infinite_times)
+    known = Schemas(1, {(name, "t"): SourceTable(table, ((name, "t"),), key_from_message=True)}, {(name, "t"): table})
+    run = int(name[1:], 16)  # a worker keeps what it has of a run
+    owned(sink, run)
+    writer = task(sink, run)  # is closed with the test
+    monkeypatch.setattr(type(sink), "writer", lambda *_: writer)
+    setup: Any = Sent(Setup("checkpoint", run, "p", source, sink, None, inference, 3, rules))
+    base: Any = Sent(known)
+    try:
+        result = run_task(Task(1, run, 0, {SPLIT: (0, 3)}, {"topic": "id"}, 0, 60.0, "", setup, base, 1, ()))
+    finally:
+        worker.discard()
+    assert (result.failure, result.rejects, result.positions) == (None, [], {SPLIT: 3})
+    assert postgres.rows(f"{name}.t", "id, at::text, day::text, moment::text") == [
+        (0, "infinity", "infinity", "infinity"), (1, "-infinity", "-infinity", "-infinity"),
+        (2, "1970-01-01 00:00:00.000001", "1970-01-02", "2024-05-10 13:00:01+00"),
+    ]  # fmt: skip
