@@ -143,6 +143,11 @@ def _row(shown: dict[str, Any]) -> tuple[str, ...]:
     return tuple(one_line(text) for text in found)
 
 
+def _left_out(shown: dict[str, Any]) -> str:
+    now = "is not there any more" if shown.get("gone") else "is read from there"
+    return f"{', '.join(shown['left_out'])}: the topic of dead letters did not take it; the record {now}"
+
+
 def counted(counts: list[dict[str, Any]]) -> list[str]:
     """Return one line of text for each table, code and topic, with its number of letters."""
     return [
@@ -178,6 +183,7 @@ def show(
         ("table", found["table"]),
         ("why", f"{found['stage']}/{found['code']}: {found['message']}"),
         ("from", f"{found['topic']}[{found['partition']}] at offset {found['offset']}"),
+        *(("left out", _left_out(found)) for _ in found.get("left_out", ())[:1]),
         ("timestamp", found["timestamp"]),
         *(("header", f"{h['name']}: {'null' if h['value'] is None else h['value']}") for h in found["headers"]),
         ("key", "null" if found["key"] is None else found["key"]),

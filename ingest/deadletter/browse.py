@@ -11,6 +11,7 @@ from collections import Counter
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from ingest.deadletter.letter import LEFT_OUT
 from ingest.errors import ConfigError, Unavailable
 
 if TYPE_CHECKING:
@@ -26,15 +27,20 @@ PATIENCE_S: Final = 30.0
 
 
 def letters(
-    source: LetterSource, tell: Callable[[str], None], ranges: Mapping[Split, tuple[int, int]] | None = None
+    source: LetterSource,
+    tell: Callable[[str], None],
+    ranges: Mapping[Split, tuple[int, int]] | None = None,
+    *,
+    whole: bool = False,
 ) -> Iterator[DeadLetter]:
     """Yield the selected letters: all that there are now, or those of some ranges. Raises IngestError.
 
-    `tell` gets to know what somebody who waits wants to know: that the cluster does not answer yet.
+    `tell` gets to know what somebody who waits wants to know: that the cluster does not answer yet. `whole`: what is
+    left out of a letter is read where its record came from.
     """
     if ranges is None:
         ranges = extent(source, tell)
-    reader = source.reader(source.pipeline)
+    reader = source.reader(source.pipeline) if whole else source.lister()
     since = time.monotonic()
     reading = reader.read({split: span for split, span in ranges.items() if span[0] < span[1]})
     at = {split: start for split, (start, _) in ranges.items()}
@@ -73,7 +79,7 @@ def find(source: LetterSource, tell: Callable[[str], None], partition: int, offs
         raise ConfigError(msg, f"it has {len(there)}: 0 to {len(there) - 1}")
     first, end = there[split]
     if first <= offset < end:
-        for letter in letters(source, tell, {split: (offset, offset + 1)}):
+        for letter in letters(source, tell, {split: (offset, offset + 1)}, whole=True):
             return letter
     msg = f"there is no dead letter of pipeline {source.pipeline} at offset {offset} of {split[0]}[{partition}]"
     raise ConfigError(msg, f"it holds offsets {first} to {end}; see which there are: ingest letters list")
@@ -93,12 +99,14 @@ def about(letter: DeadLetter) -> dict[str, Any]:
         "topic": letter.topic(),
         "partition": letter.origin.partition(),
         "offset": letter.origin.offset(),
+        **({"left_out": reject[LEFT_OUT].split(",")} if LEFT_OUT in reject else {}),
     }
 
 
 def whole(letter: DeadLetter) -> dict[str, Any]:
     """Return everything about a letter: its record as text, in which bytes that are none are escaped, and exactly."""
-    return {**about(letter), **contents(letter)}
+    gone = {"gone": True} if letter.missing else {}
+    return {**about(letter), **gone, **contents(letter)}
 
 
 def contents(record: Record) -> dict[str, Any]:

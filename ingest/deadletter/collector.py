@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 from pydantic import Field, model_validator
 
 from ingest.component.options import OptionErrors
-from ingest.deadletter.letter import DeadLetterTopic
 from ingest.kafka.connection import KafkaConnection
 from ingest.kafka.properties import LARGEST
 
@@ -82,6 +81,8 @@ class DirtyDataCollector(KafkaConnection):
         """Return a task's side; None if rejects go to the driver's log. `writer`: the sink's, which may be Kafka's."""
         if self.topic is None:
             return None
+        from ingest.deadletter.letter import DeadLetterTopic  # noqa: PLC0415  (as below)
+
         if self.properties:
             from ingest.kafka.writer import KafkaWriter  # noqa: PLC0415  (the client is slow to import; `check` needs none)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ingest.deadletter.letter import PREFIX
+from ingest.deadletter.letter import LEFT_OUT, PREFIX
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from ingest.model.record import Headers, Record
 
@@ -20,14 +20,29 @@ class DeadLetter:
     letter: Record
     reject: Mapping[str, str]
     """The reject that it is of, by the names of our headers without their prefix."""
+    find: Callable[[DeadLetter], Record | None] | None = None
+    """Reads the record of a letter where it came from, None where it is gone; None if the letter has all of it."""
+    _found: Record | None = None
+
+    @property
+    def _record(self) -> Record:
+        """The record, from where it came from if the letter does not have all of it. Raise IngestError."""
+        if self.find is not None:
+            self._found, self.find = self.find(self), None
+        return self._found or self.letter
+
+    @property
+    def missing(self) -> str:
+        """What of the record is not there any more, neither here nor where it came from. Raise IngestError."""
+        return self.reject.get(LEFT_OUT, "") if self._record is self.letter else ""
 
     def key(self) -> bytes | None:
         """Return the original key."""
-        return self.letter.key()
+        return self._record.key()
 
     def value(self) -> bytes | None:
         """Return the original value."""
-        return self.letter.value()
+        return self._record.value()
 
     def topic(self) -> str:
         """Return the original topic."""
@@ -47,7 +62,7 @@ class DeadLetter:
 
     def headers(self) -> Headers:
         """Return the original headers."""
-        return [(name, value) for name, value in self.letter.headers() or [] if not name.startswith(PREFIX)]
+        return [(name, value) for name, value in self._record.headers() or [] if not name.startswith(PREFIX)]
 
     def leader_epoch(self) -> None:
         """Return None: it is not kept."""

@@ -9,15 +9,21 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final, Protocol
 
+from ingest.kafka.refusals import Letter
 from ingest.model.record import origin
 from ingest.model.table import show
 
 if TYPE_CHECKING:
+    from ingest.kafka.refusals import Shorter
     from ingest.kafka.writer import KafkaWriter
     from ingest.model.change import Reject
     from ingest.model.record import Headers, Record
 
 PREFIX: Final = "__ingest.errors."
+LEFT_OUT: Final = "left-out"
+"""The header, behind the prefix, that says what of a record its letter does not have."""
+MAX_HELD: Final = 16 << 20
+"""Bytes of letters that wait for a commit, at most, where they are not the sink's to commit."""
 _MAX_TEXT: Final = 1000
 
 
@@ -35,13 +41,31 @@ def headers_of(record: Record, stage: str, reject: Reject, pipeline: str) -> Hea
         "time": str(int(time.time() * 1000)),
         "pipeline": pipeline,
     }
+    if left_out := getattr(record, "missing", ""):
+        found[LEFT_OUT] = left_out
     own = [(name, value) for name, value in record.headers() or [] if not name.startswith(PREFIX)]
     ours: Headers = [(PREFIX + name, text.encode("utf-8", "backslashreplace")) for name, text in found.items()]
     return own + ours
 
 
+def without_value(record: Record, headers: Headers) -> list[Shorter]:
+    """Return what stands for a letter that its topic does not take: without its value, then with our headers only.
+
+    `headers`: those of the letter.
+    """
+    ours = [(name, value) for name, value in headers if name.startswith(PREFIX)]
+    return [
+        (record.key(), [*headers, (PREFIX + LEFT_OUT, b"value")]),
+        (None, [*ours, (PREFIX + LEFT_OUT, b"value,key,headers")]),
+    ]
+
+
 class DeadLetters(Protocol):
     """A task's side of a collector of rejects."""
+
+    @property
+    def shared(self) -> bool:
+        """True if letters are given up with what the sink's writer has got since the last commit."""
 
     def add(self, record: Record, stage: str, reject: Reject) -> None:
         """Take a reject; raises IngestError."""
@@ -58,15 +82,25 @@ class DeadLetterTopic:
         self._pipeline = pipeline
         self._topic = topic
         self._writer = writer
-        self._shared = shared
+        self.shared = shared
+        """True if letters are given up with what the sink's writer has got since the last commit."""
+        self._bytes = 0
+        if not shared:
+            writer.apart(on=True)
 
     def add(self, record: Record, stage: str, reject: Reject) -> None:
         """Queue a letter; raises IngestError."""
         kind, millis = record.timestamp()
         headers = headers_of(record, stage, reject, self._pipeline)
-        self._writer.send(self._topic, record.key(), record.value(), headers, millis if kind else None)
+        key, value = record.key(), record.value()
+        instead = without_value(record, headers)
+        self._writer.send(Letter(self._topic, key, value, headers, millis if kind else None, instead))
+        self._bytes += len(key or b"") + len(value or b"")
+        if self._bytes > MAX_HELD:
+            self.commit()
 
     def commit(self) -> None:
         """Wait until all letters are acknowledged; raises IngestError."""
-        if not self._shared:
+        self._bytes = 0
+        if not self.shared:
             self._writer.flush()

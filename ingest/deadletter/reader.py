@@ -4,19 +4,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ingest.deadletter.dead_letter import DeadLetter
-from ingest.deadletter.letter import PREFIX
+from ingest.deadletter.letter import LEFT_OUT, PREFIX
+from ingest.errors import DataLoss
+from ingest.model.record import offset_of
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping
+    from collections.abc import Callable, Generator, Mapping
 
     from ingest.deadletter.source import LetterSource
     from ingest.kafka.admin import Split
     from ingest.kafka.reader import RangeReader
     from ingest.model.client_report import ClientReport
     from ingest.model.record import Record
+    from ingest.sources import Reader
+
+
+GONE: Final = "the letter was written without its {}, and the record is not where it came from any more"
 
 
 @dataclass(slots=True)
@@ -26,6 +32,8 @@ class LetterChunk:
     split: Split
     topic: str
     messages: list[DeadLetter]
+    gone: str = ""
+    """Why these letters stand for no record any more; empty where they do."""
 
 
 @dataclass(slots=True)
@@ -34,6 +42,8 @@ class LetterReader:
 
     source: LetterSource
     reader: RangeReader
+    originals: Originals | None
+    """The records of letters that are not whole; None where letters are taken as they are."""
 
     def read(self, ranges: Mapping[Split, tuple[int, int]]) -> Generator[LetterChunk | None]:
         """Yield chunks of selected letters, and None when there is none among those that came."""
@@ -46,8 +56,8 @@ class LetterReader:
                 found = [letter for m in chunk.messages if (letter := self._selected(chunk.split, m)) is not None]
                 if not found:
                     yield None
-                for topic, group in groupby(found, key=DeadLetter.topic):
-                    yield LetterChunk(chunk.split, topic, [*group])
+                for (topic, missing), group in groupby(found, key=lambda letter: (letter.topic(), letter.missing)):
+                    yield LetterChunk(chunk.split, topic, [*group], GONE.format(missing) if missing else "")
         finally:
             reading.close()
 
@@ -63,7 +73,8 @@ class LetterReader:
         offset = message.offset() or 0
         if not source.selection.matches(reject) or any(replay.has(split, offset, reject) for replay in source.earlier):
             return None
-        return DeadLetter(message, reject)
+        find = None if self.originals is None or LEFT_OUT not in reject else self.originals.find
+        return DeadLetter(message, reject, find)
 
     def position(self, split: Split) -> int:
         """Return the next position that this split's range would give."""
@@ -80,3 +91,39 @@ class LetterReader:
     def close(self) -> None:
         """Let go of the connections."""
         self.reader.close()
+        if self.originals is not None:
+            self.originals.close()
+
+
+class Originals:
+    """The records of letters that their topic did not take whole, where they came from."""
+
+    def __init__(self, make: Callable[[], Reader]) -> None:
+        """`make` makes a reader of the pipeline's source; it is called when a record is asked for first."""
+        self._make = make
+        self._reader: Reader | None = None
+
+    def find(self, letter: DeadLetter) -> Record | None:
+        """Return the record, or None where it is gone; raises IngestError where the source does not answer.
+
+        A record of another time is another one: its topic was made again.
+        """
+        if self._reader is None:
+            self._reader = self._make()
+        at = letter.origin
+        split, offset = (at.topic(), at.partition()), at.offset()
+        try:
+            found = [
+                record
+                for chunk in self._reader.read({split: (offset, offset + 1)})
+                for record in (() if chunk is None else chunk.messages)
+                if offset_of(record) == offset
+            ]
+        except DataLoss:
+            return None
+        return next((record for record in found if record.timestamp() == letter.timestamp()), None)
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        if self._reader is not None:
+            self._reader.close()

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from ingest.deadletter.coordinator import LetterCoordinator
-from ingest.deadletter.reader import LetterReader
+from ingest.deadletter.reader import LetterReader, Originals
 from ingest.kafka.reader import RangeReader
 from ingest.model.change import NOT_SELECTED
 
@@ -75,4 +75,8 @@ class LetterSource:
 
     def reader(self, _pipeline: str) -> LetterReader:
         """Return a task's side."""
-        return LetterReader(self, RangeReader(self.conf))
+        return LetterReader(self, RangeReader(self.conf), Originals(lambda: self.source.reader(self.pipeline)))
+
+    def lister(self) -> LetterReader:
+        """Return a reader of letters as their topic has them."""
+        return LetterReader(self, RangeReader(self.conf), None)

@@ -91,6 +91,15 @@ _FENCED: Final = {
 }
 """The producer is of no more use: a newer one has its id, or its transaction was ended for it."""
 
+REFUSED: Final = {
+    KafkaError.MSG_SIZE_TOO_LARGE: "a record larger than its max.message.bytes",
+    KafkaError.RECORD_LIST_TOO_LARGE: "a record larger than its segment.bytes",
+    KafkaError.INVALID_TIMESTAMP: "a record of such a time (message.timestamp.before.max.ms, .after.max.ms)",
+    KafkaError.INVALID_RECORD: "a record that its settings forbid: one without a key, where it is compacted",
+    LocalError.INVALID_DIFFERENT_RECORD: "a record that comes with one that its settings forbid",
+}
+"""Errors about a record: its topic takes others. A broker refuses all records of a request for one of them."""
+
 _SETTLING: Final = {
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     KafkaError.COORDINATOR_NOT_AVAILABLE,
@@ -130,6 +139,11 @@ def is_away(exc: KafkaException | KafkaError) -> bool:
     """Return whether trying again may help without anybody doing anything."""
     error = error_of(exc)
     return error.code() in _AWAY or error.retriable()
+
+
+def is_refusal(error: KafkaError) -> bool:
+    """Return whether a topic does not take a record for what the record is."""
+    return error.code() in REFUSED
 
 
 def is_settling(exc: BaseException | None) -> bool:

@@ -138,6 +138,12 @@ class Producer(Client, Protocol):
     def failures(self) -> tuple[int, tuple[KafkaError, str, int] | None]:
         """Return how many deliveries have failed; and error, topic and partition of the first since the last call."""
 
+    def refusal(self) -> tuple[KafkaError, str, int] | None:
+        """Return error, topic and partition of the first record since the last call that its topic does not take.
+
+        None if there is none. See `is_refusal` of failures.py; these records are none of `failures`.
+        """
+
     def keep_partitions(self, counts: dict[str, int], /) -> None:
         """Hash the keys of these topics over so many partitions, however many the topics have.
 

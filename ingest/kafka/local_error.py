@@ -9,6 +9,7 @@ class LocalError(IntEnum):
     """Code of an error that librdkafka itself found, with its number in rdkafka.h (`RD_KAFKA_RESP_ERR__FAIL`)."""
 
     DESTROY_BROKER = -137
+    INVALID_DIFFERENT_RECORD = -138
     LOG_TRUNCATION = -139
     AUTO_OFFSET_RESET = -140
     FENCED = -144

@@ -15,7 +15,7 @@ import confluent_kafka
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from ingest.kafka.committed_note import note_of
-from ingest.kafka.failures import ClientError
+from ingest.kafka.failures import ClientError, is_refusal
 from ingest.kafka.waiting import METADATA_S, in_time
 
 if TYPE_CHECKING:
@@ -70,6 +70,7 @@ class _Events:
         self._errors: deque[KafkaError] = deque(maxlen=MAX_ERRORS)
         self._failed = 0
         self._failure: tuple[KafkaError, str, int] | None = None
+        self._refusal: tuple[KafkaError, str, int] | None = None
         self._statistics: bytes | None = None
         self._lines = _Lines()
 
@@ -84,14 +85,18 @@ class _Events:
 
     def delivered(self, error: KafkaError | None, message: Message) -> None:
         """Keep that a delivery failed."""
-        if error is not None:
-            self._failed += 1
-            if self._failure is None:
-                self._failure = (error, message.topic() or "", message.partition() or 0)
+        if error is None:
+            return
+        failure = (error, message.topic() or "", message.partition() or 0)
+        if is_refusal(error):
+            self._refusal = self._refusal or failure
+            return
+        self._failed += 1
+        self._failure = self._failure or failure
 
     def news(self) -> bool:
         """Return whether there is something that a writer has to look at."""
-        return bool(self._errors) or self._failure is not None
+        return bool(self._errors) or self._failure is not None or self._refusal is not None
 
     def errors(self) -> list[KafkaError]:
         """See handle.Client."""
@@ -103,6 +108,11 @@ class _Events:
         """See handle.Producer."""
         out, self._failure = self._failure, None
         return self._failed, out
+
+    def refusal(self) -> tuple[KafkaError, str, int] | None:
+        """See handle.Producer."""
+        out, self._refusal = self._refusal, None
+        return out
 
     def log(self) -> tuple[list[tuple[int, str, str]], int]:
         """See handle.Client."""

@@ -12,7 +12,7 @@ goes wrong in a commit, the producer is thrown away: the next one reads the trut
 from __future__ import annotations
 
 import time
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
@@ -25,16 +25,17 @@ from ingest.kafka.handle import make_consumer
 from ingest.kafka.progress import ProgressNote, group_of, transactional_id
 from ingest.kafka.properties import BOOTSTRAP, LOG_LEVEL, shared
 from ingest.kafka.waiting import in_time
-from ingest.kafka.writer import KafkaWriter
+from ingest.kafka.writer import FLUSH_S, KafkaWriter
+from ingest.model.commit import RowsRefused
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from ingest.kafka.admin import Split
     from ingest.kafka.handle import EncodedRecords
+    from ingest.kafka.refusals import Letter
     from ingest.model.client_report import ClientReport
     from ingest.model.commit import CommitScope, ResumePoint
-    from ingest.model.record import Headers
 
 REQUEST_S: Final = 20.0
 """The time that a step of a transaction may take, in seconds; less than a transaction may take."""
@@ -141,11 +142,10 @@ class Channel:
             split = (progress.TOPIC, shard)
             for group, note in notes:
                 self._in_time(self._producer.send_offset, split, number, note, group.consumer, REQUEST_S)
-        except KafkaException as exc:
-            raise self._again(exc, what) from exc
-        try:
             self._in_time(self._producer.commit_transaction, REQUEST_S)
         except KafkaException as exc:
+            with suppress(KafkaException):
+                self._producer.flush(FLUSH_S)
             self.writer.check()  # a record that the broker does not take says more
             raise self._again(exc, what) from exc
 
@@ -218,6 +218,8 @@ class TransactionalWriter:
         """Scope, run and shard of the channel."""
         self._scope: CommitScope
         self._begun = False
+        self._started_over = False
+        """True if nothing was written since a transaction that was given up for records that are refused."""
 
     def begin(self, scope: CommitScope) -> ResumePoint | None:
         """Take the shard over, unless it is ours already, and see how far an earlier attempt came.
@@ -230,10 +232,17 @@ class TransactionalWriter:
             self._channel.writer.begin(scope)
             return None
         self._close()
+        return progress.unpack(self._take_over(), scope.starts, scope.batch, scope.planned)
+
+    def _take_over(self) -> list[ProgressNote | None]:
+        """Make a producer of the shard, and read how far the shard is written; raises Fenced as `begin` does."""
+        scope = self._scope
         if self._groups is None or self._groups.scope != scope.owner:
             self._groups = Groups(self._conf, self._prefix, scope.owner)
         groups = self._groups
-        self._connect()
+        self._channel = persistently(lambda: Channel(self._conf, self._prefix, scope.shard))
+        self._channel.writer.begin(scope)
+        self._of = (scope.owner, scope.run, scope.shard)
         notes = persistently(lambda: groups.read(scope.shard, progress.parts(scope.starts)))
         head = notes[0]
         if head is not None and (head.run, head.batch) > (scope.run, scope.batch):
@@ -242,17 +251,36 @@ class TransactionalWriter:
                 f"run {head.run}, batch {head.batch}"
             )
             raise Fenced(msg, "nothing is lost; see that only one run of a pipeline is started")
-        return progress.unpack(notes, scope.starts, scope.batch, scope.planned)
+        return notes
 
-    def _connect(self) -> Channel:
-        scope = self._scope
-        channel = self._channel = persistently(lambda: Channel(self._conf, self._prefix, scope.shard))
-        channel.writer.begin(scope)
-        self._of = (scope.owner, scope.run, scope.shard)
-        return channel
+    def apart(self, *, on: bool) -> None:
+        """See `ByOne`: hold what is written until the commit, or send it at once."""
+        assert self._channel is not None
+        self._channel.writer.apart(on=on)
+
+    def _start_over(self) -> KafkaWriter:
+        """Give up the transaction in hand with its producer; returns another one, whose transaction has begun."""
+        assert self._channel is not None
+        self._channel.abort()
+        self._close()
+        self._take_over()
+        writer = self._writer()
+        writer.apart(on=True)
+        return writer
+
+    @contextmanager
+    def _starting_over(self) -> Iterator[None]:
+        """Begin another transaction where a topic does not take a record that is written in the block."""
+        try:
+            yield
+        except RowsRefused:
+            self._start_over()
+            self._started_over = True
+            raise
 
     def _writer(self) -> KafkaWriter:
         assert self._channel is not None
+        self._started_over = False
         if not self._begun:
             self._channel.begin()
             self._begun = True
@@ -261,26 +289,29 @@ class TransactionalWriter:
     def write(self, records: EncodedRecords) -> None:
         """Queue records in the transaction in hand; raises IngestError when one before failed."""
         if records:
-            self._writer().write(records)
+            with self._starting_over():
+                self._writer().write(records)
 
     def partitions(self, topic: str) -> int:
         """Return how many partitions a topic has; raises IngestError."""
         return self._writer().partitions(topic)
 
-    def send(self, topic: str, key: bytes | None, value: bytes | None, headers: Headers, timestamp: int | None) -> None:
+    def send(self, letter: Letter) -> None:
         """Queue one record with headers and a time, in the transaction in hand; raises as `write` does."""
-        self._writer().send(topic, key, value, headers, timestamp)
+        with self._starting_over():
+            self._writer().send(letter)
 
     def commit(self, positions: Mapping[Split, int], metadata: bytes, *, final: bool) -> None:
         """Commit what was written and that it was; raises CommitOutcomeUnknown where the outcome is not known."""
-        scope = self._scope
-        self._writer()
+        scope, writer = self._scope, self._writer()
         assert self._channel is not None
         assert self._groups is not None
         note = ProgressNote(scope.run, scope.batch, scope.planned, final=final, tally=msgspec.Raw(metadata))
         texts = progress.pack(note, scope.starts, positions)
         notes = [*zip(self._groups.notes(len(texts)), texts, strict=True)]
-        self._channel.commit(scope.shard, notes, scope.batch)
+        with self._starting_over():
+            writer.deliver_held(self._start_over, atomic=True)
+            self._channel.commit(scope.shard, notes, scope.batch)
         self._begun = False
 
     def delivered(self) -> list[Any]:
@@ -292,7 +323,13 @@ class TransactionalWriter:
         return None if self._channel is None else self._channel.writer.report()
 
     def abort(self) -> None:
-        """Give up what was written since the last commit, and the producer: it may be in any state."""
+        """Give up what was written since the last commit, and the producer: it may be in any state.
+
+        After records that are refused it is in none but that, and another transaction has begun.
+        """
+        if self._started_over:
+            self._started_over = False
+            return
         if self._channel is not None and self._begun:
             self._channel.abort()
         self._close()

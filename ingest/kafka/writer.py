@@ -11,21 +11,25 @@ from typing import TYPE_CHECKING, Any, Final
 from confluent_kafka import KafkaException
 
 from ingest.errors import InternalError, Unavailable
-from ingest.kafka.failures import ClientError, error_of, explain, is_access, is_away, refuse
+from ingest.kafka.failures import ClientError, error_of, explain, is_access, is_away, is_refusal, refuse
 from ingest.kafka.handle import make_producer, report
+from ingest.kafka.local_error import LocalError
 from ingest.kafka.properties import BOOTSTRAP, LARGEST, LOG_LEVEL
+from ingest.kafka.refusals import Letter, deliver, refused
 from ingest.kafka.waiting import METADATA_S
+from ingest.model.commit import RowsRefused
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from confluent_kafka import KafkaError
 
+    from ingest.errors import IngestError
     from ingest.kafka.admin import Split
     from ingest.kafka.handle import EncodedRecords, Producer
+    from ingest.kafka.refusals import Held
     from ingest.model.client_report import ClientReport
     from ingest.model.commit import CommitScope, ResumePoint
-    from ingest.model.record import Headers
 
 DEFAULTS: Final = {
     "partitioner": "murmur2_random",
@@ -61,6 +65,10 @@ class KafkaWriter:
         self._refused: KafkaError | None = None
         """A login or certificate that was refused: it fails at once, not when the deliveries time out."""
         self._failures = 0
+        self._refusal: tuple[KafkaError, str, int] | None = None
+        """The first record that its topic does not take: error, topic, partition."""
+        self._held: list[Held] | None = None
+        """What was written since the last commit; None where that is sent at once."""
         try:
             self._producer = make_producer({**DEFAULTS, **conf, "delivery.report.only.error": True, **LOG_LEVEL})
         except (KafkaException, ValueError, TypeError) as exc:
@@ -84,12 +92,16 @@ class KafkaWriter:
                 self._refused = error
         self._failures, failed = self._producer.failures()
         self._failed = self._failed or failed
+        self._refusal = self._refusal or self._producer.refusal()
 
     def _raise(self) -> None:
         """Raise IngestError where a delivery is known to have failed, or none will be possible."""
         self._look()
         if self._refused is not None:
             raise explain(self._refused, "write", self._servers)
+        if self._refusal is not None:
+            (error, topic, _), self._refusal = self._refusal, None
+            raise refused(error, topic)
         if self._failed is None or not self._checked:
             return
         (error, topic, partition), self._failed = self._failed, None
@@ -101,22 +113,50 @@ class KafkaWriter:
     def begin(self, scope: CommitScope) -> ResumePoint | None:
         """At-least-once starts where the plan says."""
         self._producer.keep_partitions(scope.partitions)
+        self._held = None
         return None
 
+    def apart(self, *, on: bool) -> None:
+        """See `ByOne`: hold what is written until the commit, or send it at once."""
+        self._held = [] if on else None
+
     def write(self, records: EncodedRecords) -> None:
-        """Queue records; raises IngestError when one before failed.
+        """Queue records; raises IngestError when one before failed, RowsRefused when a topic does not take one.
 
         A destination is a topic, headers or None, and a partition: -1 for the key's, bytes for that of a hash.
         """
+        if self._held is not None:
+            self._held.append(records)
+        else:
+            self._write(records)
+
+    def _write(self, records: EncodedRecords) -> None:
         done = 0
         while True:
             try:
                 done = self._producer.write(records, done)
             except ClientError as exc:
-                raise explain(exc, exc.what, self._servers) from exc
+                raise self._explain(exc) from exc
             self.check()
             if done == len(records):
                 return
+
+    def _explain(self, exc: ClientError) -> IngestError:
+        """Return the error for a record that the client does not take; raises that of a record before."""
+        error = error_of(exc)
+        if error.code() == LocalError.STATE:  # of a transaction, for a record before
+            self._producer.flush(FLUSH_S)
+            self.check()
+        if is_refusal(error):
+            return RowsRefused(f"cannot {exc.what}: {error.str()}", "raise properties.message.max.bytes of the sink")
+        return explain(exc, exc.what, self._servers)
+
+    def queue(self, held: Held) -> None:
+        """Queue records, or a letter; raises as `write` does."""
+        if isinstance(held, Letter):
+            self._send(held)
+        else:
+            self._write(held)
 
     def partitions(self, topic: str) -> int:
         """Return how many partitions a topic has; raises IngestError."""
@@ -125,14 +165,20 @@ class KafkaWriter:
         except KafkaException as exc:
             raise explain(exc, f"ask for the partitions of {topic}", self._servers) from exc
 
-    def send(self, topic: str, key: bytes | None, value: bytes | None, headers: Headers, timestamp: int | None) -> None:
+    def send(self, letter: Letter) -> None:
         """Queue one record with headers and a time (milliseconds since 1970); raises IngestError as `write` does."""
+        if self._held is not None:
+            self._held.append(letter)
+        else:
+            self._send(letter)
+
+    def _send(self, letter: Letter) -> None:
         queued = False
         while not queued:
             try:
-                queued = self._producer.send(topic, key, value, headers, timestamp)
+                queued = self._producer.send(letter.topic, letter.key, letter.value, letter.headers, letter.timestamp)
             except ClientError as exc:
-                raise explain(exc, exc.what, self._servers) from exc
+                raise self._explain(exc) from exc
             self.check()
 
     def commit(self, _positions: Mapping[Split, int], _metadata: bytes, *, final: bool) -> None:  # noqa: ARG002
@@ -141,6 +187,26 @@ class KafkaWriter:
 
     def flush(self) -> None:
         """Wait until all is delivered, or has failed for good; raises IngestError for a failure."""
+        self.deliver_held(self.settle, atomic=False)
+        self.wait()
+
+    def deliver_held(self, start_over: Callable[[], KafkaWriter], *, atomic: bool) -> None:
+        """Deliver what is held, if anything is: see `deliver`."""
+        if self._held:
+            held, self._held = self._held, []
+            deliver(held, self, start_over, atomic=atomic)
+
+    def settle(self) -> KafkaWriter:
+        """Wait until all is delivered or refused, and return this writer; raises IngestError for another failure."""
+        while True:
+            try:
+                self.wait()
+            except RowsRefused:
+                continue
+            return self
+
+    def wait(self) -> None:
+        """Wait until all that was sent is delivered, or has failed for good; raises IngestError for a failure."""
         while self._producer.flush(FLUSH_S) > 0:
             self._raise()
         self._look()
@@ -168,8 +234,14 @@ class KafkaWriter:
         except KafkaException as exc:
             msg = f"cannot drop the queue of the producer: {error_of(exc).str()}"
             raise InternalError(msg) from exc
+        self.forget()
+
+    def forget(self) -> None:
+        """Forget what failed, and what is held."""
         self._look()
-        self._failed = None
+        self._failed = self._refusal = None
+        if self._held is not None:
+            self._held = []
 
     def close(self) -> None:
         """Drop what is still queued, and let go of the connections."""

@@ -62,6 +62,20 @@ def left_out_by(writer: object) -> Mapping[str, int]:
     return {} if ask is None else ask()
 
 
+class ByOne(Protocol):
+    """A writer that looks for records which its sink refuses in small commits only. Others need not be such."""
+
+    def apart(self, *, on: bool) -> None:
+        """Say whether each chunk is committed by itself from now on, as records of the last commit were refused."""
+
+
+def tell_apart(writer: object, *, apart: bool) -> None:
+    """Tell a writer whether each chunk is committed by itself from now on, if it is `ByOne`."""
+    tell = getattr(writer, "apart", None)
+    if tell is not None:
+        tell(on=apart)
+
+
 class RefusedRow(NamedTuple):
     """A record that the sink does not take, as its writer got it, and the sink's own words for why."""
 

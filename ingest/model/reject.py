@@ -29,7 +29,8 @@ CODES: Final[Mapping[str, str]] = {
     "expression-failed": "an expression of a transform has no result for this row (a cast, an overflow)",
     "not-a-number": "a value, or the result of an expression, is NaN or infinite, which JSON cannot say",
     "unwritable-table": "the sink's format has no such name or type of a column, or its given schema does not fit",
-    "refused": "the sink does not take the row: a constraint of its table, or a value that it has no room for",
+    "refused": "the sink does not take the row: a constraint of its table, a value or record that it has no room for",
+    "gone": "a dead letter that its topic did not take whole, and whose record is not in the source any more",
     "name-too-long": "the name of a table or a column has more than 1,024 characters",
 }
 """All codes of rejects that belong to no component, with their meanings.

@@ -11,16 +11,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ingest.errors import PartitionerError
 from ingest.expressions.user_code import message_of
+from ingest.model.commit import RowsRefused
+from ingest.sinks.topics import BY_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from ingest.kafka.admin import Split
+    from ingest.kafka.refusals import Letter
     from ingest.kafka.transactions import TransactionalWriter
     from ingest.kafka.writer import KafkaWriter
     from ingest.model.client_report import ClientReport
     from ingest.model.commit import CommitScope, ResumePoint
-    from ingest.model.record import Headers
     from ingest.sinks.partitioner import UserPartitioner
     from ingest.sinks.topics import Destination
 
@@ -106,13 +108,21 @@ class PartitioningWriter:
         shown = "without a key" if key is None else f"with the key {key[:_SHOWN].decode('utf-8', 'backslashreplace')}"
         return PartitionerError(f"sink.partitioner {self._name} {why}, for a record to {to.topic} {shown}")
 
-    def send(self, topic: str, key: bytes | None, value: bytes | None, headers: Headers, timestamp: int | None) -> None:
+    def send(self, letter: Letter) -> None:
         """Write one record, which is no row, where the client puts it."""
-        self._writer.send(topic, key, value, headers, timestamp)
+        self._writer.send(letter)
+
+    def apart(self, *, on: bool) -> None:
+        """Say whether chunks are committed by themselves: see `ByOne`."""
+        self._writer.apart(on=on)
 
     def commit(self, positions: Mapping[Split, int], metadata: bytes, *, final: bool) -> None:
-        """Commit with the writer."""
-        self._writer.commit(positions, metadata, final=final)
+        """Commit with the writer; what is refused is told of as it came here, without partitions."""
+        try:
+            self._writer.commit(positions, metadata, final=final)
+        except RowsRefused as exc:
+            rows = [row._replace(destination=row.destination._replace(partition=BY_KEY)) for row in exc.rows]
+            raise RowsRefused(exc.message, exc.hint, rows) from exc
 
     def delivered(self) -> list[Any]:
         """Return what the writer has for the driver."""

@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from ingest.formats.template import Segments, Value
     from ingest.formats.written import ChangeBytes, RowBytes, Upserts
     from ingest.kafka.admin import Split
+    from ingest.kafka.refusals import Letter
     from ingest.kafka.transactions import TransactionalWriter
     from ingest.kafka.writer import KafkaWriter
     from ingest.model.client_report import ClientReport
     from ingest.model.commit import CommitScope, ResumePoint
-    from ingest.model.record import Headers
     from ingest.model.table import TableId
     from ingest.schema.evolve import SourceTable
     from ingest.schema.infer import Inference
@@ -215,9 +215,13 @@ class Buffer:
         self._since = time.monotonic()
         self._writer.write(records)
 
-    def send(self, topic: str, key: bytes | None, value: bytes | None, headers: Headers, timestamp: int | None) -> None:
+    def send(self, letter: Letter) -> None:
         """Write one record at once."""
-        self._writer.send(topic, key, value, headers, timestamp)
+        self._writer.send(letter)
+
+    def apart(self, *, on: bool) -> None:
+        """Say whether chunks are committed by themselves: see `ByOne`."""
+        self._writer.apart(on=on)
 
     def commit(self, positions: Mapping[Split, int], metadata: bytes, *, final: bool) -> None:
         """Write what is held back, and commit."""

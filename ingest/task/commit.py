@@ -15,7 +15,7 @@ from pyspark import TaskContext
 
 from ingest.errors import CommitOutcomeUnknown, Fenced, IngestError
 from ingest.model.client_report import reports
-from ingest.model.commit import CommitScope, left_out_by
+from ingest.model.commit import CommitScope, left_out_by, tell_apart
 from ingest.task.counters import CommitMetadata, add_counts
 
 if TYPE_CHECKING:
@@ -108,10 +108,11 @@ class Committer:
     def go_back(self) -> dict[Split, int]:
         """Give up what was written since the last commit, to go on from there; returns the positions before.
 
-        Positions and the result are then what they were at that commit.
+        Positions and the result are then what they were at that commit. The writer is told that chunks come one by one.
         """
         result, reached, lost = self._result, dict(self._positions), self._writer.failures
         self._writer.abort()
+        tell_apart(self._writer, apart=True)
         self._lost_before += self._writer.failures - lost
         self._counters.collect()
         self._count_committed()
@@ -121,6 +122,10 @@ class Committer:
         result.stopped_by_reject = result.drifted = False
         result.observed = {}
         return reached
+
+    def come_apart(self, *, apart: bool) -> None:
+        """Tell the writer whether each chunk is committed by itself from now on."""
+        tell_apart(self._writer, apart=apart)
 
     def _counted(self) -> _Counted:
         """Return a copy of what the result counts now."""

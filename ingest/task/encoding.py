@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from ingest.encode.coercer import KeyChanged
 from ingest.encode.encode import encode
 from ingest.errors import ConfigError
+from ingest.model.change import Reject
 from ingest.model.table import show
 from ingest.task.encoded import EncodedPart
 from ingest.task.rejects import RecordReject
@@ -77,6 +78,11 @@ class ChunkEncoder:
             return
         if not messages:
             yield EncodedPart(messages, 0, 0, chunk.end)
+        if chunk.gone:
+            gone = Reject("gone", chunk.gone)
+            rejects = [RecordReject(message, "decode", gone, passed=True) for message in messages]
+            yield EncodedPart(messages, 0, len(messages), chunk.end, rejects=rejects)
+            return
         native = self._native if self._native is not None and self._native.decodes else None
         left = _Left(len(messages) if native is None else 1)
         at = 0

@@ -65,7 +65,9 @@ class ShardTask:
                         if self._go(source):
                             return
                     ways.end()
+                    committer.come_apart(apart=ways.apart)
                 except RowsRefused as exc:
+                    self._rejects.went_back()
                     ways.refuse(exc, committer.go_back())
 
     def _source(self) -> SourceSide:

@@ -32,6 +32,8 @@ class ReadChunk:
     """The position of the split after the chunk."""
     left_out: Sequence[Record] = field(default_factory=list)
     """The records that the pipeline does not want."""
+    gone: str = ""
+    """Why there is nothing of the messages to decode; empty where there is."""
 
     def position(self, index: int) -> int:
         """Return the position of the split after `messages[:index]`."""
@@ -63,7 +65,7 @@ class RangeReading:
                 self._traffic.read(messages)
                 kept = () if wanted is None else [wanted(message.headers()) for message in messages]
                 if all(kept):
-                    yield ReadChunk(chunk.split, chunk.topic, messages, end)
+                    yield ReadChunk(chunk.split, chunk.topic, messages, end, gone=getattr(chunk, "gone", ""))
                 else:
                     left_out = [*compress(messages, map(not_, kept))]
                     yield ReadChunk(chunk.split, chunk.topic, [*compress(messages, kept)], end, left_out)

@@ -82,6 +82,11 @@ class Rejects:
         """Forget which letters were sent: their records do not come again."""
         self._sent.clear()
 
+    def went_back(self) -> None:
+        """Forget which letters were sent, where they were given up with what the sink got since the last commit."""
+        if self._letters is not None and self._letters.shared:
+            self._sent.clear()
+
     def add(self, split: Split, reject: RecordReject) -> None:
         """Send a reject to the dead letters, count it, and keep it if there is room. Raises IngestError."""
         message, stage, reason, passed = reject

@@ -47,6 +47,8 @@ class SpilledReject:
     place: tuple[str | None, int | None]
     origin: SpilledReject
     """The record at its original position, as the record itself says it; only its place is of interest."""
+    missing: str = ""
+    """What of the record a dead letter does not have."""
 
     def key(self) -> bytes | None:
         """Return the key's bytes."""
@@ -86,6 +88,7 @@ def rejected(message: Record, stage: str, reason: Reject) -> SpilledReject:
     kept = SpilledReject(
         stage, reason, offset_of(message), message.key(), message.value(), message.headers(), message.timestamp(),
         (message.topic(), message.partition()), None,  # type: ignore[arg-type]  # it is set below
+        getattr(message, "missing", ""),
     )  # fmt: skip
     first = origin(message)
     kept.origin = kept if first is message else rejected(first, stage, reason)

@@ -160,6 +160,7 @@ class TransformWriteStage:
         try:
             yield
         except RowsRefused:
+            self._rejects.went_back()
             reached = self._committer.go_back()
             if chunk is not None:
                 reached[chunk.split] = max(reached[chunk.split], chunk.end)
@@ -174,16 +175,19 @@ class TransformWriteStage:
     def _write_apart(self, chunk: ChunkManifest, retained: RetainedRows, results: Results) -> None:
         """Write and commit a chunk, with rejects instead of what the sink refuses. Raises IngestError."""
         refused = RefusedRecords(waits=self._task.waits)
+        self._committer.come_apart(apart=True)
         while True:
             try:
                 self._write(chunk, retained, results, refused)
                 self._commit()
             except RowsRefused as exc:
+                self._rejects.went_back()
                 self._committer.go_back()
                 refused.add(exc)
             else:
                 self._result.waited = refused.waiting
-                return
+                break
+        self._committer.come_apart(apart=False)
 
     def _is_new(self, chunk: ChunkManifest) -> bool:
         """Return whether anything of a chunk is to be written."""

@@ -38,13 +38,13 @@ class WriteStage:
         self._result.traffic.sent(part.records)
         try:
             self._writer.write(part.records)
+            for reject in part.rejects:
+                self._rejects.add(split, reject)
         except PartitionerError as exc:
             raise exc.read_from(*split, self._first(part), part.position) from exc
         except RowsRefused:
             self._positions[split] = part.position  # those at fault are before it
             raise
-        for reject in part.rejects:
-            self._rejects.add(split, reject)
         for reason, count in part.skipped.items():
             self._result.skip(reason, count)
         self._result.read += part.stop - part.start

@@ -116,6 +116,8 @@ class CapturingCollector:
 class CapturingLetters:
     """A task's side of a collector in memory."""
 
+    shared = False
+
     def __init__(self, topic: str, captured: Captured) -> None:
         """Put what is committed into `captured`."""
         self._topic = topic

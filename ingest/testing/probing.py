@@ -103,6 +103,8 @@ class RejectsOfCode:
 class CountingCollector:
     """A pipeline's collector of rejects, if it has one: rejects are counted by stage and code, and go nowhere."""
 
+    shared = False
+
     def __init__(self, options: DirtyDataCollector | None, sample: Sample) -> None:
         """Count nothing yet."""
         self.type: str = "none" if options is None else options.type

@@ -19,9 +19,11 @@ from ingest.formats.json import Json
 from ingest.formats.metadata_columns import TYPES, ExtraColumns, MetadataColumns
 from ingest.kafka import handle, reference
 from ingest.kafka.reader import RangeReader
+from ingest.kafka.refusals import Letter
 from ingest.kafka.transactions import Channel
 from ingest.kafka.writer import KafkaWriter
 from ingest.model import types
+from ingest.model.commit import RowsRefused
 from ingest.model.record import METADATA, offset_of
 from ingest.model.schema import Column, TableSchema
 from ingest.native.native import NativeEncoders
@@ -83,9 +85,9 @@ def test_what_is_written_is_what_was_given(kafka: Kafka, native: bool) -> None:
         writer.write([((topic, headers, partition), key, value) for key, value in ODD])
     writer.write([((topic, None, b"the same"), b"%d" % i, b"hashed") for i in range(10)])
     writer.write([((topic, None, -1), b"key %d" % i, b"by key") for i in range(50)])
-    writer.send(topic, b"k", b"sent", [*HEADERS], 12_345)
+    writer.send(Letter(topic, b"k", b"sent", [*HEADERS], 12_345))
     began = time.time()
-    writer.send(topic, b"k", b"sent", [], None)
+    writer.send(Letter(topic, b"k", b"sent", [], None))
     writer.commit({}, b"", final=True)
     ended = time.time()
     assert writer.failures == 0
@@ -183,20 +185,34 @@ def test_a_record_that_the_broker_does_not_take_fails_the_commit(kafka: Kafka, n
     writer.write([((topic, None, -1), b"k", b"small")])
     writer.commit({}, b"", final=False)
     writer.write([((topic, None, -1), b"k", b"x" * 5000)])
-    with pytest.raises(ConfigError, match=rf"cannot write to {topic}\[0\].*Message size too large"):
+    with pytest.raises(RowsRefused, match=f"topic {topic} does not take .*Message size too large") as caught:
         writer.commit({}, b"", final=True)
-    assert writer.failures == 0, "nothing is lost: its task fails, and it comes again"
-    writer.write([((topic, None, -1), b"k", b"small again")])
+    assert caught.value.rows == (), "which it was is not known yet"
+    assert writer.failures == 0, "nothing is lost: its task goes over it again"
+    writer.abort()
+    writer.apart(on=True)
+    rows = [((topic, None, -1), b"k", value) for value in (b"first", b"x" * 5000, b"small again")]
+    writer.write(rows)
+    with pytest.raises(RowsRefused) as caught:
+        writer.commit({}, b"", final=False)
+    assert [row[:3] for row in caught.value.rows] == [rows[1]]
+    writer.abort()
+    writer.write([rows[0], rows[2]])
     writer.commit({}, b"", final=True)
-    assert [r.value for r in kafka.read(topic)] == [b"small", b"small again"]
+    values = [r.value for r in kafka.read(topic)]
+    assert (values[0], values[-2:]) == (b"small", [b"first", b"small again"])
 
 
 def test_without_a_guarantee_what_failed_is_counted(kafka: Kafka, native: bool) -> None:
     topic = kafka.create(f"{kafka.name}.a", 1, **{"max.message.bytes": "1000"})
     writer = KafkaWriter({"bootstrap.servers": kafka.bootstrap, "compression.type": "none"}, checked=False)
-    writer.write([((topic, None, -1), b"k", b"x" * 5000)])
+    writer.write([((topic, None, 7), b"k", b"to a partition that is not there")])
     writer.commit({}, b"", final=True)
     assert writer.failures == 1
+    writer.write([((topic, None, -1), b"k", b"x" * 5000)])
+    with pytest.raises(RowsRefused):
+        writer.commit({}, b"", final=True)
+    assert writer.failures == 1, "what is refused is a reject, and not lost"
 
 
 def test_a_record_that_the_client_does_not_take_is_refused_at_once(kafka: Kafka, native: bool) -> None:

@@ -7,7 +7,10 @@ import os
 import time
 from typing import Any
 
+import pytest
 from commands import called
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import ConfigResource
 from harness import INGEST, Kafka, Pipeline, debezium, finish, message, until
 
 PREFIX = "__ingest.errors."
@@ -207,3 +210,101 @@ def test_letters_of_another_cluster_and_a_print_sink(kafka: Kafka, pipeline: Pip
     assert ran.code == 0, ran.err
     assert f"{pipeline.topic}> CREATE TABLE (a BIGINT)\n{pipeline.topic}> +I[1]\n" in ran.out
     assert [letter.value for letter in kafka.read(f"{kafka.name}.dead")] == [b"["]
+
+
+LARGE = "x" * 30_000
+NATIVE_OFF = {"INGEST_NATIVE": "off"}
+EXACTLY = "  sink.delivery-guarantee: exactly-once\n"
+NONE = "  sink.delivery-guarantee: none\n"
+SMALL = {"max.message.bytes": "5000"}
+PLAIN = "  properties.compression.type: none\n"
+TRANSFORM = "transform:\n  - source-table: \\.*\n    projection: \\*, id + 0 AS same\n"
+
+
+def rows_and_large(kafka: Kafka, pipeline: Pipeline) -> None:
+    """Send 300 rows, of which three are large, and one is an update that makes a row large."""
+    rows = [{"id": i, "t": LARGE if i in {7, 8, 250} else f"t{i}"} for i in range(300)]
+    updates = [message("u", {"id": 20, "t": "t20"}, {"id": 20, "t": text}) for text in (LARGE, "last")]
+    kafka.send(pipeline.topic, *[message("c", None, row) for row in rows], *updates)
+
+
+@pytest.mark.parametrize(("more", "rest", "env"), [
+    ("", "", None), (EXACTLY, "", None), (EXACTLY, "", NATIVE_OFF), (NONE, "", NATIVE_OFF), (EXACTLY, TRANSFORM, None),
+], ids=["native", "transactions", "reference-transactions", "reference", "transforms"])  # fmt: skip
+def test_records_that_a_topic_does_not_take_are_rejects_and_all_others_arrive(
+    kafka: Kafka, pipeline: Pipeline, more: str, rest: str, env: dict[str, str] | None
+) -> None:
+    out, dead = pipeline.out("orders"), f"{kafka.name}.dead"
+    for topic in (out, dead):
+        kafka.create(topic, 2, **SMALL, **({"cleanup.policy": "compact"} if topic == out else {}))
+    pipeline.write("  ingestion.ignore-errors: true\n", f"{PLAIN}{more}", collector(kafka) + rest)
+    rows_and_large(kafka, pipeline)
+    done = pipeline.run(env=env)
+    assert done.code == 0, done.err
+    table = kafka.table(out)
+    assert {row["id"] for row in table.values()} == {*range(300)} - {7, 8, 250}
+    assert table['{"id":20}']["t"] == "last"
+    if more == EXACTLY:
+        assert len(kafka.read(out)) == 298, "each change once"
+    letters = [letter for letter in kafka.read(dead) if letter.value is None]
+    found = sorted(int(said(letter.headers)["offset"]) for letter in letters)
+    assert found == [7, 8, 250, 300] if more == EXACTLY else {*found} == {7, 8, 250, 300}
+    about = said(letters[0].headers)
+    assert (about["stage"], about["code"], about["left-out"]) == ("write", "refused", "value")
+    assert about["table"] == "shop.orders"
+    assert f"topic {out} does not take a record larger than its max.message.bytes" in about["message"]
+    assert "(30,0" in about["message"]
+    if rest or env is not None or not more:
+        return
+    # What has no value in its letter comes from where it was read, or is gone
+    shown = called("letters", "show", str(pipeline.file), f"{letters[-1].partition}:{letters[-1].offset}")
+    assert LARGE in shown.out
+    assert "left out:  value: the topic of dead letters did not take it; the record is read from there" in shown.out
+    room = ConfigResource("topic", out, {"cleanup.policy": "compact", "max.message.bytes": "1000000"})
+    kafka.admin.alter_configs([room])[room].result(10)
+    gone = TopicPartition(pipeline.topic, 0, 100)
+    kafka.admin.delete_records([gone])[gone].result(10)
+    again = replay(pipeline)
+    assert again.code == 0, again.err
+    table = kafka.table(out)
+    assert table['{"id":250}']["t"] == LARGE
+    assert {7, 8}.isdisjoint(row["id"] for row in table.values())
+    assert again.err.count("decode/gone: the letter was written without its value, and the record is not where") >= 2
+
+
+def test_one_record_too_large_stops_a_run_that_tolerates_none(kafka: Kafka, pipeline: Pipeline) -> None:
+    out = kafka.create(pipeline.out("orders"), 1, **SMALL, **{"cleanup.policy": "compact"})
+    pipeline.write(sink=PLAIN)
+    rows_and_large(kafka, pipeline)
+    done = pipeline.run()
+    assert done.code == 65, done.err
+    assert f"{pipeline.topic}[0] at offset 7: write/refused: topic {out} does not take" in done.err
+    assert "(table shop.orders)" in done.err
+    assert {row["id"] for row in kafka.table(out).values()} >= {*range(7)}
+    shown = json.loads(called("checkpoint", "show", str(pipeline.checkpoint), "--format", "json").out)
+    assert [at["offset"] for at in shown["positions"]] == [7, 0]
+
+
+def test_records_without_keys_in_a_compacted_topic_are_rejects_and_so_are_those_that_the_client_refuses(
+    kafka: Kafka, pipeline: Pipeline
+) -> None:
+    out = kafka.create(pipeline.out("orders"), 1, **{"cleanup.policy": "compact"})
+    pipeline.write("  ingestion.ignore-errors: true\n", rest=collector(kafka))
+    pipeline.file.write_text(pipeline.file.read_text().replace("type: upsert-kafka", "type: kafka"))
+    kafka.send(pipeline.topic, *[message("c", None, {"id": i}) for i in range(20)])
+    done = pipeline.run()
+    assert done.code == 0, done.err
+    assert not kafka.read(out)
+    letters = kafka.read(f"{kafka.name}.dead")
+    assert {int(said(letter.headers)["offset"]) for letter in letters} == {*range(20)}
+    assert "one without a key, where it is compacted" in said(letters[0].headers)["message"]
+    assert all(letter.value for letter in letters)
+    pipeline.write("  ingestion.ignore-errors: true\n", "  properties.message.max.bytes: 5000\n", collector(kafka))
+    rows_and_large(kafka, pipeline)
+    pipeline.checkpoint = pipeline.checkpoint.with_name("another")
+    done = pipeline.run()
+    assert done.code == 0, done.err
+    table = kafka.table(out).values()
+    assert {row["id"] for row in table} == {*range(300)} - {250}
+    assert all(row.get("t") != LARGE for row in table)
+    assert "raise properties.message.max.bytes" not in done.err

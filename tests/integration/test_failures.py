@@ -260,18 +260,18 @@ def test_parse_errors_that_are_to_be_ignored_do_not_count(kafka: Kafka, pipeline
     assert "dew.projectId has no effect" in said
 
 
-def test_a_delivery_that_fails_is_an_error_or_with_guarantee_none_a_warning(kafka: Kafka, pipeline: Pipeline) -> None:
+def test_a_record_that_is_refused_is_a_reject_with_every_guarantee(kafka: Kafka, pipeline: Pipeline) -> None:
     kafka.send(pipeline.topic, message("c", None, {"id": 1, "v": "x" * 5000}), message("c", None, {"id": 2, "v": "y"}))
     out = kafka.create(pipeline.out("orders"), 1, **{"max.message.bytes": "2000", "cleanup.policy": "compact"})
     alone = "  properties.batch.num.messages: 1\n  properties.compression.type: none\n"
     pipeline.write(sink=f"  sink.delivery-guarantee: at-least-once\n{alone}")
     refused = pipeline.run()
-    assert (refused.code, out in refused.err) == (78, True), refused.err
-    assert not any("were lost" in event["event"] for event in refused.events), "it is written by the next run"
-    pipeline.write(sink=f"  sink.delivery-guarantee: none\n{alone}")
+    assert (refused.code, out in refused.err) == (65, True), refused.err
+    pipeline.write("  ingestion.ignore-errors: true\n", f"  sink.delivery-guarantee: none\n{alone}")
     done = pipeline.run()
     assert done.code == 0, done.err
-    assert any("1 records were lost on their way to the sink" in event["event"] for event in done.events)
+    assert done.events[-1]["rejected"] == 1
+    assert not any("were lost" in event["event"] for event in done.events)
     assert [row["id"] for row in kafka.table(out).values()] == [2]
 
 

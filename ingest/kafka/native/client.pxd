@@ -44,6 +44,9 @@ cdef struct Events:              # what librdkafka's threads leave for Python to
     int failed                    # code of the first of them that nobody asked for yet, or 0
     char topic[MAX_NAME]
     int32_t partition
+    int refused                   # code of the first record that its topic does not take, likewise; it is no failure
+    char refused_topic[MAX_NAME]
+    int32_t refused_partition
     char *statistics              # the newest ones, or NULL
 
 cdef class Client:

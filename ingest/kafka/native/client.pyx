@@ -14,8 +14,9 @@ from posix.types cimport time_t
 from posix.unistd cimport getpid
 
 from ingest.kafka.native.library cimport (
-    CONF_OK, CONSUMER, DESTROY_F_NO_CONSUMER_CLOSE, ERR_FATAL, ERR_INVALID_ARG, PRODUCER, rd, rd_kafka_conf_t,
-    rd_kafka_message_t,
+    CONF_OK, CONSUMER, DESTROY_F_NO_CONSUMER_CLOSE, ERR_FATAL, ERR_INVALID_ARG, ERR_INVALID_DIFFERENT_RECORD,
+    ERR_INVALID_RECORD, ERR_INVALID_TIMESTAMP, ERR_MSG_SIZE_TOO_LARGE, ERR_RECORD_LIST_TOO_LARGE, PRODUCER, rd,
+    rd_kafka_conf_t, rd_kafka_message_t,
 )
 
 from ingest.kafka.native.library import load
@@ -87,16 +88,31 @@ cdef void on_log(const rd_kafka_t *rk, int level, const char *facility, const ch
     pthread_mutex_unlock(&events.lock)
 
 
+cdef bint is_refusal(int code) noexcept nogil:
+    """Return whether a topic does not take a record for what the record is."""
+    return (
+        code == ERR_MSG_SIZE_TOO_LARGE or code == ERR_RECORD_LIST_TOO_LARGE or code == ERR_INVALID_TIMESTAMP
+        or code == ERR_INVALID_RECORD or code == ERR_INVALID_DIFFERENT_RECORD
+    )
+
+
 cdef void on_delivery(rd_kafka_t *rk, const rd_kafka_message_t *message, void *opaque) noexcept nogil:
     cdef Events *events = <Events *> opaque
     if not message.err:
         return
+    cdef const char *topic = rd.topic_name(message.rkt) if message.rkt else NULL
     pthread_mutex_lock(&events.lock)
-    events.failures += 1
-    if not events.failed:
-        events.failed = message.err
-        copy_text(events.topic, rd.topic_name(message.rkt) if message.rkt else NULL, MAX_NAME)
-        events.partition = message.partition
+    if is_refusal(message.err):
+        if not events.refused:
+            events.refused = message.err
+            copy_text(events.refused_topic, topic, MAX_NAME)
+            events.refused_partition = message.partition
+    else:
+        events.failures += 1
+        if not events.failed:
+            events.failed = message.err
+            copy_text(events.topic, topic, MAX_NAME)
+            events.partition = message.partition
     pthread_mutex_unlock(&events.lock)
 
 
@@ -249,7 +265,7 @@ cdef class Client:
 
     cdef bint has_news(self) noexcept nogil:
         pthread_mutex_lock(&self.events.lock)
-        cdef bint found = self.events.failed or self.events.errors
+        cdef bint found = self.events.failed or self.events.refused or self.events.errors
         pthread_mutex_unlock(&self.events.lock)
         return found
 
@@ -279,6 +295,17 @@ cdef class Client:
         self.events.failed = 0
         pthread_mutex_unlock(&self.events.lock)
         return count, (KafkaError(code), text_of(topic), partition) if code else None
+
+    def refusal(self):
+        """Return error, topic and partition of the first refused record since the last call; None if there is none."""
+        cdef char topic[MAX_NAME]
+        pthread_mutex_lock(&self.events.lock)
+        cdef int code = self.events.refused
+        cdef int32_t partition = self.events.refused_partition
+        memcpy(topic, self.events.refused_topic, MAX_NAME)
+        self.events.refused = 0
+        pthread_mutex_unlock(&self.events.lock)
+        return (KafkaError(code), text_of(topic), partition) if code else None
 
     def log(self):
         """Return librdkafka's log lines since the last call (level, facility, text), and how many were not kept."""

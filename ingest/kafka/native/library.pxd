@@ -124,6 +124,13 @@ cdef enum:
     ERR_FATAL = -150
     ERR_UNKNOWN = -1
 
+cdef enum:                       # of records that a topic does not take; see `REFUSED` in ingest/kafka/failures.py
+    ERR_INVALID_DIFFERENT_RECORD = -138
+    ERR_MSG_SIZE_TOO_LARGE = 10
+    ERR_RECORD_LIST_TOO_LARGE = 18
+    ERR_INVALID_TIMESTAMP = 32
+    ERR_INVALID_RECORD = 87
+
 ctypedef void (*delivery_cb)(rd_kafka_t *, const rd_kafka_message_t *, void *) noexcept nogil
 ctypedef void (*error_cb)(rd_kafka_t *, int, const char *, void *) noexcept nogil
 ctypedef void (*log_cb)(const rd_kafka_t *, int, const char *, const char *) noexcept nogil
