@@ -67,6 +67,8 @@ class KafkaWriter:
         self._failures = 0
         self._refusal: tuple[KafkaError, str, int] | None = None
         """The first record that its topic does not take: error, topic, partition."""
+        self._told = False
+        """True if nothing but that was told since the last commit."""
         self._held: list[Held] | None = None
         """What was written since the last commit; None where that is sent at once."""
         try:
@@ -101,6 +103,7 @@ class KafkaWriter:
             raise explain(self._refused, "write", self._servers)
         if self._refusal is not None:
             (error, topic, _), self._refusal = self._refusal, None
+            self._told = True
             raise refused(error, topic)
         if self._failed is None or not self._checked:
             return
@@ -113,7 +116,7 @@ class KafkaWriter:
     def begin(self, scope: CommitScope) -> ResumePoint | None:
         """At-least-once starts where the plan says."""
         self._producer.keep_partitions(scope.partitions)
-        self._held = None
+        self._held, self._told = None, False
         return None
 
     def apart(self, *, on: bool) -> None:
@@ -148,6 +151,7 @@ class KafkaWriter:
             self._producer.flush(FLUSH_S)
             self.check()
         if is_refusal(error):
+            self._told = True
             return RowsRefused(f"cannot {exc.what}: {error.str()}", "raise properties.message.max.bytes of the sink")
         return explain(exc, exc.what, self._servers)
 
@@ -189,6 +193,7 @@ class KafkaWriter:
         """Wait until all is delivered, or has failed for good; raises IngestError for a failure."""
         self.deliver_held(self.settle, atomic=False)
         self.wait()
+        self._told = False
 
     def deliver_held(self, start_over: Callable[[], KafkaWriter], *, atomic: bool) -> None:
         """Deliver what is held, if anything is: see `deliver`."""
@@ -227,7 +232,16 @@ class KafkaWriter:
         return report(self._producer, "producer")
 
     def abort(self) -> None:
-        """Drop what is still queued, so that nothing of it is written later."""
+        """Drop what is still queued, so that nothing of it is written later.
+
+        After a refusal the records come again at once, in this order: those that are queued are waited for, as the
+        client may drop new records with them.
+        """
+        if self._told:
+            self._told = False
+            self.settle()
+            self.forget()
+            return
         try:
             self._producer.purge()
             self._producer.flush(ABORT_S)
@@ -240,6 +254,7 @@ class KafkaWriter:
         """Forget what failed, and what is held."""
         self._look()
         self._failed = self._refusal = None
+        self._told = False
         if self._held is not None:
             self._held = []
 

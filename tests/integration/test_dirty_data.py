@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from commands import called
 from confluent_kafka import TopicPartition
-from confluent_kafka.admin import ConfigResource
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 from harness import INGEST, Kafka, Pipeline, debezium, finish, message, until
 
 PREFIX = "__ingest.errors."
@@ -260,8 +260,9 @@ def test_records_that_a_topic_does_not_take_are_rejects_and_all_others_arrive(
     shown = called("letters", "show", str(pipeline.file), f"{letters[-1].partition}:{letters[-1].offset}")
     assert LARGE in shown.out
     assert "left out:  value: the topic of dead letters did not take it; the record is read from there" in shown.out
-    room = ConfigResource("topic", out, {"cleanup.policy": "compact", "max.message.bytes": "1000000"})
-    kafka.admin.alter_configs([room])[room].result(10)
+    larger = ConfigEntry("max.message.bytes", "1000000", incremental_operation=AlterConfigOpType.SET)
+    room = ConfigResource("topic", out, incremental_configs=[larger])
+    kafka.admin.incremental_alter_configs([room])[room].result(10)
     gone = TopicPartition(pipeline.topic, 0, 100)
     kafka.admin.delete_records([gone])[gone].result(10)
     again = replay(pipeline)
