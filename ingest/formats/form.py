@@ -52,5 +52,8 @@ class Form(msgspec.Struct, frozen=True):
     None: all of them are read. For `canal`."""
     lines: Lines | None = None
     """For `csv`."""
+    registered: bool = False
+    """True if messages stand behind a zero and the id of a schema: of these `inline_types` makes the types of columns.
+    For `rows`."""
     avro: AvroMessages | None = None
     """For `rows` and `debezium`. None: messages are JSON as they come."""

@@ -13,19 +13,21 @@ import msgspec
 from pydantic import model_validator
 
 from ingest.component.options import NOTHING_GIVEN, OptionErrors
+from ingest.formats.form import Form
 from ingest.formats.json_schema import Columns, JsonSchema, is_exact
 from ingest.formats.row_decoder import RowFormat
 from ingest.formats.typed import Typed
 from ingest.model.change import Reject
-from ingest.model.jsontext import MALFORMED, check_text, fields_of, object_of, reason
+from ingest.model.jsontext import MALFORMED, check_text, fields_of, reason
 from ingest.model.reject import Contradiction
 from ingest.registry.options import RegistryOptions, keys_behind
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from ingest.formats.json_schema_writing import RegisteredJsonRows
     from ingest.formats.row_decoder import ReadRow
+    from ingest.formats.typed import TypedColumn
     from ingest.formats.written import RowPlace
     from ingest.model.change import InlineSchema
     from ingest.model.data_type import DataType
@@ -48,6 +50,22 @@ class JsonConfluent(RowFormat, RegistryOptions):
     def _check_given(self) -> Self:
         refuse_schema(self)
         return self
+
+    @property
+    def form(self) -> Form:
+        """Rows behind the ids of their schemas."""
+        return Form("rows", registered=True)
+
+    @property
+    def inline_types(self) -> tuple[str, Callable[[bytes], Mapping[str, TypedColumn]]]:  # type: ignore[override]
+        """The types of columns by the head of a message, as far as a worker has read one of its schema."""
+        from ingest.formats.registered import schemas_by_id  # noqa: PLC0415  (`check` needs no client)
+
+        def columns(head: bytes) -> Mapping[str, TypedColumn]:
+            known = schemas_by_id(self, KIND, JsonRows, JsonRows).known(head)
+            return {} if known is None else known.columns
+
+        return "schema", columns
 
     def reader(self) -> ReadRow:
         """Return a function that reads a key or a value: its row as JSON text with what it declares, or its reject.
@@ -83,6 +101,8 @@ class JsonRows:
         """Compile a schema of a registry. Raise ValueError for one that cannot be used."""
         schema = JsonSchema(found.text, dict(zip(found.names, found.references, strict=True)))
         self._columns: Columns = schema.rows()
+        self.columns = self._columns.typed
+        """The columns of which the schema says one type."""
         self._typed: dict[tuple[frozenset[str], frozenset[tuple[str, DataType]]], Typed] = {}
 
     def decode(
@@ -93,10 +113,11 @@ class JsonRows:
         `given`: the types that the pipeline declares for columns.
         """
         try:
-            check_text(message[at:])
-            fields = {name: bytes(value) for name, value in fields_of(msgspec.Raw(message[at:])).items()}
+            text = message[at:].strip(b" \t\r\n")
+            check_text(text)
+            fields = {name: bytes(value) for name, value in fields_of(msgspec.Raw(text)).items()}
             typed = self._of(fields, given)
-            return typed.image(msgspec.Raw(object_of(fields))), typed.declared
+            return typed.image(msgspec.Raw(text)), typed.declared
         except Contradiction as exc:
             return Reject("type-mismatch", str(exc))
         except MALFORMED as exc:

@@ -110,7 +110,7 @@ class JsonSchema:
             return made
         column = column_of(self._field(place, connect))
         if connect == "float64" and said is None and column.type == types.DOUBLE:
-            return column._replace(reads=(Reads.OTHER, 0, 0))  # native code does not see that a number is exact
+            return column._replace(reads=(Reads.SHORT_NUMBER, 0, 0))
         return column
 
     def _field(self, place: _Place, connect: str | None) -> ConnectField:

@@ -57,6 +57,8 @@ class Reads(Enum):
     UNSCALED_TEXT = auto()
     VARIABLE = auto()
     BITS = auto()
+    SHORT_NUMBER = auto()
+    """A number of so few digits that a DOUBLE is exactly it; others are left to the reference."""
 
 
 class TypedColumn(NamedTuple):

@@ -79,6 +79,7 @@ cpdef enum ValueCodec:  # how a value is read whose type its message tells; name
     CODEC_UNSCALED_TEXT
     CODEC_VARIABLE
     CODEC_BITS
+    CODEC_SHORT_NUMBER
 
 
 cpdef enum TargetUse:   # what a ready-made record is, for which its table has a target

@@ -186,6 +186,9 @@ class MessageSpec(msgspec.Struct, frozen=True):
     messages that are rows."""
     csv: CsvSpec | None = None
     """The fields of rows in CSV. None, for other messages, and where native code does not read the topic's rows."""
+    registered: bool = False
+    """True if values stand behind a zero and the id of the schema that declares their columns' types. Of messages that
+    are rows."""
     avro: AvroSpec | None = None
     """The readers of values whose JSON texts have the form; None: they are JSON as they come."""
     key_avro: AvroSpec | None = None

@@ -5,14 +5,14 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from cpython.ref cimport PyObject
 from libc.stdint cimport uint8_t, uint32_t
-from libc.string cimport memcmp, memmove
+from libc.string cimport memchr, memcmp, memmove
 
 from weakref import WeakSet
 
 from ingest.native.codes cimport (
     CODEC_ANY, CODEC_BASE64, CODEC_BIT, CODEC_BITS, CODEC_BOOL, CODEC_DATE_TEXT, CODEC_DAYS, CODEC_DECIMAL, CODEC_INT, CODEC_LATIN,
     CODEC_MOMENT, CODEC_MOMENT_TEXT, CODEC_NUMBER, CODEC_QUOTED_DECIMAL, CODEC_QUOTED_INT, CODEC_QUOTED_NUMBER,
-    CODEC_TEXT, CODEC_TIME, CODEC_TIME_TEXT, CODEC_UNSCALED, CODEC_UNSCALED_TEXT, CODEC_UTC_TEXT, CODEC_VARIABLE,
+    CODEC_SHORT_NUMBER, CODEC_TEXT, CODEC_TIME, CODEC_TIME_TEXT, CODEC_UNSCALED, CODEC_UNSCALED_TEXT, CODEC_UTC_TEXT, CODEC_VARIABLE,
     CODEC_ZONED,
 )
 from ingest.native.scan cimport (
@@ -30,6 +30,7 @@ cdef enum:
     MAX_WEIGHT = 128 << 20    # bytes of their texts and of what they say
     OBJECT_WEIGHT = 32        # what an allocation adds, about
     MAX_WIDTH = 8             # bytes of a BIT(n)
+    MAX_DIGITS = 15           # every number of so many digits is what the nearest double prints
 
 
 # -- Values ------------------------------------------------------------------------------------------------------------
@@ -83,6 +84,14 @@ cdef bint is_text_of(const ColumnCodec *column, const Field *field) noexcept nog
     return read_base64(field.text + 1, field.size - 2, NULL, 0) >= 0
 
 
+cdef bint is_short_number(const Field *field) noexcept nogil:
+    """Return whether a value is a number of few digits, without an exponent."""
+    return (
+        is_number(field) and field.size <= MAX_DIGITS
+        and memchr(field.text, b'e', field.size) == NULL and memchr(field.text, b'E', field.size) == NULL
+    )
+
+
 cdef bint read_value(const ColumnCodec *column, Field *field, char **to) noexcept nogil:
     """Check a value against what is said of it, and put in its place what it is; False for a fallback.
 
@@ -93,6 +102,8 @@ cdef bint read_value(const ColumnCodec *column, Field *field, char **to) noexcep
         return field.kind == JSON_INT and fits_int(field, column.first)
     if codec == CODEC_NUMBER:
         return fits_double(field)
+    if codec == CODEC_SHORT_NUMBER:
+        return is_short_number(field)
     if codec == CODEC_DECIMAL:
         return is_number(field) and fits_decimal(field, column.first, column.second)
     if codec == CODEC_BOOL:

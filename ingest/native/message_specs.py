@@ -48,7 +48,8 @@ def message_spec(messages: Format, topic: str) -> MessageSpec:
     member = None if inline_types is None else inline_types[0].encode()
     csv = None if form.lines is None else _csv_spec(form.lines, topic)
     values, keys = (None, None) if form.avro is None else _avro_specs(form.avro)
-    return MessageSpec(MessageForm[f"FORM_{form.name.upper()}"], member, form.flatten, fields, csv, values, keys)
+    code = MessageForm[f"FORM_{form.name.upper()}"]
+    return MessageSpec(code, member, form.flatten, fields, csv, form.registered, values, keys)
 
 
 def _avro_specs(avro: AvroMessages) -> tuple[AvroSpec, AvroSpec | None]:

@@ -12,7 +12,7 @@ made; who comes in then is refused (`enter`). Nothing is kept between calls but 
 """
 
 cimport cython
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.pycapsule cimport PyCapsule_GetPointer
 from libc.stdint cimport UINT32_MAX, int64_t
 
@@ -40,6 +40,11 @@ from ingest.model.change import TOMBSTONE
 
 cdef extern from *:
     const Py_ssize_t PY_SSIZE_T_MAX
+
+
+cdef enum:
+    HEAD = 5                  # a zero and the id of a schema
+    MAX_CODECS = 64           # the process keeps more, by their weight
 
 
 cdef struct WholeRecords:     # what a capsule has
@@ -76,6 +81,9 @@ cdef class NativeEncoder:
     cdef AvroTexts values     # None: values are no Avro
     cdef AvroTexts keys       # None: keys are as they come
     cdef RowExtender extra
+    cdef bint registered      # values stand behind the id of their schema
+    cdef object read          # makes the codec of a head
+    cdef dict codecs          # by heads
     cdef bint keyed           # a message without a value is a delete
     cdef Py_ssize_t at        # index of the message in hand
     cdef list skips           # those that stand for no row: index and reason
@@ -91,6 +99,9 @@ cdef class NativeEncoder:
         self.values = None if spec.avro is None else AvroTexts(spec.avro)
         self.keys = None if spec.key_avro is None else AvroTexts(spec.key_avro)
         self.extra = extra
+        if spec.registered and form != FORM_ROWS:
+            raise ValueError("only rows stand behind the id of their schema")
+        self.registered, self.read, self.codecs = spec.registered, read, {}
         of_rows = form == FORM_CSV or (form == FORM_ROWS and not self.rows.fields)
         self.keyed = of_rows and extra is not None and extra.key
 
@@ -103,6 +114,27 @@ cdef class NativeEncoder:
         if self.keys is None or not key.size or key.text[0]:
             return True
         return self.keys.read(key, &ws.key_text)
+
+    cdef bint read_head(self, Text *value) except -1:
+        """Let a value be the JSON behind the id of its schema, and take the codec of this; False for a fallback."""
+        cdef bytes head
+        if not self.registered or value.text == NULL:
+            return True
+        if value.size <= HEAD or value.text[0]:
+            return False
+        head = PyBytes_FromStringAndSize(value.text, HEAD)
+        found = self.codecs.get(head)
+        if found is None:
+            found = self.read(head)
+            if type(found) is not RowCodec:  # it is not known yet, or says nothing: the reference finds out
+                return False
+            if len(self.codecs) == MAX_CODECS:
+                self.codecs.clear()
+            self.codecs[head] = found
+        self.schemas.codec = <RowCodec> found
+        value.text += HEAD
+        value.size -= HEAD
+        return True
 
     cdef object read_change(self, Workspace *ws, const RawRecord *record, Change *change):
         """Read a message that stands for a change: the encoder of its table, why it is skipped, or None for a fallback."""
@@ -121,7 +153,7 @@ cdef class NativeEncoder:
         self.schemas.codec = None
         value.text, value.size = record.value, record.value_size
         key.text, key.size = record.key, record.key_size
-        if not self.read_texts(ws, &value, &key):
+        if not self.read_texts(ws, &value, &key) or not self.read_head(&value):
             return None
         end = value.text
         if value.text != NULL:

@@ -19,6 +19,7 @@ from ingest.formats.debezium_avro import DebeziumAvroConfluent
 from ingest.formats.debezium_json import DebeziumJson
 from ingest.formats.debezium_json_confluent import DebeziumJsonConfluent
 from ingest.formats.json import JsonKeys
+from ingest.formats.json_confluent import JsonConfluent
 from ingest.formats.metadata_columns import ExtraColumns
 from ingest.formats.positional import PositionalOptions
 from ingest.formats.raw import Raw
@@ -300,7 +301,7 @@ class RecordOptions(Options):
                 for column in schema.columns
                 if column.name in _RAW and isinstance(column.type, BinaryType)
             ),
-            compact=isinstance(self.format, RowFormat),
+            compact=isinstance(self.format, RowFormat) and not isinstance(self.format, JsonConfluent),
         )
 
     def inference(self, max_columns: int) -> Inference:

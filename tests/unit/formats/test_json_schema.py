@@ -15,6 +15,7 @@ from ingest.formats.typed import TypedColumn
 from ingest.model import types
 from ingest.model.change import Reject
 from ingest.model.data_type import ArrayType, DecimalType, MapType, StructField, StructType
+from ingest.model.jsontext import fields_of
 from ingest.model.schema import Column
 from ingest.registry.client import Found
 
@@ -35,7 +36,7 @@ def read(kind: Any, value: str, **references: Any) -> str:
         return found.code
     row, declared = found
     said = declared.types.get("c")
-    return f"{'-' if said is None else types.name(said)} {bytes(row)[5:-1].decode()}"
+    return f"{'-' if said is None else types.name(said)} {bytes(fields_of(row)['c']).decode()}"
 
 
 def connect(kind: str, of: str, title: str = "", **parameters: str) -> dict[str, Any]:
