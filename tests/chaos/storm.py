@@ -48,9 +48,16 @@ class Scale:
     seed: int
 
 
+SHARED: str | None = None
+"""The address of a broker that faults share which do nothing to it; None where each has its own."""
+
+
 @contextmanager
 def broker(folder: Path, extra: str = "") -> Iterator[str]:
-    """A broker of the fault's own."""
+    """A broker that nothing happens to, or one of the fault's own; `extra`: lines of its properties."""
+    if SHARED is not None and not extra:
+        yield SHARED
+        return
     place = folder / "kafka"
     try:
         yield small_broker(place, extra=extra).bootstrap

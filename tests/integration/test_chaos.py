@@ -40,7 +40,14 @@ SHORT = Scale(changes=6000, moments=2, seed=7)
     ],
     ids=lambda value: getattr(value, "__name__", value),
 )
-def test_a_fault_is_survived(storm: Callable[[Path, str, Scale], Report], guarantee: str, tmp_path: Path) -> None:
+def test_a_fault_is_survived(
+    storm: Callable[[Path, str, Scale], Report],
+    guarantee: str,
+    tmp_path: Path,
+    bootstrap: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("storm.SHARED", bootstrap)
     folder = tmp_path / storm.__name__.replace("_", "-")
     folder.mkdir()
     report = storm(folder, guarantee, SHORT)
