@@ -98,6 +98,36 @@ def test_a_table_that_goes_where_another_one_was_lacks_rows_there(shop: Backfill
     assert said.startswith("table shop.orders lacks the rows of shop.orders that were read before")
 
 
+ONE = [{"source-table": "shop.orders", "sink-table": "orders"}]
+KAFKA = {"type": "kafka", "properties.bootstrap.servers": "memory:1"}
+PG = {"type": "postgres", "endpoint": "127.0.0.1", "dbname": "d", "username": "u"}
+MOVES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
+    "topic": (KAFKA, {"topic": "all"}, "orders (all)"),
+    "mapping": (KAFKA, {"sink.tableId-to-topic.mapping": "orders:mine"}, "orders (mine)"),
+    "path": ({"type": "file", "path": "a"}, {"path": "b"}, "orders (b/orders)"),
+    "namespace of iceberg": (
+        {"type": "iceberg", "catalog.properties.warehouse": "w"}, {"sink.default-namespace": "n"}, "orders (n.orders)",
+    ),
+    "namespace of delta": ({"type": "delta", "warehouse": "w"}, {"sink.default-namespace": "n"}, "orders (n.orders)"),
+    "schema of postgres": (PG, {"sink.default-schema": "s"}, "orders (s.orders)"),
+    "schema of hologres": ({**PG, "type": "hologres"}, {"sink.default-schema": "s"}, "orders (s.orders)"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("sink", "moved", "place"), MOVES.values(), ids=MOVES)
+def test_a_table_that_an_option_of_the_sink_moves_lacks_rows(
+    tmp_path: Path, sink: dict[str, Any], moved: dict[str, Any], place: str
+) -> None:
+    shop = BackfillShop(tmp_path)
+    shop.add("c", 1, 1)
+    shop.go(sink=sink, route=ONE)
+    shop.go(sink=sink, route=ONE)
+    assert not any("lacks" in text for text in shop.warnings)
+    shop.go(sink={**sink, **moved}, route=ONE)
+    (said,) = [text for text in shop.warnings if "lacks" in text]
+    assert said.startswith(f"table {place} lacks the rows of shop.orders that were read before")
+
+
 def test_a_checkpoint_of_an_earlier_version_knows_no_places(shop: BackfillShop) -> None:
     (shop.folder / "c" / "places.json").unlink()
     shop.go()
