@@ -41,14 +41,13 @@ class ErrorBudget:
     def _too_dirty(self, rejects: Sequence[RejectedRecord]) -> DirtyData:
         options = self._options
         first = f": {rejects[-1]}" if rejects else ""
-        if self._none_taken() and (hint := self._appearance(rejects)):
-            return DirtyData(f"no record could be taken{first}", hint)
+        looks = self._appearance(rejects) if self._none_taken() else ""
         if not options.ignore_errors:
             hint = "correct it at its source, or count such records and go on with ingestion.ignore-errors: true"
-            return DirtyData(f"a record was rejected{first}", hint)
+            return DirtyData(f"a record was rejected{first}", looks or hint)
         limit = f"ingestion.error-tolerance.max-count: {options.max_errors}"
         hint = "nothing is lost: with a larger max-count the run goes on where it stopped"
-        return DirtyData(f"more records were rejected than tolerated ({limit}), the last one{first}", hint)
+        return DirtyData(f"more records were rejected than tolerated ({limit}), the last one{first}", looks or hint)
 
     def _appearance(self, rejects: Sequence[RejectedRecord]) -> str:
         """Return what to do where no record could be taken, by what they look like; empty where that tells nothing."""
@@ -57,7 +56,7 @@ class ErrorBudget:
         looks = next(iter(formats), None)
         wanted = self._options.format.name
         if looks is None or looks in {wanted, "raw"} or (looks == REGISTERED and wanted.endswith("-confluent")):
-            return "their reason is one for all; ingest tap shows them one by one" if len(rejects) > 1 else ""
+            return "no record has become a row yet: ingest tap shows them one by one" if len(rejects) > 1 else ""
         if looks == REGISTERED:
             return (
                 f"they look like messages with a schema in a registry, not like {wanted}: set value.format to "

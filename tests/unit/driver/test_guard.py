@@ -59,7 +59,7 @@ def test_where_no_record_could_be_taken_the_hint_says_what_they_look_like(looks:
     reject = replace(REJECT, value=LIKE[looks])
     told = backlog({A: 0}, {A: 10}, errors=int(tolerant))
     budget = ErrorBudget(context(Told(), **sections), told.progress, 0, lambda: True)
-    with pytest.raises(DirtyData, match=r"no record could be taken: .*no JSON") as found:
+    with pytest.raises(DirtyData, match=r"rejected.*: .*no JSON") as found:
         budget.check([TaskResult(0, {A: 0}, rejects=[reject], stopped_by_reject=not tolerant)])
     assert "ignore" not in found.value.hint
     assert "max-count" not in found.value.hint
@@ -78,7 +78,7 @@ def test_where_the_only_reject_looks_as_it_should_it_may_be_an_exception() -> No
     assert "ingestion.ignore-errors" in found.value.hint
     with pytest.raises(DirtyData) as found:
         budget.check([TaskResult(0, {A: 0}, rejects=[right, right], stopped_by_reject=True)])
-    assert found.value.hint == "their reason is one for all; ingest tap shows them one by one"
+    assert found.value.hint == "no record has become a row yet: ingest tap shows them one by one"
 
 
 def test_more_rejects_than_tolerated_end_a_run_whichever_batch_they_are_of() -> None:
