@@ -101,7 +101,7 @@ class Log:
             case Serving():
                 self._log.info("metrics", host=event.host, port=event.port)
             case SchemaChanged():
-                self._log.info("schema changed", table=event.table, change=event.change)
+                self._log.info("schema changed", table=event.table, change=event.change, why=event.why)
             case RejectEvent():
                 self._log.warning("record rejected", table=event.table, reason=event.text)
             case DirtyRecord():
@@ -170,7 +170,7 @@ class Terminal:
                 self._records += event.records
                 self._live.update(Text(self._line(event)))
             case SchemaChanged():
-                self._say(f"{event.table}> {event.change}")
+                self._say(str(event))
             case RejectEvent():
                 self._shown += 1
                 if self._shown <= MAX_LINES:
@@ -256,7 +256,7 @@ def print_summary(event: RunEnded, secrets: frozenset[str]) -> None:
     console.print(Text(mask(_ending(event), secrets)), soft_wrap=True)
     for what, counts in (
         ("values left out of the sink", event.withheld), ("fractions cut to microseconds", event.cut),
-        ("unknown values of rows before a change", event.unread),
+        ("unknown values of rows before a change", event.unread), ("numbers rounded", event.rounded),
     ):  # fmt: skip
         if counts:
             parts = ", ".join(f"{count:,} of {name}" for name, count in sorted(counts.items())[:MAX_LINES])

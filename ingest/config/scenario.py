@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
 _KEYS: Final = frozenset({
     "title", "pipeline", "set", "messages", "records", "lines", "rejects", "letters", "skipped", "withheld", "cut",
-    "unread", "changes", "schema", "warnings", "error", "look-ahead",
+    "unread", "rounded", "changes", "schema", "warnings", "error", "look-ahead",
 })  # fmt: skip
 _MESSAGE: Final = frozenset({
     "topic", "partition", "key", "value", "headers", "timestamp", "key-base64", "value-base64", "repeat",
 })  # fmt: skip
 _PIPELINE: Final = ("source", "sink", "route", "transform")
 _LISTS: Final = ("records", "lines", "rejects", "letters", "changes", "warnings")
-_MAPS: Final = ("set", "skipped", "withheld", "cut", "unread", "schema")
+_MAPS: Final = ("set", "skipped", "withheld", "cut", "unread", "rounded", "schema")
 _MOST: Final[dict[str, int]] = {"partition": (1 << 31) - 1, "repeat": 1_000_000, "timestamp": (1 << 63) - 1}
 """The largest value of each number in a message. The smallest is 0."""
 _MAX_BYTES: Final = 10 << 20

@@ -8,13 +8,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
-from deltalake import Field, Schema
+from deltalake import Field, QueryBuilder, Schema
 from deltalake.schema import PrimitiveType
 
 from ingest.delta.partitions import check_partitions, reads_texts
 from ingest.delta.types import delta_type, our_type, same_type
 from ingest.lake.changes import ColumnThere, LakeChangeError, changes_of
 from ingest.model import types
+from ingest.model.numbers import LARGEST
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -85,6 +86,15 @@ def columns_of(schema: Schema) -> dict[str, ColumnThere]:
         kind = our_type(shown) if bounded is None else None
         out[one.name] = ColumnThere(kind, str(bounded or shown), not one.nullable)
     return out
+
+
+def has_beyond(table: DeltaTable, name: str) -> bool:
+    """Return whether a BIGINT column holds an integer beyond ±2^53. Raise what the library raises."""
+    if columns_there(table)[name].type != types.BIGINT:
+        return False
+    column = '"' + name.replace('"', '""') + '"'
+    query = f"SELECT 1 FROM t WHERE {column} > {LARGEST} OR {column} < -{LARGEST} LIMIT 1"  # noqa: S608  (it is quoted)
+    return bool(pa.table(QueryBuilder().register("t", table).execute(query)).num_rows)
 
 
 def check_writable(table: DeltaTable) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ingest.task.counters import add_counts
@@ -32,6 +32,8 @@ class Merged:
     """Schemas that its tasks saw; none where one of the tasks failed."""
     failure: IngestError | None
     """The error of the first task that failed; None where none did."""
+    widening: Mapping[tuple[TableId, str], bytes] = field(default_factory=dict)
+    """By table and column: a value that gave a known column another type."""
 
 
 class Books:
@@ -64,7 +66,8 @@ class Books:
             )
         failure = next((result.failure for result in results if result.failure is not None), None)
         observed = [] if failure else [pair for result in results for pair in sorted(result.observed.items())]
-        return Merged(before, observed, failure)
+        widening = {} if failure else {key: value for one in results for key, value in one.widening.items()}
+        return Merged(before, observed, failure, widening)
 
     def commit(self, results: Sequence[TaskResult]) -> None:
         """Add to the sink's tables what tasks delivered for that, where the driver does so. Raise IngestError.

@@ -33,6 +33,8 @@ class Counters:
         """Times that were taken without what is finer than a microsecond, by table and column."""
         self.unread: dict[tuple[TableId, str], int] = {}
         """Values of rows before a change that could not be read, by table and column."""
+        self.rounded: dict[tuple[TableId, str], int] = {}
+        """Numbers that no binary number is, and that became the nearest one, by table and column."""
         self.commit_s = 0.0
         """How long the driver took to add the last batch to the sink's tables, in seconds."""
         self._tables: dict[TableId, TableCounters] = {}
@@ -45,8 +47,9 @@ class Counters:
         self.summary.rejected += result.rejected + result.stopped_by_reject
         merge_counts(self._tables, result.counts, self.most_tables)
         add_counts(self.skipped, result.skipped)
-        for column, count in result.withheld.items():
-            count_up(self.withheld, column, count, (column[0], OTHERS))
+        for found, counts in ((result.withheld, self.withheld), (result.rounded, self.rounded)):
+            for column, count in found.items():
+                count_up(counts, column, count, (column[0], OTHERS))
         add_counts(self.cut, result.cut)
         for column, count in result.unread.items():
             count_up(self.unread, column, count, (column[0], OTHERS))
@@ -71,6 +74,7 @@ class Counters:
         self.summary.withheld = _by_name(self.withheld)
         self.summary.cut = _by_name(self.cut)
         self.summary.unread = _by_name(self.unread)
+        self.summary.rounded = _by_name(self.rounded)
 
     def _line(self, name: str) -> TableSummary:
         return self.summary.tables.setdefault(name, TableSummary())

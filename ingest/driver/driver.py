@@ -47,7 +47,8 @@ class Driver:
                 self.life.touch()
                 merged = self.books.merge(batch, results)  # merge: positions reached, counters, observed schemas
                 self.books.commit(results)  # commit: where the driver does that, not the tasks
-                evolution = self.schemas.evolve(merged.observed)  # evolve: the sink's tables first, then the store
+                news = merged.observed, merged.widening
+                evolution = self.schemas.evolve(*news)  # evolve: the sink's tables first, then the store
                 self.broadcast.add(evolution)
                 self.books.store()  # store: progress, when the schemas that it needs are stored
                 self.reports.batch_done(batch, results, self.pacing.learn(results))

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from ingest.driver.pacing import Pacing
 from ingest.driver.schemas import SchemaRules, policy_of
-from ingest.schema.evolve import all_fit, unchanged
+from ingest.model.numbers import Numbers
+from ingest.schema.evolve import StoredNumbers, all_fit, unchanged
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -78,14 +79,21 @@ def make_parts(
     coordinator = sink.coordinator(context.name, context.warn)
     tries = options.behavior == "try_evolve"
     unfit = coordinator.unfit if tries else all_fit
-    inference = replace(source.inference(options.max_columns), unfit_is_null=tries, infinite=sink.infinite_times)
+    stores = sink.numbers is Numbers.STORED
+    numbers = StoredNumbers(coordinator.beyond, coordinator.unfit) if stores else None
+    inference = replace(
+        source.inference(options.max_columns),
+        unfit_is_null=tries,
+        infinite=sink.infinite_times,
+        numbers=sink.numbers,
+    )
     return RunParts(
         sides=sides,
         source=source.coordinator(context.name, context.warn),
         sink=coordinator,
         engine=engine,
         compiler=compiler,
-        rules=SchemaRules(rules, policy_of(context.pipeline), inference, shape, unfit),
+        rules=SchemaRules(rules, policy_of(context.pipeline), inference, shape, unfit, numbers),
         pacing=Pacing(options.batch_interval, source.rate_limit, sink.most_per_batch, sink.rest_s, context.clock),
         stop=stop,
         listeners=listeners,

@@ -147,6 +147,11 @@ class Reports:
         for table, column in sorted(counters.unread):
             why = "cannot be read: they are unknown, as if the message did not tell them, and counted"
             warn(f"table {show(table)}: values of column {column!r} in rows before a change {why}")
+        for table, column in sorted(counters.rounded):
+            warn(
+                f"table {show(table)}: numbers in column {column!r} that no FLOAT or DOUBLE is are rounded, and "
+                "counted (to keep all digits, declare it DECIMAL or STRING: scan.value.initial-schemas.ddls)"
+            )
 
 
 def _newest(lags: Iterable[float | None]) -> float | None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from ingest.checkpoint.old_keys import old_keys
 from ingest.driver.places import TablePlaces, command
 from ingest.errors import ConfigError
-from ingest.model.schema import CreateTable, changes
+from ingest.model.numbers import FLOATS, is_number
+from ingest.model.schema import AlterColumnType, CreateTable, changes
 from ingest.model.table import show
+from ingest.model.text import one_line
+from ingest.model.types import INTEGERS, STRING
 from ingest.observe.events import SchemaChanged
 from ingest.schema.evolve import Policy, Schemas, all_fit, evolve, reroute, unchanged
 from ingest.schema.infer import unmatched
@@ -26,12 +30,15 @@ if TYPE_CHECKING:
     from ingest.model.layout import TableLayout
     from ingest.model.schema import SchemaChange, TableSchema
     from ingest.model.table import TableId
-    from ingest.schema.evolve import Evolution, Shape, SourceTable, Unfit
+    from ingest.schema.evolve import Evolution, Shape, SourceTable, StoredNumbers, Unfit, Widening
     from ingest.schema.infer import Inference
     from ingest.schema.routes import Rules
 
 _SIGNALS: Final = frozenset({"id", "type", "data"})
 """Columns of the table in which Debezium's connectors look for signals."""
+
+
+_NONE: Final[Widening] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +50,24 @@ class SchemaRules:
     inference: Inference
     shape: Shape = unchanged
     unfit: Unfit = all_fit
+    numbers: StoredNumbers | None = None
 
-    def evolve(self, before: Schemas, observed: Iterable[tuple[TableId, TableSchema]]) -> Evolution:
-        """Merge what was observed; raises ConfigError."""
-        return evolve(before, observed, self.rules, self.policy, self.inference.initial, self.shape, self.unfit)
+    def evolve(
+        self,
+        before: Schemas,
+        observed: Iterable[tuple[TableId, TableSchema]],
+        widening: Widening = _NONE,
+    ) -> Evolution:
+        """Merge what was observed; raises ConfigError. `widening`: values that gave columns other types."""
+        numbers = None if self.numbers is None else replace(self.numbers, widening=widening)
+        return evolve(
+            before, observed, self.rules, self.policy, self.inference.initial, self.shape, self.unfit, numbers
+        )
 
     def reroute(self, stored: Schemas) -> Evolution:
         """Give the tables of a checkpoint the targets that the rules give them now; raises ConfigError."""
-        return reroute(stored, self.rules, self.policy, self.inference.initial, self.shape, self.unfit)
+        initial = self.inference.initial
+        return reroute(stored, self.rules, self.policy, initial, self.shape, self.unfit, self.numbers)
 
 
 def policy_of(pipeline: Pipeline) -> Policy:
@@ -129,12 +146,16 @@ class SchemaStore:
             )
         self._tables.prepare(known)
 
-    def evolve(self, observed: Iterable[tuple[TableId, TableSchema]]) -> Evolution | None:
+    def evolve(
+        self,
+        observed: Iterable[tuple[TableId, TableSchema]],
+        widening: Widening = _NONE,
+    ) -> Evolution | None:
         """Merge what tasks observed, and apply and store what changed; returns it, None where nothing changed.
 
-        Raises IngestError.
+        `widening`: by table and column, values that gave columns another type. Raises IngestError.
         """
-        evolution = self._rules.evolve(self.schemas, observed)
+        evolution = self._rules.evolve(self.schemas, observed, widening)
         self._tell_withheld(evolution)
         if evolution.schemas.version == self.schemas.version:
             return None
@@ -162,6 +183,13 @@ class SchemaStore:
     def _tell_withheld(self, evolution: Evolution) -> None:
         for event, why in evolution.withheld.items():
             self._withheld(event, why)
+        for event, why in evolution.kept.items():
+            value = evolution.causes.get(event)
+            cause = "" if value is None else f", for {_shown(value)},"
+            self._context.warn_once(
+                f"table {show(event.table)}: {event}{cause} cannot be done in the sink, so the column stays as it is, "
+                f"and its numbers are rounded and counted: {why}"
+            )
 
     def _arrange(self, sources: Mapping[TableId, SourceTable]) -> None:
         """Tell the sink how the tables are laid out that rows go to. Raise ConfigError for two layouts of one."""
@@ -193,7 +221,7 @@ class SchemaStore:
         self._tables.declare(evolution.sinks)
         self._checkpoint.store(evolution)
         for event in evolution.events:
-            self._context.observer(SchemaChanged(show(event.table), str(event)))
+            self._context.observer(SchemaChanged(show(event.table), str(event), _reason(event, evolution.causes)))
         self._tables.show_changes(evolution.events)
 
     def _tell_old_keys(self) -> None:
@@ -205,6 +233,21 @@ class SchemaStore:
             for text in old_keys(checkpoint):
                 self._context.warn(text)
         checkpoint.forget_old_keys()
+
+
+def _shown(value: bytes) -> str:
+    """Return a value that gave a column another type, for people."""
+    return one_line(value.decode(errors="replace"))
+
+
+def _reason(event: SchemaChange, causes: Mapping[SchemaChange, bytes]) -> str:
+    """Return why a column got another type, and how a number stays one."""
+    value = causes.get(event)
+    if value is None or not isinstance(event, AlterColumnType):
+        return ""
+    was_number = isinstance(event.before, (*INTEGERS, *FLOATS)) and is_number(value)
+    advice = "; to keep a number, rounded, declare the column DOUBLE" if was_number and event.after == STRING else ""
+    return f"for {_shown(value)}{advice}"
 
 
 def warn_withheld(context: RunContext) -> Callable[[SchemaChange, str], None]:

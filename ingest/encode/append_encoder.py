@@ -55,7 +55,9 @@ class AppendEncoder(UpsertEncoder):
         emit: Callable[[Record], None],
     ) -> None:
         """Emit the row of an insert or update, behind that of a delete where the key changes."""
-        super().upsert(kind, before, after, message_key, declared, lambda record: emit(self._row(record, before)))
+        super().upsert(
+            kind, before, after, message_key, declared, lambda record: emit(self._row(record, before, declared))
+        )
 
     def delete(
         self,
@@ -65,12 +67,12 @@ class AppendEncoder(UpsertEncoder):
         emit: Callable[[Record], None],
     ) -> None:
         """Emit the row of a delete; raises as `upsert` does."""
-        super().delete(before, message_key, declared, lambda record: emit(self._row(record, before)))
+        super().delete(before, message_key, declared, lambda record: emit(self._row(record, before, declared)))
 
-    def _row(self, record: Record, before: msgspec.Raw | None) -> Record:
+    def _row(self, record: Record, before: msgspec.Raw | None, declared: InlineSchema | None) -> Record:
         """Return a record as it is, and for a tombstone that of the row which is gone."""
         destination, key, value = record
         if value is not None:
             return record
-        image = {} if before is None else self._coercer.last_row(before)
+        image = {} if before is None else self._coercer.last_row(before, declared)
         return destination, key, object_of({**image, **self._mark})

@@ -120,7 +120,8 @@ class ChangeEncoder:
         """Columns of keys that are not of the primary key: their values may be null."""
         self._key_columns = (*sink.primary_key, *self._more_of_key)
         self._coercer = RowCoercer(table, source.schema, sink, inference, self._more_of_key)
-        self.withheld = self._coercer.withheld
+        self.withheld, self.rounded = self._coercer.withheld, self._coercer.rounded
+        self.numbers = self._coercer.numbers
         self.strings_in_keys = self._coercer.strings_in_keys
         self.declared = self._coercer.declared
         self._fine = {column.name: column.type for column in sink.columns if coarse is not None and coarse(column.type)}

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from ingest.model import types
 from ingest.model.cache import count_up
+from ingest.model.numbers import FLOATS, Fit, Numbers, fit_of, is_number, says_exactly
 from ingest.model.reject import RowError
 from ingest.model.rowtext import key_image, parse_row
 from ingest.model.schema import MAX_NAME
@@ -107,6 +108,11 @@ class RowCoercer:
         }  # fmt: skip
         """Columns in which null stands for a value that does not fit."""
         self.static = inference.static
+        self.numbers = inference.numbers
+        self._widens = inference.numbers is Numbers.STORED and not inference.static
+        self._any_spelling = inference.numbers in {Numbers.STORED, Numbers.COMPUTED}
+        self.rounded: dict[str, int] = {}
+        """By column: numbers that no binary number is, and that became the nearest one."""
         self.strings_in_keys = inference.reading.as_string
         """True if every key value is a text, because the format's options say that values are."""
 
@@ -116,18 +122,15 @@ class RowCoercer:
         Raises Drift for what the schema does not take, and RowError.
         """
         text: dict[str, bytes] = {}
+        rounded: list[str] = []
         for name, column_type in self.source_types.items():
             value = row.get(name)
             if value is None:
                 continue
-            said, own = None, self.own(name, column_type, value)
-            if own is None:
-                own = value
-                said = said_of(declared, name, value)
-                said = self._reading.infer(value) if said is None else said
-                if not self._inference.takes(column_type, value, said):
-                    raise Drift
+            own, own_type = self._conforming(name, column_type, value, declared)
             sink_type = self.sink_types.get(name)
+            if self._is_rounded(name, sink_type, own, declared):
+                rounded.append(name)
             if sink_type is None:
                 self._withhold(name)
                 continue
@@ -137,16 +140,10 @@ class RowCoercer:
                 text[name] = b"null"
                 continue
             if name in self.narrow and not fits(sink_type, own, self.standard):
-                if name in self._nullable:
-                    self._withhold(name)
-                    text[name] = b"null"
-                    continue
-                msg = (
-                    f"column {name!r} became {types.name(column_type)}, and the sink's stays {types.name(sink_type)} "
-                    "(pipeline.schema.change.behavior, sink.exclude.schema.changes)"
-                )
-                raise RowError("withheld-change", msg)
-            text[name] = written(own, column_type if said is None else said, sink_type, self.standard)
+                self._leave_out(name, column_type, sink_type)
+                text[name] = b"null"
+                continue
+            text[name] = written(own, own_type, sink_type, self.standard)
         for name in row:
             if name not in self.source_types:
                 if not self.static:
@@ -154,7 +151,32 @@ class RowCoercer:
                 self._withhold(name)
         if declared is not None and declared.sparse:
             self._check_whole(row)
+        for name in rounded:
+            count_up(self.rounded, name, 1, OTHERS)
         return {name: text[name] for name in row if name in text}
+
+    def _conforming(
+        self, name: str, column_type: DataType, value: bytes, declared: InlineSchema | None
+    ) -> tuple[bytes, DataType]:
+        """Return a value that its column takes, in the text of a type, and that type; raises Drift."""
+        own = self.own(name, column_type, value)
+        if own is not None:
+            return own, column_type
+        said = said_of(declared, name, value)
+        said = self._reading.infer(value) if said is None else said
+        if not self._inference.takes(column_type, value, said):
+            raise Drift
+        return value, said
+
+    def _leave_out(self, name: str, column_type: DataType, sink_type: DataType) -> None:
+        """Count a value that the sink's column cannot take; raises RowError where null cannot stand for it."""
+        if name not in self._nullable:
+            msg = (
+                f"column {name!r} became {types.name(column_type)}, and the sink's stays {types.name(sink_type)} "
+                "(pipeline.schema.change.behavior, sink.exclude.schema.changes)"
+            )
+            raise RowError("withheld-change", msg)
+        self._withhold(name)
 
     def _check_whole(self, row: Mapping[str, bytes]) -> None:
         """Raise RowError where a row lacks columns of its table, so that their values are not known."""
@@ -167,7 +189,24 @@ class RowCoercer:
         """Respell a value as its column's type has it: the same object where it is so already, None for none."""
         if self._inference.is_own(column_type, value, declared=name in self.declared):
             return value
-        return respelled(column_type, value, self.standard) if name in self.declared else None
+        any_spelling = name in self.declared or (self._any_spelling and says_exactly(column_type, value))
+        return respelled(column_type, value, self.standard) if any_spelling else None
+
+    def _is_rounded(self, name: str, sink_type: DataType | None, value: bytes, declared: InlineSchema | None) -> bool:
+        """Return whether the sink's table has another number than a row; raises Drift where it can have the row's.
+
+        What the pipeline declares does not change, and neither does what the sink could not change when the table's
+        column did.
+        """
+        if self.numbers is Numbers.TEXTS or not isinstance(sink_type, FLOATS) or not is_number(value):
+            return False
+        column_type, said = self.source_types.get(name), said_of(declared, name, value)
+        if self.numbers is Numbers.COMPUTED and isinstance(column_type, FLOATS):
+            said = column_type
+        found = fit_of(sink_type, value, said)
+        if found is Fit.UNFIT and self._widens and name not in self.declared and name not in self.narrow:
+            raise Drift
+        return found is not Fit.EXACT
 
     def is_of(self, name: str, column_type: DataType, value: bytes) -> bool:
         """Return whether a value of a row before a change, as `image` has it, is one of its column's type."""
@@ -178,7 +217,7 @@ class RowCoercer:
     def _withhold(self, name: str) -> None:
         count_up(self.withheld, name if len(name) <= MAX_NAME else OTHERS, 1, OTHERS)
 
-    def last_row(self, raw: msgspec.Raw) -> dict[str, bytes]:
+    def last_row(self, raw: msgspec.Raw, declared: InlineSchema | None = None) -> dict[str, bytes]:
         """Return the text of the columns of a row that is gone, as far as the sink's table can have it.
 
         What it cannot is counted as withheld. Raises RowError where it is no object.
@@ -191,6 +230,8 @@ class RowCoercer:
                 self._withhold(name)
             elif name in self._nullable and out[name] == b"null" != value:
                 self._withhold(name)
+            elif self._is_rounded(name, sink_type, out[name], declared):
+                count_up(self.rounded, name, 1, OTHERS)
         return out
 
     def image(self, raw: msgspec.Raw) -> dict[str, bytes]:

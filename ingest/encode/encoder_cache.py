@@ -38,6 +38,7 @@ class RejectingEncoder:
         self.withheld: dict[str, int] = {}
         self.cut: dict[str, int] = {}
         self.unread: dict[str, int] = {}
+        self.rounded: dict[str, int] = {}
         self._error = (code, message)
 
     def upsert(self, *_: object) -> None:
@@ -76,6 +77,11 @@ class FanOutEncoder:
         for column, count in _taken(encoder.unread for encoder in self._encoders).items():
             self._unread[column] = self._unread.get(column, 0) + count
         return self._unread
+
+    @property
+    def rounded(self) -> dict[str, int]:
+        """By column: numbers that the encoders rounded since the last time that this was asked for."""
+        return _taken(encoder.rounded for encoder in self._encoders)
 
     def upsert(
         self,

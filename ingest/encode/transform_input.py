@@ -73,7 +73,8 @@ class TransformInputEncoder:
         self.inserted = self.updated = self.deleted = self.unrepresentable = 0
         self.bytes_in = self.bytes_out = 0
         self._coercer = RowCoercer(table, source.schema, source.schema, inference)
-        self.withheld = self._coercer.withheld
+        self.withheld, self.rounded = self._coercer.withheld, self._coercer.rounded
+        self.numbers = self._coercer.numbers
         self.static, self.standard = self._coercer.static, self._coercer.standard
         self.images = images or EVENT in transform.decisive
         """True if the row before an update goes in any case."""

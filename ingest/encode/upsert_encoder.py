@@ -80,6 +80,10 @@ class TableEncoder(Protocol):
     def unread(self) -> dict[str, int]:
         """By column: values of rows before a change that are not known, as they cannot be read."""
 
+    @property
+    def rounded(self) -> dict[str, int]:
+        """By column: numbers that no binary number is, and that became the nearest one."""
+
     def upsert(
         self,
         kind: Kind,
@@ -127,7 +131,8 @@ class UpsertEncoder:
         sequence = getattr(destination, "sequence", None)  # a null there would make its row older than all others
         of_order = () if sequence is None else (sequence,)
         self._coercer = coercer = RowCoercer(table, source, sink, inference, of_order)
-        self.withheld = coercer.withheld
+        self.withheld, self.rounded = coercer.withheld, coercer.rounded
+        self.numbers = coercer.numbers
         self.unread: dict[str, int] = {}
         self.standard = coercer.standard
         self.strings_in_keys = coercer.strings_in_keys

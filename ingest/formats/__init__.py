@@ -123,6 +123,11 @@ def has_schemas(chosen: object) -> bool:
     return hasattr(chosen, "row_writer") or hasattr(chosen, "change_writer")
 
 
+def is_binary(chosen: object) -> bool:
+    """Return whether numbers of a format may be binary ones, so that those of too many digits are rounded."""
+    return has_schemas(chosen) or getattr(chosen, "name", "") == "raw"
+
+
 def _name(value: str) -> str:
     if FORMATS.find(value) is None:
         *most, last = (repr(name) for name in FORMATS.names())

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.expressions import AlwaysTrue, GreaterThan, LessThan, Or
 from pyiceberg.io.pyarrow import _read_deletes, _task_to_record_batches
 from pyiceberg.table import FileScanTask
+from pyiceberg.types import LongType
 
 from ingest.lake.keys import KeysToMark
+from ingest.model.numbers import LARGEST
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -30,6 +32,14 @@ def dead_positions(io: FileIO, deletes: Iterable[DataFile]) -> dict[str, pa.Arra
         for path, positions in _read_deletes(io, one).items():
             found.setdefault(path, []).append(positions.to_numpy())
     return {path: pa.array(np.unique(np.concatenate(some))) for path, some in found.items()}
+
+
+def has_beyond(table: Table, name: str) -> bool:
+    """Return whether a BIGINT column holds an integer beyond ±2^53. Raise what the library raises."""
+    if not isinstance(table.schema().find_field(name).field_type, LongType):
+        return False
+    beyond = Or(GreaterThan(term=name, value=LARGEST), LessThan(term=name, value=-LARGEST))
+    return bool(table.scan(row_filter=beyond, selected_fields=(name,), limit=1).to_arrow().num_rows)
 
 
 def rows_of(table: Table, file: DataFile, dead: pa.Array | None) -> Iterator[pa.Table]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 
@@ -27,9 +27,13 @@ class Column:
     name: str
     type: DataType
     nullable: bool = True
+    large: bool = field(default=False, compare=False)
+    """True if it is known to have had an integer beyond ±2^53, so that DOUBLE does not hold its values."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Return a few plain values for pickling. There may be hundreds of thousands of columns."""
+        if self.large:
+            return _new_column, (self.name, types.name(self.type), self.nullable, True)
         make = _column if len(self.name) <= _LONG else _new_column
         return make, (self.name, types.name(self.type), self.nullable)
 
@@ -38,8 +42,20 @@ class Column:
         return f"{one_line(self.name)} {types.name(self.type)}{'' if self.nullable else ' NOT NULL'}"
 
 
-def _new_column(name: str, type_name: str, nullable: bool) -> Column:  # noqa: FBT001  (`__reduce__` gives a tuple)
-    return Column(name, types.parse(type_name), nullable)
+def _new_column(
+    name: str,
+    type_name: str,
+    nullable: bool,  # noqa: FBT001  (`__reduce__` gives a tuple)
+    large: bool = False,  # noqa: FBT001, FBT002  (the same)
+) -> Column:
+    return Column(name, types.parse(type_name), nullable, large)
+
+
+def _merged_type(one: Column, other: Column) -> DataType:
+    """Return the type that holds what either column held."""
+    found = types.merge(one.type, other.type)
+    large = (one.large and one.type == types.BIGINT) or (other.large and other.type == types.BIGINT)
+    return types.STRING if large and found == types.DOUBLE else found
 
 
 _LONG: Final = 128
@@ -88,7 +104,8 @@ class TableSchema:
             new = incoming.pop(column.name, None)
             if new is not None:
                 nullable = (column.nullable or new.nullable) and not (column.name in key and not column.nullable)
-                columns.append(Column(column.name, types.merge(column.type, new.type), nullable))
+                large = column.large or new.large
+                columns.append(Column(column.name, _merged_type(column, new), nullable, large))
             else:
                 columns.append(column)
         columns += (replace(column, nullable=True) for column in incoming.values())

@@ -23,7 +23,9 @@ cpdef enum ColumnKind:  # the values that a column takes
     COLUMN_NULL
     COLUMN_BOOL
     COLUMN_INT
-    COLUMN_DOUBLE
+    COLUMN_DOUBLE       # any number
+    COLUMN_EXACT_DOUBLE # one that a double is
+    COLUMN_EXACT_FLOAT  # one that a float is
     COLUMN_TEXT
     COLUMN_DECIMAL
     COLUMN_TIMESTAMP

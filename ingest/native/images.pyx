@@ -5,7 +5,7 @@ from libc.stdint cimport int32_t
 from libc.string cimport memcpy
 
 from ingest.native.codes cimport (
-    COLUMN_BOOL, COLUMN_DECIMAL, COLUMN_DOUBLE, COLUMN_INT, COLUMN_TIMESTAMP, FORM_CANAL, WRITE_FALLBACK,
+    COLUMN_BOOL, COLUMN_DECIMAL, COLUMN_DOUBLE, COLUMN_EXACT_FLOAT, COLUMN_INT, COLUMN_TIMESTAMP, FORM_CANAL, WRITE_FALLBACK,
 )
 from ingest.native.inline_schema cimport RowCodec
 from ingest.native.rows cimport column_of, mode_in_row
@@ -30,7 +30,7 @@ cdef bint respell(const TableColumn *column, Field *field, char **to) noexcept n
         return read_trimmed_boolean(field)
     if column.kind == COLUMN_INT:
         return read_trimmed_integer(field)
-    if column.kind == COLUMN_DOUBLE or column.kind == COLUMN_DECIMAL:
+    if COLUMN_DOUBLE <= column.kind <= COLUMN_EXACT_FLOAT or column.kind == COLUMN_DECIMAL:
         return read_trimmed_number(field)
     if column.kind == COLUMN_TIMESTAMP:
         return read_spelled_timestamp(field, column.separator, column.zoned, to)

@@ -5,14 +5,15 @@ from libc.stdint cimport uint8_t
 from libc.string cimport memcmp, memcpy
 
 from ingest.native.codes cimport (
-    COLUMN_BOOL, COLUMN_BYTES, COLUMN_DATE, COLUMN_DECIMAL, COLUMN_DOUBLE, COLUMN_INT, COLUMN_OTHER, COLUMN_TEXT,
-    COLUMN_TIME, COLUMN_TIMESTAMP, SPELLING_FINE, WRITE_AS_IS, WRITE_AS_TEXT, WRITE_FALLBACK, WRITE_QUOTED,
+    COLUMN_BOOL, COLUMN_BYTES, COLUMN_DATE, COLUMN_DECIMAL, COLUMN_DOUBLE, COLUMN_EXACT_DOUBLE, COLUMN_EXACT_FLOAT,
+    COLUMN_INT, COLUMN_OTHER, COLUMN_TEXT, COLUMN_TIME, COLUMN_TIMESTAMP, SPELLING_FINE, WRITE_AS_IS, WRITE_AS_TEXT,
+    WRITE_FALLBACK, WRITE_QUOTED,
 )
 from ingest.native.scan cimport (
     JSON_ARRAY, JSON_BOOL, JSON_INT, JSON_NULL, JSON_OBJECT, JSON_STRING, MIN_UNAVAILABLE, Field, Row,
-    Text, fits_date, fits_decimal, fits_double, fits_fine_time, fits_fine_timestamp, fits_int, fits_length, fits_time,
-    fits_timestamp, is_named, is_number, is_unavailable, is_utf8, key_text, put_json_text, read_base64, scan_number,
-    scan_row, skip_space,
+    Text, fits_date, fits_decimal, fits_double, fits_exact_double, fits_exact_float, fits_fine_time, fits_fine_timestamp,
+    fits_int, fits_length, fits_time, fits_timestamp, is_named, is_number, is_unavailable, is_utf8, key_text,
+    put_json_text, read_base64, scan_number, scan_row, skip_space,
 )
 from ingest.native.table cimport MAX_KEYS, TableColumn, Table
 from ingest.native.workspace cimport Typing
@@ -57,6 +58,10 @@ cdef uint8_t mode_of(const TableColumn *column, const Field *field) noexcept nog
         return mode_of_text(column, field)
     elif column.kind == COLUMN_DOUBLE:
         fits = fits_double(field)
+    elif column.kind == COLUMN_EXACT_DOUBLE:
+        fits = fits_exact_double(field)
+    elif column.kind == COLUMN_EXACT_FLOAT:
+        fits = fits_exact_float(field)
     elif column.kind == COLUMN_BOOL:
         fits = field.kind == JSON_BOOL
     elif column.kind == COLUMN_DECIMAL:

@@ -64,6 +64,8 @@ cdef extern from "values.h" nogil:
     bint is_number(const Field *field)
     bint fits_int(const Field *field, int64_t bits)
     bint fits_double(const Field *field)
+    bint fits_exact_double(const Field *field)
+    bint fits_exact_float(const Field *field)
     bint fits_decimal(const Field *field, int64_t precision, int64_t scale)
     bint fits_length(const Field *field, int64_t most)
     bint fits_date(const Field *field)

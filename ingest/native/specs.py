@@ -29,6 +29,7 @@ from ingest.model.data_type import (
     TimeType,
     VarcharType,
 )
+from ingest.model.numbers import FLOATS, Numbers
 from ingest.model.types import INTEGER_BITS, TIMES, is_text
 from ingest.native.codes import ColumnKind, SegmentKind, Spelling
 from ingest.native.contract import (
@@ -51,6 +52,8 @@ if TYPE_CHECKING:
     from ingest.encode.transform_input import TransformInputEncoder
     from ingest.formats.template import Segments
     from ingest.model.data_type import DataType
+
+    AnyEncoder = UpsertEncoder | ChangeEncoder | TransformInputEncoder
 
 _MAX_KEYS: Final = 16
 _MAX_TYPES: Final = 10_000
@@ -80,7 +83,7 @@ def table_spec(encoder: UpsertEncoder | ChangeEncoder) -> RowEncoderSpec | None:
     coarse = encoder.coarse if isinstance(encoder, UpsertEncoder) else frozenset()
     columns = [
         _column(
-            c.name, c.type, sink_types[c.name], encoder.standard,
+            c.name, c.type, sink_types[c.name], encoder,
             declared=c.name in encoder.declared, fine=c.name not in coarse, coarse=c.name in coarse,
         )
         for c in source.columns
@@ -107,13 +110,22 @@ def _fill(name: str) -> bytes:
 
 
 def _column(
-    name: str, before: DataType, after: DataType, standard: str, *, declared: bool, fine: bool, coarse: bool = False
+    name: str,
+    before: DataType,
+    after: DataType,
+    encoder: AnyEncoder,
+    *,
+    declared: bool,
+    fine: bool,
+    coarse: bool = False,
 ) -> ColumnSpec:
     """Return what a column takes, of a type in the source and one in the sink."""
     spelling = Spelling.SPELLING_USUAL
     if declared:
         spelling = Spelling.SPELLING_FINE if fine else Spelling.SPELLING_ANY
-    kind, more = _kind(before, after, standard)
+    kind, more = _kind(before, after, encoder.standard)
+    if isinstance(after, FLOATS) and encoder.numbers is not Numbers.TEXTS:
+        kind, more = _kind_of_number(before, after, kind, more, encoder.numbers)
     number = number_of(before) if before == after else 0
     more |= {"as_text": is_text(after), "coarse": coarse, "type_number": number, "spelling": spelling}
     return ColumnSpec(text_of(name), kind, _fill(name), **more)
@@ -147,6 +159,18 @@ def _kind(before: DataType, after: DataType, standard: str) -> tuple[ColumnKind,
     elif kind is BinaryType and (is_text(after) or after == before):
         found = ColumnKind.COLUMN_BYTES
     return found, more
+
+
+def _kind_of_number(
+    before: DataType, after: DataType, kind: ColumnKind, more: dict[str, Any], numbers: Numbers
+) -> tuple[ColumnKind, dict[str, Any]]:
+    """Return the kind of a column whose values become binary numbers: it takes those that plainly are one."""
+    single = isinstance(after, FloatType)
+    if isinstance(before, FLOATS) and (numbers is not Numbers.COMPUTED or (single and before != after)):
+        kind = ColumnKind.COLUMN_EXACT_FLOAT if single else ColumnKind.COLUMN_EXACT_DOUBLE
+    elif kind == ColumnKind.COLUMN_INT:
+        more = {"bits": min(more["bits"], 25 if single else 54)}
+    return kind, more
 
 
 _numbers: dict[DataType, int] = {}
@@ -229,9 +253,7 @@ def transform_input_spec(encoder: TransformInputEncoder) -> RowEncoderSpec | Non
         return None
     # Values of the result's key keep the text that they came as, so that other spellings of them are a fallback
     spelled = encoder.declared.difference(encoder.key_columns)
-    made = tuple(
-        _column(c.name, c.type, c.type, encoder.standard, declared=c.name in spelled, fine=False) for c in columns
-    )
+    made = tuple(_column(c.name, c.type, c.type, encoder, declared=c.name in spelled, fine=False) for c in columns)
     constants: list[str | None] = [None] * encoder.slots
     for name, place in encoder.ours:
         constants[place] = encoder.constants.get(name)

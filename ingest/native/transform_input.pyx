@@ -7,7 +7,7 @@ from libc.stdint cimport int32_t
 from libc.string cimport memcmp, strlen
 
 from ingest.native.codes cimport (
-    COLUMN_BOOL, COLUMN_DOUBLE, COLUMN_INT, FORM_CANAL, FORM_DEBEZIUM,
+    COLUMN_BOOL, COLUMN_DOUBLE, COLUMN_EXACT_FLOAT, COLUMN_INT, FORM_CANAL, FORM_DEBEZIUM,
 )
 from ingest.native.change_images cimport begins_with
 from ingest.native.messages cimport Change
@@ -40,7 +40,8 @@ cdef int32_t BOTH = compiled_transform.BOTH
 cdef bint is_kind(const TableColumn *column, char kind) noexcept nogil:
     """Return whether a column's values are what goes in slots of a kind."""
     return (
-        kind == b's' or (kind == b'l' and column.kind == COLUMN_INT) or (kind == b'd' and column.kind == COLUMN_DOUBLE)
+        kind == b's' or (kind == b'l' and column.kind == COLUMN_INT)
+        or (kind == b'd' and COLUMN_DOUBLE <= column.kind <= COLUMN_EXACT_FLOAT)
         or (kind == b'b' and column.kind == COLUMN_BOOL)
     )
 

@@ -34,6 +34,61 @@ bool fits_double(const Field *field)
     return is_number(field) && !(field->flags & HAS_EXPONENT) && field->size < 300;
 }
 
+#ifdef __SIZEOF_INT128__
+/* Return whether a double, printed with as many digits as a number has, is `digits` / 10^`behind`. `digits` has 53 bits
+   at least, and 57 at most.
+
+   It is where one lies nearer to the number than half of its last digit: so the nearest one is looked for, which is
+   `near` units of 2^-`shift`. */
+static bool is_near_double(uint64_t digits, int behind)
+{
+    unsigned __int128 tens = 1;
+    for (int i = 0; i < behind; i++)
+        tens *= 10;
+    int shift = 53 + behind * 3322 / 1000 - (64 - __builtin_clzll(digits));
+    if (shift < -1)
+        return false;
+    if (shift < 0 || !((((unsigned __int128)digits << shift) / tens) >> 52))
+        shift++;
+    unsigned __int128 wanted = (unsigned __int128)digits << shift, near = (wanted + tens / 2) / tens;
+    unsigned __int128 found = near * tens;
+    return near <= 1ULL << 53 && (found > wanted ? found - wanted : wanted - found) << 1 < (unsigned __int128)1 << shift;
+}
+#endif
+
+/* Return whether a number is plainly what a double, printed with as many digits, is. Others are left to the reference. */
+bool fits_exact_double(const Field *field)
+{
+    const char *p = field->text, *end = p + field->size;
+    uint64_t digits = 0;
+    int count = 0;
+    ptrdiff_t behind = 0;
+    if (!is_number(field) || field->flags & HAS_EXPONENT || field->size > 40)
+        return false;
+    for (p += *p == '-'; p < end; p++) {
+        if (*p == '.') {
+            behind = end - p - 1;
+            continue;
+        }
+        count += count || *p != '0';
+        if (count > 17)
+            return false;
+        digits = digits * 10 + (uint64_t)(*p - '0');
+    }
+    if (count <= 15 || !(digits >> 52)) /* the doubles there are less than a last digit apart */
+        return true;
+    if (!behind)
+        return digits <= 1ULL << 53;
+#ifdef __SIZEOF_INT128__
+    return behind <= 20 && is_near_double(digits, (int)behind);
+#else
+    return false;
+#endif
+}
+
+/* Return whether a number is plainly a float: one of few digits that is whole. */
+bool fits_exact_float(const Field *field) { return field->kind == JSON_INT && field->size <= 7; }
+
 bool fits_decimal(const Field *field, int64_t precision, int64_t scale)
 {
     const char *p = field->text, *end = p + field->size;

@@ -43,6 +43,8 @@ static inline bool set_made(Field *field, JsonKind kind, char **to, char *end)
 
 bool fits_int(const Field *field, int64_t bits);
 bool fits_double(const Field *field);
+bool fits_exact_double(const Field *field);
+bool fits_exact_float(const Field *field);
 bool fits_decimal(const Field *field, int64_t precision, int64_t scale);
 bool fits_length(const Field *field, int64_t most);
 bool fits_date(const Field *field);

@@ -121,6 +121,12 @@ class SchemaChanged:
 
     table: str
     change: str
+    why: str = ""
+    """The value that gave a column another type, and how a number stays one; an empty text where nobody knows."""
+
+    def __str__(self) -> str:
+        """Return `shop.orders> ALTER COLUMN n BIGINT -> DOUBLE, for 0.5`."""
+        return f"{self.table}> {self.change}{f', {self.why}' if self.why else ''}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,6 +240,8 @@ class RunEnded:
     """By table and column: times that were taken without what is finer than a microsecond."""
     unread: Mapping[str, int] = field(default_factory=dict)
     """By table and column: values of rows before a change that could not be read."""
+    rounded: Mapping[str, int] = field(default_factory=dict)
+    """By table and column: numbers that no binary number is, and that became the nearest one."""
     stopped: str = ""
     """Why it ended: `drained`, `signal`, or the error."""
     exit_code: int = 0

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from psycopg import sql
 
+from ingest.model.numbers import LARGEST
 from ingest.model.reject import RowError
 from ingest.model.schema import Misfit
 from ingest.postgres.dialect import POSTGRES
@@ -416,6 +417,19 @@ def _takes(table: SqlTable, there: ExistingTable, column: SqlColumn, dialect: Sq
     if of_key:
         known = there.bases.get(column.name, known)
     return dialect.holds(known, column.values, of_key=of_key)
+
+
+def beyond(connection: Connection, table: SqlTable, names: Iterable[str]) -> set[str]:
+    """Return those of the columns that are `bigint` and hold an integer beyond ±2^53. Raise psycopg.Error."""
+    there = look_up(connection, table)
+    query = sql.SQL("SELECT EXISTS (SELECT FROM {table} WHERE {column} > {most} OR {column} < -{most})")
+    out = set()
+    for name in names:
+        if there is not None and there.columns.get(name) == "bigint":
+            asked = query.format(table=table.place, column=sql.Identifier(name), most=sql.Literal(LARGEST))
+            if connection.execute(asked).fetchone() == (True,):
+                out.add(name)
+    return out
 
 
 def _apart(column: SqlColumn, known: str) -> str:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from ingest.errors import ConfigError, NoPrimaryKey, SchemaChangeRefused, TransformError
 from ingest.model import types
 from ingest.model.data_type import DecimalType, DoubleType, FloatType
+from ingest.model.numbers import FLOATS, is_number
 from ingest.model.schema import (
     AddColumn,
     AlterColumnType,
@@ -24,9 +25,10 @@ from ingest.model.schema import (
     changes,
 )
 from ingest.model.table import TableId, show
+from ingest.model.types import BIGINT, DOUBLE, STRING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from ingest.model.data_type import DataType
     from ingest.schema.routes import Rules
@@ -96,6 +98,28 @@ def all_fit(_table: TableId, _schema: TableSchema) -> Mapping[str, str]:
     return {}
 
 
+Beyond: TypeAlias = "Callable[[TableId, TableSchema, Sequence[str]], Collection[str]]"
+"""Function that returns those of a sink table's columns that hold an integer beyond ±2^53. It raises IngestError."""
+
+
+def none_beyond(_table: TableId, _schema: TableSchema, _names: Sequence[str]) -> Collection[str]:
+    """Return nothing: the `Beyond` of a sink whose tables hold no binary numbers."""
+    return ()
+
+
+Widening: TypeAlias = "Mapping[tuple[TableId, str], bytes]"
+
+
+@dataclass(frozen=True, slots=True)
+class StoredNumbers:
+    """What a sink says of the numbers in its tables. Rules: docs/spec/types.md#numbers-of-tables."""
+
+    beyond: Beyond = none_beyond
+    unfit: Unfit = all_fit
+    widening: Widening = field(default_factory=dict)
+    """By source table and column: a value that gave it another type."""
+
+
 @dataclass(frozen=True, slots=True)
 class Policy:
     """Rules of a pipeline about schema changes: those that reach the sink, and those that stop the run."""
@@ -143,6 +167,10 @@ class Evolution:
     events: tuple[SchemaChange, ...]
     withheld: Mapping[SchemaChange, str] = field(default_factory=dict)
     """Changes that do not reach the sink, each with the reason."""
+    kept: Mapping[SchemaChange, str] = field(default_factory=dict)
+    """Changes of columns of binary numbers that the sink cannot do, each with the reason: their numbers are rounded."""
+    causes: Mapping[SchemaChange, bytes] = field(default_factory=dict)
+    """The values that gave columns another type, as far as they are known, cut short."""
 
 
 def evolve(
@@ -153,11 +181,13 @@ def evolve(
     initial: Mapping[TableId, TableSchema] | None = None,
     shape: Shape = unchanged,
     unfit: Unfit = all_fit,
+    numbers: StoredNumbers | None = None,
 ) -> Evolution:
     """Return the next version, with the observed schemas merged in.
 
     `initial` has the schemas that tables had before their first record; they are already part of `observed`. New tables
-    over the limit `max_tables` are left out. Raise NoPrimaryKey, TransformError, ConfigError or SchemaChangeRefused.
+    over the limit `max_tables` are left out. `numbers`: of a sink whose tables store numbers. Raise NoPrimaryKey,
+    TransformError, ConfigError or SchemaChangeRefused.
     """
     sources: dict[TableId, SourceTable] = {}
     for table, seen in observed:
@@ -174,7 +204,7 @@ def evolve(
             if schema != known.schema:
                 sources[table] = SourceTable(schema, known.targets, known.key_from_message)
     sources = _shaped(sources, shape, policy, before.version + 1)
-    sinks, events, withheld = _sinks(sources, before, policy, unfit)
+    sinks, events, withheld, kept = _sinks(sources, before, policy, unfit, numbers)
     if policy.behavior == "exception":
         for event in (*events, *withheld):
             if not isinstance(event, CreateTable):
@@ -182,7 +212,20 @@ def evolve(
                 raise SchemaChangeRefused(msg, "apply the change downstream, then allow it with 'lenient' or 'evolve'")
     version = before.version + bool(sources or sinks)
     after = Schemas(version, {**before.sources, **sources}, {**before.sinks, **sinks})
-    return Evolution(after, sources, sinks, events, withheld)
+    causes = {} if numbers is None else _causes(sources, (*events, *kept), numbers.widening)
+    return Evolution(after, sources, sinks, events, withheld, kept, causes)
+
+
+def _causes(
+    sources: Mapping[TableId, SourceTable], events: Iterable[SchemaChange], widening: Widening
+) -> dict[SchemaChange, bytes]:
+    """Return the values that are known to be the reason of changes."""
+    of_targets = {
+        (target, column): value
+        for (table, column), value in widening.items()
+        for target in (sources[table].targets if table in sources and sources[table].output is None else ())
+    }
+    return {event: value for event in events if (value := of_targets.get((event.table, column_of(event) or "")))}
 
 
 def _shaped(
@@ -211,11 +254,12 @@ def reroute(
     initial: Mapping[TableId, TableSchema] | None = None,
     shape: Shape = unchanged,
     unfit: Unfit = all_fit,
+    numbers: StoredNumbers | None = None,
 ) -> Evolution:
     """Return the changes that follow from new rules for known schemas, for example sink tables of a new route.
 
-    `initial` has the schemas that the pipeline file gives tables. Raise ConfigError where a known table gets another
-    primary key.
+    `initial` has the schemas that the pipeline file gives tables. `numbers`: see `evolve`. Raise ConfigError where a
+    known table gets another primary key.
     """
     for table, source in before.sources.items() if policy.needs_key else ():
         if rules.changes_rows(table):
@@ -228,19 +272,24 @@ def reroute(
             msg = f"the primary key that the file gives table {show(table)} changed: ({', '.join(known)}), now {now}"
             raise ConfigError(msg, "rows written under the old key cannot be found again: use another pipeline.name")
     sources = _shaped(before.sources, shape, policy, before.version)
-    sinks, events, withheld = _sinks(sources, before, policy, unfit)
+    sinks, events, withheld, kept = _sinks(sources, before, policy, unfit, numbers)
     after = Schemas(before.version + bool(sinks), sources, {**before.sinks, **sinks})
-    return Evolution(after, {}, sinks, events, withheld)
+    return Evolution(after, {}, sinks, events, withheld, kept)
 
 
 def _sinks(
-    sources: Mapping[TableId, SourceTable], before: Schemas, policy: Policy, unfit: Unfit
-) -> tuple[dict[TableId, TableSchema], tuple[SchemaChange, ...], dict[SchemaChange, str]]:
+    sources: Mapping[TableId, SourceTable],
+    before: Schemas,
+    policy: Policy,
+    unfit: Unfit,
+    numbers: StoredNumbers | None,
+) -> tuple[dict[TableId, TableSchema], tuple[SchemaChange, ...], dict[SchemaChange, str], dict[SchemaChange, str]]:
     """Return the sink tables that must change to take the rows of these source tables, and how they change.
 
     The second part has the changes that reach the sink. The third part has those that do not, with the reasons: in
-    these, the sink's tables stay as they are.
+    these, the sink's tables stay as they are. So they do in the fourth part, where numbers are rounded.
     """
+    kept: dict[SchemaChange, str] = {}
     sinks: dict[TableId, TableSchema] = {}
     withheld: dict[SchemaChange, str] = {}
     for table, source in sources.items():
@@ -258,6 +307,9 @@ def _sinks(
                 refused = [event for event in changes(target, sink, merged) if not policy.allows(event)]
                 withheld.update(dict.fromkeys(refused, WANTED))
                 merged = _without(merged, sink, refused)
+            if merged != sink and sink is not None and numbers is not None:
+                merged, stay = _of_numbers(table, target, sink, merged, numbers)
+                kept.update(stay)
             if merged != sink:
                 merged, beyond = _fitting(target, sink, merged, unfit)
                 withheld.update(beyond)
@@ -265,7 +317,33 @@ def _sinks(
                 sinks[target] = merged
     events = [event for table, schema in sinks.items() for event in changes(table, before.sinks.get(table), schema)]
     withheld.update(dict.fromkeys((event for event in events if not policy.allows(event)), WANTED))
-    return sinks, tuple(event for event in events if event not in withheld), withheld
+    return sinks, tuple(event for event in events if event not in withheld), withheld, kept
+
+
+def _of_numbers(
+    source: TableId, target: TableId, sink: TableSchema, merged: TableSchema, numbers: StoredNumbers
+) -> tuple[TableSchema, dict[SchemaChange, str]]:
+    """Return the merged schema as a table has it that holds numbers, and the changes that it cannot do.
+
+    A change for a value that is no number is not one of these: without it the value cannot be written.
+    """
+    texts = {name for (of, name), value in numbers.widening.items() if of == source and not is_number(value)}
+    known = {column.name: column.type for column in sink.columns}
+    whole = [one.name for one in merged.columns if known.get(one.name) == BIGINT and one.type == DOUBLE]
+    large = numbers.beyond(target, merged, whole) if whole else ()
+    columns = tuple(replace(one, type=STRING) if one.name in large else one for one in merged.columns)
+    merged = TableSchema(columns, merged.primary_key)
+    binary = {
+        one.name for one in merged.columns
+        if isinstance(known.get(one.name), FLOATS) and one.type != known[one.name] and one.name not in texts
+    }  # fmt: skip
+    reasons = numbers.unfit(target, merged) if binary else {}
+    kept = {
+        event: reasons[name]
+        for event in changes(target, sink, merged)
+        if (name := column_of(event)) in binary and name in reasons
+    }
+    return _without(merged, sink, kept), kept
 
 
 def _fitting(
@@ -337,5 +415,5 @@ def _new_table(table: TableId, seen: TableSchema, rules: Rules, policy: Policy, 
         where = "the transform's primary-keys name" if configured else "the primary key has"
         msg = f"table {show(table)}: {where} {unknown[0]!r}, but its rows have only {', '.join(names) or 'no column'}"
         raise NoPrimaryKey(msg, hint)
-    columns = tuple(Column(c.name, c.type, c.name not in key) for c in seen.columns)
+    columns = tuple(replace(column, nullable=column.name not in key) for column in seen.columns)
     return SourceTable(TableSchema(columns, key), rules.targets(table), not configured and not given_key)

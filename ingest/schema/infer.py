@@ -7,16 +7,19 @@ values that already fit stay what they are. Rules: docs/spec/types.md.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from ingest.model import temporal, types
-from ingest.model.data_type import NullType, TimeType
+from ingest.model.data_type import DoubleType, FloatType, NullType, TimeType
+from ingest.model.numbers import FLOATS, Fit, Numbers, fit_of, is_large, is_number, says_exactly
 from ingest.model.reject import RowError
 from ingest.model.rowtext import key_image, parse_row
 from ingest.model.schema import MAX_NAME, Column, TableSchema
 from ingest.model.spelling import says
 from ingest.model.table import MAX_ID, show
 from ingest.model.text import one_line
+from ingest.model.types import INTEGERS
 from ingest.model.values import accepts, fits, holds, is_fine
 from ingest.schema.type_hints import TypeHints
 
@@ -47,6 +50,8 @@ class Inference:
     max_columns: int = 2_000
     keyed: bool = False
     """True if records' keys tell the primary key of each table (`key.format`), unless the pipeline does."""
+    numbers: Numbers = Numbers.TEXTS
+    """What becomes of a number that no binary number is."""
     unfit_is_null: bool = False
     """True if a value is null whose column in the sink could not be widened (`try_evolve`); else it is a reject."""
 
@@ -87,7 +92,9 @@ class Inference:
 
     def after(self, table: TableId, output: TableSchema) -> Inference:
         """Return the same for rows that a transform made: of declared columns there may be copies under other names."""
-        return replace(self, initial={table: output}) if self.declared(table) else self
+        numbers = Numbers.TEXTS if self.numbers is Numbers.TEXTS else Numbers.COMPUTED
+        initial = {table: output} if self.declared(table) else self.initial
+        return replace(self, initial=initial, numbers=numbers)
 
 
 def unmatched(inference: Inference, tables: Mapping[TableId, TableSchema]) -> list[str]:
@@ -115,10 +122,18 @@ def _some(names: Iterable[str]) -> str:
     return ", ".join(one_line(name) for name in first[:MAX_NAMED]) + (", …" if len(first) > MAX_NAMED else "")
 
 
-def observe(change: Change, inference: Inference, known: TableSchema | None, *, fixed: bool = False) -> TableSchema:
+def observe(
+    change: Change,
+    inference: Inference,
+    known: TableSchema | None,
+    stored: Mapping[str, DataType] = MappingProxyType({}),
+    *,
+    fixed: bool = False,
+) -> TableSchema:
     """What the table must be like for this change, with what is known of it merged in.
 
-    `fixed`: the known schema is not to change. Raises RowError for a row that no schema takes.
+    `stored`: the columns that hold binary numbers in the sink's tables, with their types. `fixed`: the known schema is
+    not to change. Raises RowError for a row that no schema takes.
     """
     table, _, before, after, key, declared = change
     if known is None and table in inference.initial:
@@ -146,8 +161,11 @@ def observe(change: Change, inference: Inference, known: TableSchema | None, *, 
         if fixed and name in new:
             continue
         said = said_of(declared, name, value)
-        column_type = _type_of(name, value, expected.get(name), said, inference, fixed=fixed, given=name in given)
-        columns.append(Column(name, column_type, name not in key_names))
+        column_type = _type_of(
+            name, value, expected.get(name), said, inference, stored=stored.get(name), fixed=fixed, given=name in given
+        )
+        large = inference.numbers is Numbers.STORED and column_type == types.BIGINT and is_large(value)
+        columns.append(Column(name, column_type, name not in key_names, large))
     seen = TableSchema(tuple(columns), key_names)
     if known is None:
         return seen
@@ -187,6 +205,7 @@ def _type_of(
     said: DataType | None,
     inference: Inference,
     *,
+    stored: DataType | None,
     fixed: bool,
     given: bool,
 ) -> DataType:
@@ -198,6 +217,10 @@ def _type_of(
         return forced
     if given and expected is not None and inference.says(expected, value):
         return expected
+    if inference.numbers is Numbers.STORED and is_number(value):
+        found = _number_type(value, expected, said, reading, stored, fixed=fixed)
+        if found is not None:
+            return found
     guess = reading.infer(value) if said is None else said
     if expected is not None and inference.takes(expected, value, guess):
         return expected if not isinstance(expected, NullType) or said is None else said
@@ -210,6 +233,33 @@ def _type_of(
     if said is not None and not holds(said, value, reading.standard):
         raise _mismatch(name, value, f"declared {types.name(said)}")
     return guess
+
+
+def _number_type(
+    value: bytes,
+    expected: DataType | None,
+    said: DataType | None,
+    reading: TypeHints,
+    stored: DataType | None,
+    *,
+    fixed: bool,
+) -> DataType | None:
+    """Return the type of a number's column in a sink whose tables store numbers; None where other rules say it.
+
+    `stored`: the type that the column has in the sink's table, where that is one of binary numbers.
+    """
+    known = stored if isinstance(expected, INTEGERS) and stored is not None else expected
+    if isinstance(known, FLOATS):
+        if fixed or fit_of(known, value, said) is not Fit.UNFIT:
+            return expected
+        larger = isinstance(known, FloatType) and fit_of(types.DOUBLE, value, said) is not Fit.UNFIT
+        return types.DOUBLE if larger else types.STRING
+    if expected is not None and says_exactly(expected, value) and says(expected, value, reading.standard):
+        return expected
+    guess = reading.infer(value) if said is None else said
+    if isinstance(guess, DoubleType) and fit_of(guess, value, said) is Fit.UNFIT:
+        return types.BIGINT if says(types.BIGINT, value, reading.standard) else types.STRING
+    return None
 
 
 def _mismatch(name: str, value: bytes, what: str, hint: str = "") -> RowError:

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
 from ingest.component.registry import Registry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from ingest.encode.upsert_encoder import Record, TableEncoder
     from ingest.kafka.admin import Split, Topic
     from ingest.model.commit import CommitScope, ResumePoint
     from ingest.model.layout import TableLayout
+    from ingest.model.numbers import Numbers
     from ingest.model.schema import SchemaChange, TableSchema
     from ingest.model.table import TableId
     from ingest.schema.evolve import SourceTable
@@ -95,6 +96,12 @@ class SinkCoordinator(Protocol):
 
     def unfit(self, table: TableId, schema: TableSchema) -> Mapping[str, str]:
         """Return the columns that its table cannot take as a schema has them, each with the reason. Changes nothing."""
+
+    def beyond(self, table: TableId, schema: TableSchema, names: Sequence[str]) -> Collection[str]:
+        """Return those of the columns that its table has as BIGINT and that hold an integer beyond ±2^53.
+
+        Raise IngestError.
+        """
 
     def arrange(self, layouts: Mapping[TableId, TableLayout]) -> None:
         """Take the layouts of tables that `declare` may have to make."""
@@ -180,6 +187,10 @@ class Sink(Protocol):
     @property
     def parallelism(self) -> int | None:
         """The number of tasks that write at once, at most."""
+
+    @property
+    def numbers(self) -> Numbers:
+        """What becomes of a number that no binary number is."""
 
     @property
     def changelog(self) -> bool:

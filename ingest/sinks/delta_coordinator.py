@@ -16,7 +16,7 @@ from ingest.delta.change import change
 from ingest.delta.commit import add_files, has_older_progress
 from ingest.delta.partitions import partition_columns
 from ingest.delta.seen import SeenTables, taken_away
-from ingest.delta.tables import PROPERTIES, changes, columns_there, schema_of
+from ingest.delta.tables import PROPERTIES, changes, columns_there, has_beyond, schema_of
 from ingest.delta.upkeep import compact, vacuum
 from ingest.errors import IngestError, SchemaChangeRefused
 from ingest.lake.changes import LakeChangeError
@@ -25,7 +25,7 @@ from ingest.model.table import show
 from ingest.sinks.lake_coordinator import LakeCoordinator, check_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from ingest.lake.changes import Changes, ColumnThere
@@ -112,6 +112,9 @@ class DeltaCoordinator(LakeCoordinator[DeltaTable]):
 
     def _columns(self, there: DeltaTable) -> Mapping[str, ColumnThere]:
         return columns_there(there)
+
+    def _beyond(self, _wanted: LakeTable, there: DeltaTable, names: Sequence[str]) -> set[str]:
+        return {name for name in names if has_beyond(there, name)}
 
     def _apply(self, there: DeltaTable, wanted: LakeTable, found: Changes) -> None:
         change(there, self._warehouse.files(wanted.id), found)

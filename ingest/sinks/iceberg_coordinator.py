@@ -15,6 +15,7 @@ from ingest.errors import ConfigError, IngestError
 from ingest.iceberg.commit import add_files
 from ingest.iceberg.line import mark_of, older_progress, taken_away
 from ingest.iceberg.partitions import spec_of
+from ingest.iceberg.reading import has_beyond
 from ingest.iceberg.rewrite import rewrite
 from ingest.iceberg.tables import PROPERTIES, changes, columns_there, schema_of
 from ingest.iceberg.types import iceberg_type
@@ -25,7 +26,7 @@ from ingest.model.text import one_line
 from ingest.sinks.lake_coordinator import LakeCoordinator, check_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from pyiceberg.catalog import Catalog
@@ -112,6 +113,9 @@ class IcebergCoordinator(LakeCoordinator[Table]):
 
     def _columns(self, there: Table) -> Mapping[str, ColumnThere]:
         return columns_there(there.metadata)
+
+    def _beyond(self, _wanted: LakeTable, there: Table, names: Sequence[str]) -> set[str]:
+        return {name for name in names if has_beyond(there, name)}
 
     def _apply(self, there: Table, wanted: LakeTable, found: Changes) -> None:
         if found.rewritten:

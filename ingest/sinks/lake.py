@@ -10,6 +10,7 @@ from pydantic import Field, field_validator, model_validator
 from ingest.component.options import Duration, OptionErrors
 from ingest.encode.append_encoder import AppendEncoder
 from ingest.encode.upsert_encoder import Coarse, UpsertEncoder
+from ingest.model.numbers import Numbers
 from ingest.model.reject import RowError
 from ingest.model.table import show
 from ingest.sinks.sequence import SequencedSinkOptions
@@ -58,6 +59,11 @@ class LakeOptions(SequencedSinkOptions):
 
     compaction_interval: int = Field(50, alias="sink.compaction.commit.interval", ge=2, le=100_000)
     """The number of a table's snapshots, or versions, between two compactions."""
+
+    @property
+    def numbers(self) -> Numbers:
+        """What becomes of a number that no binary number is: its column becomes a wider one, where that can be."""
+        return Numbers.STORED
 
     @model_validator(mode="before")
     @classmethod

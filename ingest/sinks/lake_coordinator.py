@@ -108,6 +108,13 @@ class LakeCoordinator(PlainSinkCoordinator, Generic[There]):
         """Return the columns of a table that is there, by their names."""
 
     @abstractmethod
+    def _beyond(self, wanted: LakeTable, there: There, names: Sequence[str]) -> set[str]:
+        """Return those of the columns that are BIGINT in a table and hold an integer beyond ±2^53.
+
+        Raise what the library raises.
+        """
+
+    @abstractmethod
     def _apply(self, there: There, wanted: LakeTable, found: Changes) -> None:
         """Change a table. Raise LakeChangeError where that cannot be, and what the library raises."""
 
@@ -206,6 +213,29 @@ class LakeCoordinator(PlainSinkCoordinator, Generic[There]):
             faults = {name: why for name, part in tried if (why := self._fault(part, there))}
             return {name: Misfit(why, kinds[name].type if name in kinds else None) for name, why in faults.items()}
 
+    def beyond(self, table: TableId, schema: TableSchema, names: Sequence[str]) -> set[str]:
+        """Return those of the columns that its table has as BIGINT and that hold an integer beyond ±2^53.
+
+        Raise IngestError.
+        """
+        try:
+            wanted = self._lake_options.table_for(table, schema)
+        except RowError:
+            return set()  # its rows are rejects, in the task
+        if self._is_new():
+            return set()
+        with self._asking(f"look for integers beyond 2^53 in the table {wanted}"):
+            there = self._look_up(wanted)
+            return set() if there is None else self._beyond(wanted, there, names)
+
+    def _changes_of(self, wanted: LakeTable, there: There) -> Changes:
+        """Return what `_changes` returns, but no BIGINT becomes DOUBLE whose values would lose digits by it."""
+        found = self._changes(wanted, there)
+        doubles = [name for name, kind in found.rewritten.items() if kind == types.DOUBLE]
+        for name in self._beyond(wanted, there, doubles) if doubles else ():
+            found.rewritten[name] = types.STRING
+        return found
+
     def _fault(self, wanted: LakeTable, there: There) -> str:
         """Return why a table that is there cannot take rows; nothing where it can."""
         try:
@@ -225,7 +255,7 @@ class LakeCoordinator(PlainSinkCoordinator, Generic[There]):
                     self._compared.add(wanted.id)
                     continue
                 self._meet(wanted.id, there)
-                if found := self._changes(wanted, there):
+                if found := self._changes_of(wanted, there):
                     self._apply(there, wanted, found)
         self._tell_older()
 
@@ -256,7 +286,7 @@ class LakeCoordinator(PlainSinkCoordinator, Generic[There]):
                 there = self._look_up(wanted)
                 if there is not None:
                     self._meet(wanted.id, there)
-                out.update(statements(wanted, None if there is None else self._changes(wanted, there)))
+                out.update(statements(wanted, None if there is None else self._changes_of(wanted, there)))
         self._tell_older()
         return out
 

@@ -20,12 +20,12 @@ from ingest.model.table import show
 from ingest.postgres.connection import connect, explain
 from ingest.postgres.history_columns import ChangeError
 from ingest.postgres.progress import ProgressTables, RunOwner
-from ingest.postgres.tables import has_rows, look_up, planned, unfit
+from ingest.postgres.tables import beyond, has_rows, look_up, planned, unfit
 from ingest.sinks.sequence import no_sequence
 from ingest.sinks.sink import PlainSinkCoordinator
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 
     from ingest.model.commit import ResumePoint, Split
     from ingest.model.layout import TableLayout
@@ -103,6 +103,15 @@ class PostgresCoordinator(PlainSinkCoordinator):
             return {}  # its rows are rejects, in the task
         with self._asking(f"look the table {wanted} up") as connection:
             return unfit(wanted, look_up(connection, wanted), self._dialect)
+
+    def beyond(self, table: TableId, schema: TableSchema, names: Sequence[str]) -> set[str]:
+        """Return those of the columns that its table has as `bigint` and that hold an integer beyond ±2^53."""
+        try:
+            wanted = self._options.table_for(table, schema)
+        except RowError:
+            return set()  # its rows are rejects, in the task
+        with self._asking(f"look for integers beyond 2^53 in the table {wanted}") as connection:
+            return beyond(connection, wanted, names)
 
     def filled(self, tables: Iterable[TableId]) -> set[str]:
         """Return the tables that are there and have rows."""

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Self
 from pydantic import BeforeValidator, Field, field_validator
 
 from ingest.component.options import Labelled
+from ingest.formats import is_binary
+from ingest.model.numbers import Numbers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from ingest.component.files import Files
@@ -86,6 +88,11 @@ class SinkOptions(Labelled):
                 msg = f"{change[:60]!r} is no schema change (known: {', '.join(FAMILIES)})"
                 raise ValueError(msg)
         return value
+
+    @property
+    def numbers(self) -> Numbers:
+        """What becomes of a number that no binary number is: formats of binary numbers round it."""
+        return Numbers.COUNTED if any(map(is_binary, self.chosen_formats)) else Numbers.TEXTS
 
     @property
     def changelog(self) -> bool:
@@ -180,6 +187,10 @@ class PlainSinkCoordinator:
     def unfit(self, _table: TableId, _schema: TableSchema) -> Mapping[str, str]:
         """Return nothing: all columns can be taken."""
         return {}
+
+    def beyond(self, _table: TableId, _schema: TableSchema, _names: Sequence[str]) -> Collection[str]:
+        """Return nothing: there are no tables that hold numbers."""
+        return ()
 
     def arrange(self, _layouts: Mapping[TableId, TableLayout]) -> None:
         """Do nothing: no tables are made."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 from pydantic import Field, field_validator
 
 from ingest.encode.upsert_encoder import Coarse, UpsertEncoder
+from ingest.model.numbers import Numbers
 from ingest.model.reject import RowError
 from ingest.model.table import show
 from ingest.sinks.history import HistorySinkOptions
@@ -109,6 +110,11 @@ class SqlSinkOptions(HistorySinkOptions):
             msg = f"write the name of a column: up to {MAX_NAME} bytes, and not one of PostgreSQL's own"
             raise ValueError(msg)
         return value
+
+    @property
+    def numbers(self) -> Numbers:
+        """What becomes of a number that no binary number is: its column becomes a wider one, where that can be."""
+        return Numbers.STORED
 
     @property
     def dialect(self) -> SqlDialect:

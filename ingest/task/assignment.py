@@ -105,6 +105,8 @@ class TaskResult:
     stopped_by_reject: bool = False
     observed: dict[TableId, TableSchema] = field(default_factory=dict)
     """The schemas of tables that are new, or changed, by the records that the task saw."""
+    widening: dict[tuple[TableId, str], bytes] = field(default_factory=dict)
+    """By table and column: the first value that gave a known column another type, cut short."""
     refused_before: dict[Split, int] = field(default_factory=dict)
     """Positions before which the sink has refused records, where the task ended at its last commit for that."""
     waited: bool = False
@@ -118,6 +120,8 @@ class TaskResult:
     """By table and column: times that were taken without what is finer than a microsecond."""
     unread: dict[tuple[TableId, str], int] = field(default_factory=dict)
     """By table and column: values of rows before a change that are not known, as they cannot be read."""
+    rounded: dict[tuple[TableId, str], int] = field(default_factory=dict)
+    """By table and column: numbers that no binary number is, and that became the nearest one."""
     delivered: list[Any] = field(default_factory=list)
     """Values that the sink's writer has for the driver."""
     reject_codes: dict[tuple[str, str], int] = field(default_factory=dict)

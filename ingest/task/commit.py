@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _Counted: TypeAlias = (
     "tuple[int, int, dict[TableId, TableCounters], dict[str, int],"
     " dict[tuple[TableId, str], int], dict[tuple[TableId, str], int], dict[tuple[TableId, str], int],"
-    " dict[tuple[str, str], int]]"
+    " dict[tuple[TableId, str], int], dict[tuple[str, str], int]]"
 )
 """Records read, rejects, and counters by table, reason, column, and code, in the order in which a result has them."""
 COMMIT_S: Final = 5.0
@@ -103,7 +103,9 @@ class Committer:
     def _count_committed(self) -> None:
         result = self._result
         result.read, result.rejected, result.counts = self._committed[:3]
-        result.skipped, result.withheld, result.cut, result.unread, result.reject_codes = self._committed[3:]
+        result.skipped, result.withheld, result.cut, result.unread, result.rounded, result.reject_codes = (
+            self._committed[3:]
+        )
 
     def go_back(self) -> dict[Split, int]:
         """Give up what was written since the last commit, to go on from there; returns the positions before.
@@ -120,7 +122,7 @@ class Committer:
         self._positions.update(result.positions)
         del result.rejects[self._kept_rejects :]
         result.stopped_by_reject = result.drifted = False
-        result.observed = {}
+        result.observed, result.widening = {}, {}
         return reached
 
     def come_apart(self, *, apart: bool) -> None:
@@ -131,7 +133,7 @@ class Committer:
         """Return a copy of what the result counts now."""
         result = self._result
         counts = {table: replace(counters) for table, counters in result.counts.items()}
-        columns = {**result.withheld}, {**result.cut}, {**result.unread}
+        columns = {**result.withheld}, {**result.cut}, {**result.unread}, {**result.rounded}
         return result.read, result.rejected, counts, {**result.skipped}, *columns, {**result.reject_codes}
 
     def resume(self, task: Task, worker: str) -> bool:

@@ -142,10 +142,10 @@ class EncoderCounters:
         cut = encoder.cut
         add_counts(result.cut, {(encoder.table, column): count for column, count in cut.items()})
         cut.clear()
-        withheld = encoder.withheld
-        for column, number in withheld.items():
-            count_up(result.withheld, (encoder.table, column), number, (encoder.table, OTHER_COLUMNS))
-        withheld.clear()
-        for column, number in encoder.unread.items():
-            count_up(result.unread, (encoder.table, column), number, (encoder.table, OTHER_COLUMNS))
-        encoder.unread.clear()
+        by_column = (
+            (encoder.withheld, result.withheld), (encoder.unread, result.unread), (encoder.rounded, result.rounded),
+        )  # fmt: skip
+        for found, of_columns in by_column:
+            for column, number in found.items():
+                count_up(of_columns, (encoder.table, column), number, (encoder.table, OTHER_COLUMNS))
+            found.clear()

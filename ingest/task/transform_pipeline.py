@@ -224,6 +224,7 @@ class TransformWriteStage:
         add_counts(result.withheld, read.withheld)
         add_counts(result.cut, read.cut)
         add_counts(result.unread, read.unread)
+        add_counts(result.rounded, read.rounded)
         add_counts(result.skipped, read.skipped)
         if read.failure is not None:
             raise read.failure

@@ -107,7 +107,7 @@ def report(probe: Probe, run: DryRun, ended: IngestError | None) -> tuple[DryRun
             _table(run, table, source, known=table in stored.sources)
             for table, source in sorted(schemas.sources.items())
         ],
-        changes=[f"{event.table}> {event.change}" for event in run.happened if isinstance(event, SchemaChanged)],
+        changes=[str(event) for event in run.happened if isinstance(event, SchemaChanged)],
         withheld=[f"{show(event.table)}> {event}, {why}" for event, why in withheld.items()],
         new_topics=sorted(probe.sink.missing(schemas.sinks)),
         new_schemas=sorted(probe.sink.subjects),

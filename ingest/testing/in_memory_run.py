@@ -62,6 +62,7 @@ class InMemoryRun:
     withheld: dict[str, int] = field(default_factory=dict)
     cut: dict[str, int] = field(default_factory=dict)
     unread: dict[str, int] = field(default_factory=dict)
+    rounded: dict[str, int] = field(default_factory=dict)
     tables: dict[str, TableSummary] = field(default_factory=dict)
     """The counters of each table."""
     changes: list[str] = field(default_factory=list)
@@ -100,6 +101,7 @@ def run_in_memory(pipeline: Pipeline, records: Sequence[MemoryRecord], *, look_a
     out.rejects = [(by_place[r.topic, r.partition, r.offset], r.stage, r.code) for r in ran.rejects]
     out.skipped, out.withheld, out.cut = dict(ran.summary.skipped), dict(ran.summary.withheld), dict(ran.summary.cut)
     out.unread = dict(ran.summary.unread)
+    out.rounded = dict(ran.summary.rounded)
     out.tables = ran.summary.tables
     out.schemas, out.error = ran.schemas, ran.error
     return out

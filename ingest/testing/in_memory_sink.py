@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ingest.encode.upsert_encoder import TableEncoder
+    from ingest.model.numbers import Numbers
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
     from ingest.schema.evolve import SourceTable
@@ -55,6 +56,11 @@ class InMemorySink:
     def parallelism(self) -> int | None:
         """The number of tasks that write at once, at most."""
         return self.options.parallelism
+
+    @property
+    def numbers(self) -> Numbers:
+        """What becomes of a number that no binary number is."""
+        return self.options.numbers
 
     @property
     def changelog(self) -> bool:

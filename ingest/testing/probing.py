@@ -13,7 +13,7 @@ from ingest.model.reject import RejectedRecord
 from ingest.sinks.sink import PlainSinkCoordinator, PlainWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from ingest.deadletter.collector import DirtyDataCollector
     from ingest.kafka.admin import Split, Topic
@@ -69,6 +69,10 @@ class ProbingCoordinator(PlainSinkCoordinator):
     def unfit(self, table: TableId, schema: TableSchema) -> Mapping[str, str]:
         """Return the columns that the real sink's table cannot take."""
         return self._real.unfit(table, schema)
+
+    def beyond(self, table: TableId, schema: TableSchema, names: Sequence[str]) -> Collection[str]:
+        """Return the columns that hold an integer beyond ±2^53 in the real sink's table."""
+        return self._real.beyond(table, schema, names)
 
     def arrange(self, layouts: Mapping[TableId, TableLayout]) -> None:
         """Hand the layouts of tables on, so that statements show them."""

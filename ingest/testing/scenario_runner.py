@@ -97,6 +97,7 @@ _HAPPENED: Final[dict[str, Callable[[InMemoryRun], Any]]] = {
     "withheld": lambda ran: ran.withheld,
     "cut": lambda ran: ran.cut,
     "unread": lambda ran: ran.unread,
+    "rounded": lambda ran: ran.rounded,
     "changes": lambda ran: ran.changes,
     "schema": _schema,
     "warnings": lambda ran: ran.warnings,

@@ -148,6 +148,8 @@ static void see_number(const Field *field, int64_t a, int64_t b)
         HOLDS(!fits_int(field, 1 + a % 63) || fits_int(field, 64));
     if (is_number(field)) {
         fits_double(field);
+        fits_exact_double(field);
+        fits_exact_float(field);
         HOLDS(!fits_decimal(field, a, b) || fits_decimal(field, a + 1, b));
     }
     Text text;

@@ -10,6 +10,7 @@ from picking import pick, pick_some, shuffle
 
 from ingest.encode.encoder_cache import EncoderCache
 from ingest.model import types
+from ingest.model.numbers import Numbers
 from ingest.model.schema import Column, TableSchema
 from ingest.schema.evolve import Schemas, SourceTable
 from ingest.schema.infer import Inference
@@ -70,7 +71,8 @@ def cache_of(
     declared: tuple[str, ...] = (),
 ) -> EncoderCache:
     given = TableSchema(tuple(column for column in source.columns if column.name in declared), ())
-    made = EncoderCache(to.encoder, Inference(form.reading, False, {table: given}, 2000))
+    numbers = list(Numbers)[len(source.columns) % len(Numbers)]  # each of them, with any table
+    made = EncoderCache(to.encoder, Inference(form.reading, False, {table: given}, 2000, numbers=numbers))
     made.renew(Schemas(1, {table: SourceTable(source, (("out",),), keyed)}, {("out",): sink}), None)
     return made
 
@@ -84,7 +86,8 @@ a_number = st.sampled_from([
     "0", "-0", "1", "-1", "127", "128", "-128", "2147483648", "9223372036854775807", "9223372036854775808",
     "-9223372036854775808", "-9223372036854775809", "1.10", "0.5", "-0.0", "1e5", "1E400", "1e-3", "123.45", "1234.5",
     "123.456", "123.4500", "12345678901234567890123456789012345678", "00", "1.", ".5", "+1", "-", "1e", "0x1", "NaN",
-    "Infinity", "1.0", "5e2", "4", "420", "42.0",
+    "Infinity", "1.0", "5e2", "4", "420", "42.0", "0.1", "9007199254740992", "9007199254740993", "0.30000000000000004",
+    "3.3333333333333333", "16777217", "1152921504606846976", "9007199254740991.5", "0.10000000000000001",
 ])  # fmt: skip
 a_text = st.one_of(
     st.text(max_size=6).map(lambda text: json.dumps(text, ensure_ascii=False)),

@@ -29,6 +29,8 @@ def wider(first: str, lake: str) -> dict[str, DataType]:
     """By each type that makes a column of the first one wider: the type that the column has then."""
     narrow = stored(first, lake)
     merged = {second: types.merge(narrow, stored(second, lake)) for second in VALUES}
+    if first == "BIGINT":  # its values are beyond what a DOUBLE holds
+        merged = {second: types.STRING if one == types.DOUBLE else one for second, one in merged.items()}
     return {second: one for second, one in merged.items() if one != narrow}
 
 

@@ -43,6 +43,23 @@ def assert_types(sink: AnyLakeSink, names: list[str], wanted: list[DataType]) ->
 
 
 @pytest.mark.parametrize("lake", KINDS)
+def test_integers_become_doubles_only_if_all_of_them_are_some(tmp_path: Path, lake: str) -> None:
+    sink, narrow = lake_of(lake, tmp_path), lake_schema("id INT", "c0 BIGINT", "c1 BIGINT", "last INT")
+    assert not sink.side.beyond(TABLE, narrow, ["c0"]), "there is nothing yet"
+    sink.side.declare({TABLE: narrow})
+    some = [str(sign * (2**53 + more)) for sign in (1, -1) for more in (0, 1)]
+    rows = [(f'{{"id":{at}}}', f'{{"id":{at},"c0":{some[at & 2]},"c1":{text}}}') for at, text in enumerate(some)]
+    for one in rows:
+        sink.write(TABLE, narrow, one)
+    wider = lake_schema("id INT", "c0 DOUBLE", "c1 DOUBLE", "last INT")
+    assert set(sink.side.beyond(TABLE, wider, ["c0", "c1", "id"])) == {"c1"}
+    sink.side.declare({TABLE: wider})
+    assert_types(sink, ["c0", "c1"], [types.DOUBLE, types.STRING])
+    assert [text for (text,) in sink.lake.ask("SELECT c1 FROM {} ORDER BY id", *TABLE)] == some
+    assert not sink.side.beyond(TABLE, wider, ["c0", "c1"]), "they are no BIGINT any more"
+
+
+@pytest.mark.parametrize("lake", KINDS)
 @pytest.mark.parametrize("first", list(VALUES))
 def test_every_type_widens_as_schemas_do(tmp_path: Path, first: str, lake: str) -> None:
     """A column for each other type becomes wider by it, and the values that are there are those of the wider type."""

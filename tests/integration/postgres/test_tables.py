@@ -12,7 +12,7 @@ import pytest
 from inmemory import pipeline
 from postgres_sink import SPLIT, VALUES, made, owned, schema, task, write
 
-from ingest.errors import SchemaChangeRefused
+from ingest.errors import IngestError, SchemaChangeRefused
 from ingest.model import types
 from ingest.model.schema import Column, TableSchema
 from ingest.postgres.tables import changes, look_up, table_of
@@ -263,6 +263,37 @@ def test_numbers_keep_their_digits_when_they_widen(postgres: Database, sink: Sql
     assert postgres.rows(f"{name}.t", "d::text, r::text, b::text") == [
         ("0.12345678901234568", "16777215", "9007199254740993")
     ]
+
+
+def test_integers_that_no_double_holds_are_found(postgres: Database, sink: SqlSinkOptions, name: str) -> None:
+    postgres.ask(f"CREATE SCHEMA {name}; CREATE TABLE {name}.t (id int PRIMARY KEY, a bigint, b bigint, c numeric)")
+    for at, number in enumerate([2**53, -(2**53), 2**53 + 1]):
+        small = min(number, 2**53)
+        postgres.ask(f"INSERT INTO {name}.t VALUES ({at}, {small}, {number}, {number})")  # noqa: S608  (of numbers)
+    asked = owned(sink)
+    assert asked.beyond((name, "t"), schema("id INT", "a DOUBLE"), ["a", "b", "c", "other"]) == {"b"}
+    assert asked.beyond((name, "none"), schema("id INT", "a DOUBLE"), ["a"]) == set()
+
+
+@pytest.mark.parametrize("user", [
+    "CREATE VIEW {0}.v AS SELECT d FROM {0}.t", "CREATE MATERIALIZED VIEW {0}.v AS SELECT d FROM {0}.t",
+    "ALTER TABLE {0}.t ADD g double precision GENERATED ALWAYS AS (d * 2) STORED",
+    "CREATE POLICY p ON {0}.t USING (d > 0)",
+])  # fmt: skip
+def test_a_column_that_something_uses_is_told_before_it_is_changed(
+    postgres: Database, sink: SqlSinkOptions, name: str, user: str
+) -> None:
+    """The server refuses to change its type, and by then a run would have stopped."""
+    asked = owned(sink)
+    asked.declare({(name, "t"): schema("id INT", "d DOUBLE", "free DOUBLE")})
+    wanted = schema("id INT", "d STRING", "free STRING")
+    assert asked.unfit((name, "t"), wanted) == {}
+    postgres.ask(user.format(name))
+    assert list(asked.unfit((name, "t"), wanted)) == ["d"]
+    assert "stays double precision, as it is used by" in asked.unfit((name, "t"), wanted)["d"]
+    with pytest.raises(IngestError):
+        asked.declare({(name, "t"): wanted})
+    asked.declare({(name, "t"): schema("id INT", "d DOUBLE", "free STRING")})
 
 
 @pytest.mark.parametrize(("table", "why"), [

@@ -19,7 +19,7 @@ from ingest.errors import CheckpointError, ConfigError, NoPrimaryKey, SchemaChan
 from ingest.kafka.failures import is_away
 from ingest.model import types
 from ingest.model.schema import Column, Misfit, TableSchema
-from ingest.schema.evolve import Policy, Schemas, SourceTable, evolve, reroute
+from ingest.schema.evolve import Policy, Schemas, SourceTable, StoredNumbers, evolve, reroute
 from ingest.schema.routes import KeyRule, RouteRule, Rules
 from ingest.spark.session import with_retries
 from ingest.task.assignment import Delta, Setup
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ingest.model.table import TableId
+    from ingest.schema.evolve import Evolution
 
 A, B = ("t", 0), ("t", 1)
 
@@ -243,6 +244,53 @@ def test_a_column_that_a_sink_has_already_keeps_its_type_there() -> None:
         assert [str(event) for event in again.events] == ["ADD COLUMN b STRING"]
         assert [str(event) for event in again.withheld] == ["ALTER COLUMN n INT -> STRING"]
     assert [str(event) for event in later.events] == ["ADD COLUMN n INT"]
+
+
+def numbers_of(kind: str, *, large: bool = False) -> TableSchema:
+    return TableSchema(
+        (Column("id", types.BIGINT, nullable=False), Column("n", types.parse(kind), large=large)), ("id",)
+    )
+
+
+def seen_by(
+    known: Schemas, kind: str, value: bytes = b"", large: tuple[str, ...] = (), unfit: tuple[str, ...] = ()
+) -> Evolution:
+    """What becomes of a table of a sink that stores numbers, whose column `n` is of another type for a value."""
+    asked = StoredNumbers(
+        beyond=lambda _table, _schema, names: [name for name in names if name in large],
+        unfit=lambda _table, _schema: dict.fromkeys(unfit, "a view"),
+        widening={(("t",), "n"): value} if value else {},
+    )
+    return evolve(known, [(("t",), numbers_of(kind))], Rules(), Policy(), numbers=asked)
+
+
+def test_integers_beyond_a_double_become_texts_beside_a_fraction() -> None:
+    known = seen_by(Schemas(), "BIGINT").schemas
+    change = seen_by(known, "DOUBLE", b"0.5")
+    assert {str(event): value for event, value in change.causes.items()} == {
+        "ALTER COLUMN n BIGINT -> DOUBLE": b"0.5"
+    }  # fmt: skip
+    change = seen_by(known, "DOUBLE", b"0.5", large=("n",))
+    assert [str(event) for event in change.events] == ["ALTER COLUMN n BIGINT -> STRING"]
+    observed = [(("t",), numbers_of("BIGINT", large=True)), (("t",), numbers_of("DOUBLE"))]
+    for seen in (observed, observed[::-1]):
+        (column,) = evolve(Schemas(), seen, Rules(), Policy()).sinks[("t",)].columns[1:]
+        assert column.type == types.STRING, "as its own look has seen it, too"
+
+
+def test_a_column_of_numbers_that_a_sink_cannot_change_stays() -> None:
+    known = seen_by(Schemas(), "DOUBLE").schemas
+    change = seen_by(known, "STRING", b"9007199254740993", unfit=("n",))
+    assert ([*change.events], [*change.sinks]) == ([], [])
+    assert {str(event): why for event, why in change.kept.items()} == {"ALTER COLUMN n DOUBLE -> STRING": "a view"}
+    assert change.schemas.sources[("t",)].schema.columns[1].type == types.STRING
+    asked = StoredNumbers(unfit=lambda _table, _schema: {"n": "a view"})
+    assert [*map(str, reroute(change.schemas, Rules(), Policy(), numbers=asked).kept)] == [*map(str, change.kept)]
+    assert [*map(str, reroute(change.schemas, Rules(), Policy(), numbers=StoredNumbers()).events)] == [
+        "ALTER COLUMN n DOUBLE -> STRING"
+    ], "the sink can by now"
+    text = seen_by(known, "STRING", b'"x"', unfit=("n",))
+    assert [str(event) for event in text.events] == ["ALTER COLUMN n DOUBLE -> STRING"], "without it x has no place"
 
 
 def test_workers_import_pyspark_from_its_folder_and_not_from_its_archive() -> None:

@@ -58,7 +58,7 @@ def some(*columns: Any) -> dict[str, Any]:
         lambda: {"sink_order": (0,)}, lambda: {"sink_order": (0, 2)}, lambda: {"sink_order": (0, -1)},
         lambda: {"source_columns": 3}, lambda: {"source_columns": -1}, lambda: {"key": KeySpec((2,))},
         lambda: {"key": KeySpec((-1,))}, lambda: {"key": KeySpec((0,) * 17)}, lambda: {"source_columns": 0},
-        lambda: some(ColumnSpec(b"id", 11)), lambda: some(ColumnSpec(b"id", -1)),  # type: ignore[arg-type]
+        lambda: some(ColumnSpec(b"id", 13)), lambda: some(ColumnSpec(b"id", -1)),  # type: ignore[arg-type]
         lambda: some(ColumnSpec(b"id", INT, bits=0)), lambda: some(ColumnSpec(b"id", INT, bits=65)),
         lambda: some(ColumnSpec(b"id", INT, spelling=3)), lambda: some(ColumnSpec(b"x" * ((1 << 24) + 1), INT)),
     ],

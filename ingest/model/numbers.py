@@ -1,0 +1,128 @@
+"""Numbers beside the binary numbers that columns hold: which are exactly one, which are near enough, and which are not.
+
+In: the JSON text of a number, and the type that its message declares. Out: whether a FLOAT or DOUBLE is that number.
+Rules: docs/spec/types.md#numbers-of-tables.
+"""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal, DecimalException
+from enum import Enum, auto
+from struct import Struct
+from typing import TYPE_CHECKING, Final
+
+from ingest.model.data_type import DecimalType, DoubleType, FloatType
+from ingest.model.types import INTEGERS
+
+if TYPE_CHECKING:
+    from ingest.model.data_type import DataType
+
+FLOATS: Final = (FloatType, DoubleType)
+LARGEST: Final = 1 << 53
+"""The largest number up to which a DOUBLE has each whole number; a number that is not exact fits up to it."""
+_FLOAT: Final = Struct("<f")
+_MOST_DIGITS: Final = 800
+"""More digits than any DOUBLE has: printed with so many it is itself."""
+
+
+class Numbers(Enum):
+    """What becomes of a number that no binary number is, in what a sink writes."""
+
+    TEXTS = auto()
+    """Its text is written, with all digits."""
+    COUNTED = auto()
+    """It is rounded, and counted."""
+    STORED = auto()
+    """Its column becomes a wider one where it does not fit."""
+    COMPUTED = auto()
+    """It is rounded, and counted. A FLOAT or DOUBLE of a row comes from an expression, so it is a binary number."""
+
+
+class Fit(Enum):
+    """How a number fits a column of binary numbers."""
+
+    EXACT = auto()
+    ROUNDED = auto()
+    """It fits, and loses digits."""
+    UNFIT = auto()
+
+
+def is_number(raw: bytes) -> bool:
+    """Return whether a JSON value is a number."""
+    first = raw[:1]
+    return first == b"-" or first.isdigit()
+
+
+def is_large(raw: bytes) -> bool:
+    """Return whether a value is an integer beyond ±2^53."""
+    return raw.removeprefix(b"-").isdigit() and abs(int(raw[:30])) > LARGEST
+
+
+def says_exactly(data_type: DataType, raw: bytes) -> bool:
+    """Return whether a value is a number, and its column one of exact numbers, which takes it in any spelling."""
+    return isinstance(data_type, (*INTEGERS, DecimalType)) and is_number(raw)
+
+
+def fit_of(data_type: DataType, raw: bytes, said: DataType | None = None) -> Fit:
+    """Return how a number fits a FLOAT or DOUBLE. `said`: the type that its message declares for it.
+
+    A number that is declared to be a binary one is that: its text has the digits which tell it from others.
+    """
+    single = isinstance(data_type, FloatType)
+    if isinstance(said, FloatType) or (isinstance(said, DoubleType) and not single):
+        return Fit.EXACT
+    value = float(raw)
+    if math.isinf(value):
+        return Fit.UNFIT
+    if single:
+        exact = isinstance(said, DoubleType) or _equal(value, raw)
+        return Fit.EXACT if exact and _is_single(value) else Fit.UNFIT
+    if _is_said_by(value, raw):
+        return Fit.EXACT
+    return Fit.ROUNDED if _is_within(value, raw) else Fit.UNFIT
+
+
+def _is_single(value: float) -> bool:
+    try:
+        (found,) = _FLOAT.unpack(_FLOAT.pack(value))
+    except OverflowError:
+        return False
+    return bool(found == value)
+
+
+def _equal(value: float, raw: bytes) -> bool:
+    """Return whether a finite double is exactly the number of a text."""
+    if not value:
+        return not _digits(raw)
+    try:
+        return Decimal(value) == Decimal(raw.decode())
+    except DecimalException:  # an exponent past all reason, after a mantissa that makes up for it
+        return False
+
+
+def _is_said_by(value: float, raw: bytes) -> bool:
+    """Return whether a finite double, printed with as many significant digits as a text has, is that text's number."""
+    digits = len(_digits(raw))
+    if not value or digits > _MOST_DIGITS:
+        return _equal(value, raw)
+    try:
+        return Decimal(f"{value:.{digits - 1}e}") == Decimal(raw.decode())
+    except DecimalException:
+        return False
+
+
+def _is_within(value: float, raw: bytes) -> bool:
+    """Return whether a number is not beyond `LARGEST`. `value`: the nearest double, which is finite."""
+    if abs(value) != LARGEST:
+        return abs(value) < LARGEST
+    try:
+        return abs(Decimal(raw.decode())) <= LARGEST
+    except DecimalException:
+        return False
+
+
+def _digits(raw: bytes) -> bytes:
+    """Return the significant digits of a number; none of a zero."""
+    mantissa = raw.lower().partition(b"e")[0]
+    return mantissa.lstrip(b"-").replace(b".", b"").lstrip(b"0")
