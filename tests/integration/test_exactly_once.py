@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
@@ -152,7 +151,7 @@ def test_the_newer_of_two_runs_with_one_prefix_stops_the_older(kafka: Kafka, pip
     until(lambda: exists(kafka, pipeline) and len(ids(kafka, pipeline.out("orders"))) == 500, 60, older)
     command = pipeline.command("--once")
     command[command.index("--checkpoint") + 1] = str(pipeline.checkpoint.with_name("other"))
-    other = finish(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+    other = pipeline.finished(command, pipeline.java)
     assert other.code == 0, other.err
     fill(kafka, pipeline, 500, 600)
     stopped = finish(older)

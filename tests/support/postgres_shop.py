@@ -27,7 +27,7 @@ class Shop:
     """A pipeline from a file to the database."""
 
     def __init__(self, folder: Path, postgres: Database, java: SharedJava) -> None:
-        self.folder, self._java = folder, java
+        self.folder, self.java = folder, java
         self.table = f"t{os.urandom(5).hex()}"
         self.postgres = postgres
         self.lines = folder / "in.jsonl"
@@ -48,7 +48,7 @@ class Shop:
 
     def run(self, *more: str, fault: str = "") -> Result:
         command = [INGEST, "run", str(self.file), "--once", "--checkpoint", str(self.folder / "c"), *more]
-        return finished(command, self._java, self.folder, fault=fault)
+        return finished(command, self.java, self.folder, fault=fault)
 
     def rows(self, columns: str = "*") -> list[tuple[Any, ...]]:
         return self.postgres.rows(f"shop.{self.table}", columns)

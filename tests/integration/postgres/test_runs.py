@@ -103,9 +103,8 @@ def test_what_a_table_cannot_take_is_left_out_if_asked_to(shop: Shop) -> None:
     shop.postgres.ask(f"CREATE TABLE shop.{shop.table} ({columns})")
     shop.postgres.ask(f"CREATE VIEW shop.v{shop.table} AS SELECT small FROM shop.{shop.table}")  # noqa: S608  (the test's own)
     shop.add("c", None, {"id": 1, "n": 7, "name": "Ada", "small": 5})
-    planned = finished(
-        [INGEST, "plan", str(shop.file), "--checkpoint", str(shop.folder / "c")], None, shop.folder, cwd=shop.folder
-    )
+    plan = [INGEST, "plan", str(shop.file), "--checkpoint", str(shop.folder / "c")]
+    planned = finished(plan, shop.java, shop.folder)
     assert planned.code == 0, planned.err
     assert f"shop.{shop.table}> ADD COLUMN n BIGINT, which cannot do it: its column 'n' is uuid" in planned.out
     first = shop.run()
