@@ -67,6 +67,7 @@ def filled_in(line: str, pipeline: Pipeline) -> list[str]:
     stands = {
         "FILE": "orders.yaml", "DIR": ".ingest/orders", "CHECKPOINT": ".ingest/orders", "TABLE": "shop.orders",
         "HOST:PORT": pipeline.kafka.bootstrap, "PREFIX": pipeline.prefix, "T": pipeline.topic, "P": "0",
+        "TOPIC": "shop.orders",  # of the sink
         "localhost:29092": pipeline.kafka.bootstrap, "0:17": "0:0",
     }  # fmt: skip
     words = [stands.get(word, word) for word in shlex.split(re.sub(r"[\[\]]", "", line))]

@@ -228,7 +228,9 @@ def test_values_pass_between_rows_of_two_tasks(shop: Shop, *, transform: bool) -
     """Rows 3 and 4 change their values by way of a third one; each task needs what the other one is yet to write."""
     rules = "transform:\n  - {source-table: '\\.*', projection: '\\*, id + 1 AS m'}\n" if transform else ""
     shop.write(rest=f"  parallelism: 2\n{rules}")
-    shop.file.write_text(shop.file.read_text().replace("path: in.jsonl", "path: '*.jsonl'"))
+    text = shop.file.read_text()
+    assert str(shop.lines) in text
+    shop.file.write_text(text.replace(str(shop.lines), str(shop.folder / "*.jsonl")))
     for number in (3, 4):
         shop.add("c", None, {"id": number, "v": f"m{number}"})
     assert shop.run().code == 0
