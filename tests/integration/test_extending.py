@@ -351,7 +351,7 @@ def test_what_a_format_of_another_package_cannot_be_is_refused(tmp_path: Path, s
     assert site == pairs
     found = ingest_here(tmp_path, site, "check", "a.yaml", "b.yaml", "c.yaml")
     assert found.code == 78
-    possible = "'json', 'csv', 'raw', 'avro', 'avro-confluent', 'protobuf', 'protobuf-confluent'"
+    possible = "'json', 'csv', 'raw', 'avro', 'avro-confluent', 'protobuf', 'protobuf-confluent', 'json-confluent'"
     for text in (
         f"a.yaml:1:85: error: format: 'databus-json' is not possible (possible: {possible} or 'pairs')",
         f"a.yaml:2:77: error: key.format: 'databus-json' is not possible (possible: {possible} or 'pairs')",
