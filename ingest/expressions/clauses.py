@@ -13,11 +13,12 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from ingest.expressions.dialect import translated
-from ingest.expressions.lint import RESERVED, check
+from ingest.expressions.lint import check
 from ingest.expressions.words import (
     CLOSE,
     LITERALS,
     OPEN,
+    RESERVED,
     arguments_of,
     closing,
     is_word,

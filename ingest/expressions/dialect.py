@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Final
 from ingest.expressions.arguments import literal
 from ingest.expressions.rewrites import CALLS, INSTANT, LOCAL, TIME_OF_DAY, TODAY
 from ingest.expressions.units import interval
-from ingest.expressions.words import arguments_of, closing, is_plain, kind, opens, outside
+from ingest.expressions.words import RESERVED, arguments_of, closing, is_plain, is_word, kind, opens, outside
 from ingest.model.text import TextError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from sqlglot.tokenizer_core import Token
 
     from ingest.expressions.words import Words
 
@@ -54,7 +56,7 @@ def _rewritten(tokens: Words, i: int, text: str) -> tuple[str | None, int | None
     word = tokens[i].text.upper()
     if word == "SIMILAR TO":  # a bracket may follow, and it is no call
         return _similar(tokens, i)
-    if word == "ESCAPE" and i and kind(tokens[i - 1]) in _OPERANDS:
+    if word == "ESCAPE" and i and _ends_operand(tokens[i - 1]):
         return _escape(tokens, i)
     if opens(tokens, i):
         close = closing(tokens, i + 1)
@@ -156,8 +158,12 @@ def _escape(tokens: Words, i: int) -> tuple[None, None]:
     return None, None
 
 
-_OPERANDS: Final = frozenset({"VAR", "IDENTIFIER", "STRING", "NUMBER", "R_PAREN", "R_BRACKET", "END", "NULL"})
-"""Tokens that may end an operand."""
+_OPERANDS: Final = frozenset({"IDENTIFIER", "STRING", "NUMBER", "R_PAREN", "R_BRACKET", "END", "NULL"})
+"""Tokens that may end an operand, beside names: a name may be a word of SQL, as `list` and `date` are."""
+
+
+def _ends_operand(token: Token) -> bool:
+    return kind(token) in _OPERANDS or (is_word(token) and token.text.upper() not in RESERVED)
 
 
 def _between(tokens: Words, i: int) -> tuple[str | None, int | None]:

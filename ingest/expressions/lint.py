@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from ingest.expressions import catalog
 from ingest.expressions.dialect import BARE, BRACKETS, CASTS
 from ingest.expressions.rewrites import CALLS
-from ingest.expressions.words import CLOSE, LITERALS, OPEN, closing, is_plain, is_word, kind, opens, tokens_of
+from ingest.expressions.words import CLOSE, LITERALS, OPEN, RESERVED, closing, is_plain, is_word, kind, opens, tokens_of
 from ingest.model.text import TextError
 
 if TYPE_CHECKING:
@@ -22,13 +22,6 @@ if TYPE_CHECKING:
 
     from ingest.expressions.words import Words
 
-RESERVED: Final = frozenset({
-    "ALL", "AND", "ANY", "AS", "BETWEEN", "CASE", "CAST", "CROSS", "DISTINCT", "ELSE", "END", "ESCAPE", "EXISTS",
-    "FALSE", "FROM", "FULL", "GROUP", "HAVING", "IN", "INNER", "INTERSECT", "INTERVAL", "INTO", "IS", "JOIN",
-    "LEFT", "LIKE", "LIMIT", "NATURAL", "NOT", "NULL", "ON", "OR", "ORDER", "OUTER", "RIGHT", "RLIKE", "SELECT",
-    "SIMILAR", "SOME", "TABLE", "THEN", "TRUE", "UNION", "UNIQUE", "USING", "VALUES", "WHEN", "WHERE", "WINDOW",
-    "WITH",
-})  # fmt: skip
 _FORBIDDEN: Final = frozenset({
     "SELECT", "UNION", "INTERSECT", "EXCEPT", "JOIN", "LATERAL", "OVER", "HAVING",
 })  # fmt: skip

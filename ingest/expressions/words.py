@@ -25,6 +25,14 @@ OPEN: Final = {"L_PAREN": "R_PAREN", "L_BRACKET": "R_BRACKET"}
 CLOSE: Final = {close: opening for opening, close in OPEN.items()}
 _NESTS: Final = [["DCOLON", "MAP"], ["DCOLON", "ARRAY"], ["DCOLON", "STRUCT"]]
 """Tokens before the `<` of a type like `x::MAP<STRING, INT>`. The commas in such a type do not separate items."""
+RESERVED: Final = frozenset({
+    "ALL", "AND", "ANY", "AS", "BETWEEN", "CASE", "CAST", "CROSS", "DISTINCT", "ELSE", "END", "ESCAPE", "EXISTS",
+    "FALSE", "FROM", "FULL", "GROUP", "HAVING", "IN", "INNER", "INTERSECT", "INTERVAL", "INTO", "IS", "JOIN",
+    "LEFT", "LIKE", "LIMIT", "NATURAL", "NOT", "NULL", "ON", "OR", "ORDER", "OUTER", "RIGHT", "RLIKE", "SELECT",
+    "SIMILAR", "SOME", "TABLE", "THEN", "TRUE", "UNION", "UNIQUE", "USING", "VALUES", "WHEN", "WHERE", "WINDOW",
+    "WITH",
+})  # fmt: skip
+"""Words that are no name of a column without backquotes."""
 _ESCAPE: Final = re.compile(r"\\(.)", re.DOTALL)
 _ESCAPES: Final = frozenset("0123456789'\"nrtZ\\%_uU")
 
