@@ -106,7 +106,9 @@ class _Text:
         try:
             if not self._marks:
                 return found.encode(self._charset)
-            mark = self._marks[0] if found and self._charset == "utf-16" else b""
+            # Java's UTF-32 writes no mark; without one, a text that begins with U+FEFF would lose it when it is read
+            marked = found[:1] == "\ufeff" or (found and self._charset == "utf-16")
+            mark = self._marks[0] if marked else b""
             return mark + found.encode(f"{self._charset}-be")
         except UnicodeError:
             msg = f"{self._charset} lacks a character of {found[:60]!r}"

@@ -165,3 +165,11 @@ def test_raw_values_read_back_to_the_same(type_name: str, data: st.DataObject, o
     again = codec.read(codec.write(text))
     assert again == text or type_name == "FLOAT", "a number of 32 bits has the fewest digits that read back"
     assert codec.write(again) == codec.write(text)
+
+
+@pytest.mark.parametrize("charset", ["UTF-16", "UTF-32"])
+def test_a_text_that_begins_with_a_byte_order_mark_keeps_it(charset: str) -> None:
+    codec = codec_of(types.STRING, charset_of(charset), little=False)
+    assert codec is not None
+    text = msgspec.json.encode("\ufeffa")
+    assert codec.read(codec.write(text)) == text
