@@ -89,7 +89,7 @@ class LetterReader:
         return self.reader.first(split)
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Release the connections."""
         self.reader.close()
         if self.originals is not None:
             self.originals.close()
@@ -124,6 +124,6 @@ class Originals:
         return next((record for record in found if record.timestamp() == letter.timestamp()), None)
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Release the connections."""
         if self._reader is not None:
             self._reader.close()

@@ -20,7 +20,7 @@ from ingest.driver.counters import Counters
 from ingest.driver.places import command
 from ingest.driver.recovery import Recovery
 from ingest.driver.run import prepared, spark_parts, started, summarised
-from ingest.driver.startup import PipelineStartup, Start, still_there
+from ingest.driver.startup import PipelineStartup, Start, begin_existing, still_there
 from ingest.errors import ConfigError
 from ingest.model.table import show
 from ingest.observe.events import RunEnded
@@ -74,10 +74,7 @@ class BackfillStartup:
 
     def connect(self, checkpoint: Checkpoint) -> Start:
         """Connect everything, and begin at the beginning, or where this backfill was; raises IngestError."""
-        if not checkpoint.exists:
-            msg = f"there is no checkpoint at {checkpoint.where}: this pipeline never ran"
-            raise ConfigError(msg, "give its --checkpoint, if it has another one")
-        checkpoint.begin()
+        begin_existing(checkpoint)
         where = self._pipeline.identify(checkpoint)
         self._parts.sink.acquire(checkpoint.id, checkpoint.run)
         main, _ = self._pipeline.recover(checkpoint)

@@ -27,8 +27,7 @@ from ingest.driver.counters import Counters
 from ingest.driver.files import with_files
 from ingest.driver.recovery import Recovery
 from ingest.driver.run import prepared, spark_parts, started, summarised
-from ingest.driver.startup import PipelineStartup, Start
-from ingest.errors import ConfigError
+from ingest.driver.startup import PipelineStartup, Start, begin_existing
 from ingest.observe.events import RunEnded, Warned
 
 if TYPE_CHECKING:
@@ -89,10 +88,7 @@ class ReplayStartup:
 
     def connect(self, checkpoint: Checkpoint) -> Start:
         """Connect everything, and begin after what earlier replays did; raises IngestError."""
-        if not checkpoint.exists:
-            msg = f"there is no checkpoint at {checkpoint.where}: this pipeline never ran"
-            raise ConfigError(msg, "give its --checkpoint, if it has another one")
-        checkpoint.begin()
+        begin_existing(checkpoint)
         source, sink = self._parts.source, self._parts.sink
         source.connect()
         sink.connect()

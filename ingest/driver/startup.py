@@ -185,6 +185,14 @@ class PipelineStartup:
             schemas.evolve(sorted(seen.items()))
 
 
+def begin_existing(checkpoint: Checkpoint) -> None:
+    """Begin a run of its own under a pipeline's checkpoint, as a replay is. Raise ConfigError where there is none."""
+    if not checkpoint.exists:
+        msg = f"there is no checkpoint at {checkpoint.where}: this pipeline never ran"
+        raise ConfigError(msg, "give its --checkpoint, if it has another one")
+    checkpoint.begin()
+
+
 def still_there(batch: Batch, positions: Mapping[Split, int]) -> Batch | None:
     """Return a planned batch, with those ranges that still begin at the positions; None where there is none.
 

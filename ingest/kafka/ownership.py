@@ -125,6 +125,6 @@ class Ownership:
             raise
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Release the connections."""
         self._drop()
         self._notes.close()

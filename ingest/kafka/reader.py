@@ -175,5 +175,5 @@ class RangeReader:
         return report(self.consumer, "consumer")
 
     def close(self) -> None:
-        """Let go of the connections. Records that were read may be there for longer."""
+        """Release the connections. Records that were read may be there for longer."""
         self.consumer.close(CLOSE_S)

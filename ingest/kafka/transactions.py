@@ -76,7 +76,7 @@ class Notes:
             time.sleep(0.05)
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Release the connections."""
         self.consumer.close(CLOSE_S)
 
 
@@ -165,7 +165,7 @@ class Channel:
             self._in_time(self._producer.abort_transaction, REQUEST_S / 2)
 
     def close(self) -> None:
-        """Let go of the connections. A transaction that is open is left to the next producer of the id, or to time."""
+        """Release the connections. A transaction that is open is left to the next producer of the id, or to time."""
         if self._hangs:
             _given_up.append(self.writer)
             return
@@ -197,7 +197,7 @@ class Groups:
         return out
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Release the connections."""
         for notes in self._known:
             notes.close()
         self._known = []

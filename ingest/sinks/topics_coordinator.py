@@ -224,7 +224,7 @@ class TopicsCoordinator(TypedSinkCoordinator["TopicsOptions"]):
         return {**self._options.model_dump(include={"type"}), "cluster": cluster_id}
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Release the connections."""
         if self._ownership is not None:
             self._ownership.close()
         if self._cluster is not None:

@@ -238,7 +238,7 @@ class BackfillCoordinator:
     keep = commit
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Release the connections."""
         self._real.close()
 
 

@@ -270,7 +270,7 @@ class KafkaSourceCoordinator:
         return {"type": "kafka", "cluster": cluster_id, "value.format": self.options.value_format}
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Release the connections."""
         if self._cluster is not None:
             self._group.close()
             self._cluster.close()
