@@ -7,7 +7,7 @@ and docs/spec/values.md.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
 
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
     from ingest.model.data_type import DataType
 
+    _Check: TypeAlias = Callable[[DataType, bytes, str], bool]
+
 MAX_SCALE: Final = 1000
 """Digits after the point, or zeros before it, that the scale of a decimal may say at most."""
 
@@ -55,7 +57,10 @@ def fits(data_type: DataType, raw: bytes, standard: str = temporal.SQL) -> bool:
 
 
 def is_fine(data_type: DataType, raw: bytes, standard: str = temporal.SQL) -> bool:
-    """Whether a JSON value would fit a type but for a fraction of a second of seven to nine digits."""
+    """Whether a JSON value would fit a type but for fractions of a second of seven to nine digits, also in it."""
+    nested = _NESTED_CHECKS.get(type(data_type))
+    if nested is not None:
+        return has_times(data_type) and nested(data_type, raw, standard, _holds_inside)
     if isinstance(data_type, TimeType):
         return temporal.is_fine_time(raw)
     zoned = isinstance(data_type, TimestampType)
@@ -131,25 +136,27 @@ def fits_inside(data_type: DataType, raw: bytes, standard: str) -> bool:
     return fits(data_type, raw, standard) and (raw[:1] in (b'"', b"n") or not is_text(data_type))
 
 
-def _fits_array(data_type: DataType, raw: bytes, standard: str) -> bool:
+def _holds_inside(data_type: DataType, raw: bytes, standard: str) -> bool:
+    return fits_inside(data_type, raw, standard) or is_fine(data_type, raw, standard)
+
+
+def _fits_array(data_type: DataType, raw: bytes, standard: str, inside: _Check = fits_inside) -> bool:
     assert isinstance(data_type, ArrayType)
     try:
-        return raw[:1] == b"[" and all(fits_inside(data_type.element, bytes(e), standard) for e in elements_of(raw))
+        return raw[:1] == b"[" and all(inside(data_type.element, bytes(e), standard) for e in elements_of(raw))
     except MALFORMED:
         return False
 
 
-def _fits_map(data_type: DataType, raw: bytes, standard: str) -> bool:
+def _fits_map(data_type: DataType, raw: bytes, standard: str, inside: _Check = fits_inside) -> bool:
     assert isinstance(data_type, MapType)
     try:
-        return raw[:1] == b"{" and all(
-            fits_inside(data_type.value, bytes(v), standard) for v in fields_of(raw).values()
-        )
+        return raw[:1] == b"{" and all(inside(data_type.value, bytes(v), standard) for v in fields_of(raw).values())
     except MALFORMED:
         return False
 
 
-def _fits_row(data_type: DataType, raw: bytes, standard: str) -> bool:
+def _fits_row(data_type: DataType, raw: bytes, standard: str, inside: _Check = fits_inside) -> bool:
     assert isinstance(data_type, StructType)
     try:
         values = fields_of(raw) if raw[:1] == b"{" else None
@@ -158,16 +165,19 @@ def _fits_row(data_type: DataType, raw: bytes, standard: str) -> bool:
     if values is None:
         return False
     types_of = {field.name: field.type for field in data_type.fields}
-    return all(
-        name in types_of and fits_inside(types_of[name], bytes(value), standard) for name, value in values.items()
-    )
+    return all(name in types_of and inside(types_of[name], bytes(value), standard) for name, value in values.items())
 
 
 def _fits_nothing(_: DataType, __: bytes, ___: str) -> bool:
     return False
 
 
-_CHECKS: dict[type[DataType], Callable[[DataType, bytes, str], bool]] = {
+_NESTED_CHECKS: Final[dict[type[DataType], Callable[[DataType, bytes, str, _Check], bool]]] = {
+    ArrayType: _fits_array,
+    MapType: _fits_map,
+    StructType: _fits_row,
+}
+_CHECKS: dict[type[DataType], _Check] = {
     NullType: _fits_nothing,
     BooleanType: _fits_boolean,
     ByteType: _fits_integer,

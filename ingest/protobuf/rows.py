@@ -66,7 +66,7 @@ class ReadingState:
         self.left = min(BASE + PER_BYTE * size, MAX_LEFT)
         """Bytes of JSON that may still come for fields that messages inside of it lack, and for long names."""
         self.other = False
-        """True if a time was none that its type has, for example finer than a microsecond."""
+        """True if a time was none that its type has, for example 24:00:00."""
 
 
 def _text(value: str | bytes) -> str:

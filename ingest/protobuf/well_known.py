@@ -74,7 +74,7 @@ def is_known(message: Descriptor, above: frozenset[str] = frozenset()) -> bool:
 
 
 def timestamp(message: AnyMessage, check: Check) -> tuple[msgspec.Raw, bool]:
-    """Return the JSON text of a Timestamp, and whether it is finer than a microsecond. Raise ValueError."""
+    """Return the JSON text of a Timestamp, and False: each has a place in its type. Raise ValueError."""
     check(message)
     seconds, nanos = message.seconds, message.nanos
     if not 0 <= nanos < _NANOS:
@@ -84,7 +84,7 @@ def timestamp(message: AnyMessage, check: Check) -> tuple[msgspec.Raw, bool]:
     if not rest:
         return msgspec.Raw(temporal.timestamp_text(seconds * 1_000_000 + micros, zoned=True)), False
     whole = temporal.timestamp_text(seconds * 1_000_000)[:-1]
-    return msgspec.Raw(b'%b.%09dZ"' % (whole, nanos)), True
+    return msgspec.Raw(b'%b.%bZ"' % (whole, (b"%09d" % nanos).rstrip(b"0"))), False
 
 
 def date(message: AnyMessage, check: Check) -> tuple[msgspec.Raw, bool]:
@@ -97,7 +97,7 @@ def date(message: AnyMessage, check: Check) -> tuple[msgspec.Raw, bool]:
 
 
 def time_of_day(message: AnyMessage, check: Check) -> tuple[msgspec.Raw, bool]:
-    """Return the JSON text of a TimeOfDay, and whether no clock shows it in microseconds. Raise ValueError."""
+    """Return the JSON text of a TimeOfDay, and whether no clock shows it. Raise ValueError."""
     check(message)
     hours, minutes, seconds, nanos = message.hours, message.minutes, message.seconds, message.nanos
     if not (0 <= hours <= 24 and 0 <= minutes < 60 and 0 <= seconds <= 60 and 0 <= nanos < _NANOS):
@@ -105,7 +105,7 @@ def time_of_day(message: AnyMessage, check: Check) -> tuple[msgspec.Raw, bool]:
         raise ValueError(msg)
     fraction = f".{nanos:09d}".rstrip("0") if nanos else ""
     text = f'"{hours:02d}:{minutes:02d}:{seconds:02d}{fraction}"'
-    return msgspec.Raw(text.encode()), hours == 24 or seconds == 60 or bool(nanos % 1000)
+    return msgspec.Raw(text.encode()), hours == 24 or seconds == 60
 
 
 def decimal(message: AnyMessage, check: Check) -> str:
@@ -170,5 +170,5 @@ TIMES: Final[dict[str, tuple[DataType, Callable[[Any, Check], tuple[msgspec.Raw,
 }
 """Types of messages that are times, by the full names of messages, and functions that return their JSON texts.
 
-The functions also return whether the text is none of the type: finer than a microsecond, or a date without a day.
+The functions also return whether the text is none of the type: 24:00:00, or a date without a day.
 """

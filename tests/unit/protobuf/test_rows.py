@@ -53,7 +53,8 @@ TYPES_AND_TEXTS = [
     ("google.protobuf.Timestamp", "{seconds: -62135596800}", 'TIMESTAMP_LTZ "0001-01-01 00:00:00Z"'),
     ("google.protobuf.Timestamp", "{seconds: 253402300799 nanos: 999999000}",
      'TIMESTAMP_LTZ "9999-12-31 23:59:59.999999Z"'),
-    ("google.protobuf.Timestamp", "{nanos: 1}", 'STRING "1970-01-01 00:00:00.000000001Z"'),
+    ("google.protobuf.Timestamp", "{nanos: 1}", 'TIMESTAMP_LTZ "1970-01-01 00:00:00.000000001Z"'),
+    ("google.protobuf.Timestamp", "{nanos: 123456700}", 'TIMESTAMP_LTZ "1970-01-01 00:00:00.1234567Z"'),
     ("google.protobuf.Duration", "{seconds: 5}", 'STRING "5s"'),
     ("google.protobuf.Duration", "{nanos: -1}", 'STRING "-0.000000001s"'),
     ("google.protobuf.DoubleValue", "{}", "DOUBLE 0.0"),
@@ -64,6 +65,7 @@ TYPES_AND_TEXTS = [
     ("google.type.Date", "{year: 2020 month: 2 day: 29}", 'DATE "2020-02-29"'),
     ("google.type.Date", "{year: 2020}", 'STRING "2020-00-00"'),
     ("google.type.TimeOfDay", "{hours: 23 minutes: 59 seconds: 59 nanos: 1000}", 'TIME(6) "23:59:59.000001"'),
+    ("google.type.TimeOfDay", "{hours: 23 nanos: 1}", 'TIME(6) "23:00:00.000000001"'),
     ("google.type.TimeOfDay", "{hours: 24}", 'STRING "24:00:00"'),
     ("confluent.type.Decimal", r'{value: "\377" scale: 3}', 'STRING "-0.001"'),
 ]  # fmt: skip
