@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ingest.avro import primitives
 from ingest.avro.primitives import AvroError
-from ingest.avro.rows import Compiler, RowReader
+from ingest.avro.rows import NO_COUNTS, Compiler, RowReader
 from ingest.avro.schema import SchemaError
 from ingest.model.reject import Contradiction
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ingest.avro.primitives import Read
+    from ingest.avro.rows import Counts
     from ingest.avro.schema import Node
     from ingest.model.data_type import DataType
 
@@ -51,7 +52,7 @@ class EnvelopeReader:
             if row is not None:
                 reader = rows.setdefault(id(row), RowReader(row, compiler))
                 self._images[one.name] = (one.node, reader)
-                fields.append((one.name, _image(one.node, _reads(one.name, reader, frozenset()))))
+                fields.append((one.name, _image(one.node, _reads(one.name, reader, NO_COUNTS))))
             elif one.name == "source" and one.node.kind == "record":
                 fields.append((one.name, _some(one.node, TABLE, compiler)))
             elif one.name == "op":
@@ -59,8 +60,8 @@ class EnvelopeReader:
             else:
                 fields.append((None, compiler.passed(one.node)))
         self._fields = fields
-        self._reads = {frozenset[str](): primitives.read_some(fields)}
-        """By the columns of times that are read as numbers, the function that reads the envelope."""
+        self._reads = {NO_COUNTS: primitives.read_some(fields)}
+        """By the columns with times that are read as numbers, the function that reads the envelope."""
         self._budget = compiler.budget
         self.wanted = tuple(name for name, _ in fields if name is not None)
         """Names of the members that are asked for, in their order."""
@@ -69,17 +70,15 @@ class EnvelopeReader:
         self.numbers = next(iter(rows.values())).numbers if rows else frozenset()
         """Those whose values are texts that each hold a number."""
 
-    def counts(self, given: Mapping[str, DataType]) -> frozenset[str]:
+    def counts(self, given: Mapping[str, DataType]) -> Counts:
         """Return what `RowReader.counts` does, of the rows."""
-        return frozenset[str]().union(*(reader.counts(given) for _, reader in self._images.values()))
+        return NO_COUNTS.union(*(reader.counts(given) for _, reader in self._images.values()))
 
-    def read(
-        self, data: bytes, at: int, counts: frozenset[str] = frozenset()
-    ) -> tuple[dict[str, Any], dict[str, str], int]:
+    def read(self, data: bytes, at: int, counts: Counts = NO_COUNTS) -> tuple[dict[str, Any], dict[str, str], int]:
         """Return the rows, `op` and the table's names in `source`, and the place after the envelope.
 
         In between: the columns of the row before that cannot be read, each with the reason.
-        `counts`: columns of times that are read as the numbers that the message has. Raise what `RowReader.read` does.
+        `counts`: a result of `counts`. Raise what `RowReader.read` does.
         """
         found: dict[str, Any]
         read = self._reads.get(counts) or self._reads.setdefault(counts, self._with_counts(counts))
@@ -96,7 +95,7 @@ class EnvelopeReader:
             found["before"], unread = found["before"]
         return found, unread, at
 
-    def _with_counts(self, counts: frozenset[str]) -> Read:
+    def _with_counts(self, counts: Counts) -> Read:
         images = {name: _image(node, _reads(name, reader, counts)) for name, (node, reader) in self._images.items()}
         return primitives.read_some([(name, images.get(name or "", read)) for name, read in self._fields])
 
@@ -117,9 +116,8 @@ def _some(node: Node, names: tuple[str, ...], compiler: Compiler) -> Read:
     )
 
 
-def _reads(name: str, reader: RowReader, counts: frozenset[str]) -> Read:
+def _reads(name: str, reader: RowReader, counts: Counts) -> Read:
     """Return the function that reads one of the images; `counts` as in `EnvelopeReader.read`."""
-    counts &= reader.counted
     return partial(reader.before, counts=counts) if name == "before" else partial(reader.image, counts=counts)
 
 

@@ -14,7 +14,7 @@ import msgspec
 from ingest.avro.envelopes import EnvelopeReader
 from ingest.avro.native_nodes import members_reader, row_reader
 from ingest.avro.resolution import Resolver
-from ingest.avro.rows import MALFORMED, Compiler, RowReader, ended, why_malformed
+from ingest.avro.rows import MALFORMED, NO_COUNTS, Compiler, RowReader, ended, why_malformed
 from ingest.component.options import NOTHING_GIVEN
 from ingest.model import types
 from ingest.model.change import InlineSchema, Reject, Skip
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ingest.avro.resolution import Resolve
+    from ingest.avro.rows import Counts
     from ingest.avro.schema import Node
     from ingest.model.data_type import DataType
 
@@ -46,10 +47,14 @@ class RowSchema:
         self.declared = InlineSchema(self.reader.types, numbers=self.reader.numbers)
         """The types of columns, as messages declare them."""
 
-    def row(self, message: bytes, at: int, counts: frozenset[str] = frozenset()) -> msgspec.Raw:
+    def counts(self, given: Mapping[str, DataType]) -> Counts:
+        """Return the columns with times that are to be numbers; `given`: the types that the pipeline declares."""
+        return self.reader.counts(given) if given else NO_COUNTS
+
+    def row(self, message: bytes, at: int, counts: Counts = NO_COUNTS) -> msgspec.Raw:
         """Return the row from a place to the end of a message, as JSON text. Raise one of FAILURES.
 
-        `counts`: columns of times that are read as the numbers that the message has.
+        `counts`: a result of `counts`.
         """
         message, at = _resolved(self._resolve, message, at)
         text = None if self._native is None or counts else self._native.read(message, at)
@@ -66,7 +71,7 @@ class RowSchema:
 
         `given`: the types that the pipeline declares for columns.
         """
-        counts = self.reader.counts(given) if given else frozenset()
+        counts = self.counts(given)
         try:
             return self.row(message, at, counts), _declared(self.declared, counts)
         except FAILURES as exc:
@@ -93,22 +98,22 @@ class EnvelopeSchema:
         self.of_documents = self._reader.of_documents
         """True if they are of Debezium's connector for MongoDB."""
 
-    def counts(self, given: Mapping[str, DataType]) -> frozenset[str]:
-        """Return the columns of times that are to be numbers; `given`: the types that the pipeline declares."""
-        return self._reader.counts(given) if given else frozenset()
+    def counts(self, given: Mapping[str, DataType]) -> Counts:
+        """Return the columns with times that are to be numbers; `given`: the types that the pipeline declares."""
+        return self._reader.counts(given) if given else NO_COUNTS
 
-    def declared_beside(self, counts: frozenset[str]) -> InlineSchema:
+    def declared_beside(self, counts: Counts) -> InlineSchema:
         """Return what messages declare where times of these columns are read as numbers."""
         return _declared(self.declared, counts)
 
     def read(
-        self, message: bytes, at: int, counts: frozenset[str] = frozenset()
+        self, message: bytes, at: int, counts: Counts = NO_COUNTS
     ) -> tuple[dict[str, bytes | None], dict[str, str]]:
         """Return the members from a place to the end of a message, as JSON texts. A null is None.
 
         They are the rows, `op` and the table's names in `source`, as far as the schema has them. The second result has
         the columns of the row before that cannot be read, each with the reason.
-        `counts`: columns of times that are read as the numbers that the message has. Raise one of FAILURES.
+        `counts`: a result of `counts`. Raise one of FAILURES.
         """
         message, at = _resolved(self._resolve, message, at)
         text = None if self._native is None or counts else self._native.read(message, at)
@@ -121,11 +126,10 @@ class EnvelopeSchema:
         return texts, unread
 
 
-def _declared(declared: InlineSchema, counts: frozenset[str]) -> InlineSchema:
+def _declared(declared: InlineSchema, counts: Counts) -> InlineSchema:
     """Return what messages declare where times of these columns are read as numbers."""
-    return (
-        declared if not counts else replace(declared, types={**declared.types, **dict.fromkeys(counts, types.BIGINT)})
-    )
+    names = [name for name, given in counts if isinstance(given, types.NUMBERS)]
+    return replace(declared, types={**declared.types, **dict.fromkeys(names, types.BIGINT)}) if names else declared
 
 
 def _resolved(resolve: Resolve | None, message: bytes, at: int) -> tuple[bytes, int]:

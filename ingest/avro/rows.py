@@ -6,15 +6,16 @@ row. Records, arrays, maps, and unions of different types are STRING columns wit
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ingest.avro import primitives
 from ingest.avro.budget import MemberBudget, has_long_symbol, weight
 from ingest.avro.logical import is_number, logical, small_integer
 from ingest.avro.primitives import AvroError
 from ingest.avro.schema import SchemaError, takes_bytes
+from ingest.component.options import NOTHING_GIVEN
 from ingest.model import floats, types
-from ingest.model.data_type import DecimalType, NullType, TimeType
+from ingest.model.data_type import ArrayType, DecimalType, MapType, NullType, StructType, TimeType
 from ingest.model.floats import NotANumber
 from ingest.model.reject import Contradiction, RowError
 
@@ -62,18 +63,39 @@ class Compiler:
         # A decimal of two bytes may have a thousand zeros
         return (known[0], self.budget.counted_text(known[1])) if _is_exact(node, known[0]) else known
 
-    def counted(self, node: Node) -> Read | None:
-        """Return the function that reads a time as the number that the message has; None where there is none."""
-        if node.kind == "union":
-            found = [primitives.read_null if one.kind == "null" else self.counted(one) for one in node.branches]
+    def counted(self, node: Node, given: DataType) -> Read | None:
+        """Return the function that reads a value whose times are to be the numbers that the message has.
+
+        `given`: the type that the pipeline declares for the value. None where it asks for no time as a number.
+        """
+        kind = node.kind
+        if kind == "union":
+            found = [primitives.read_null if one.kind == "null" else self.counted(one, given) for one in node.branches]
             reads = [read for read in found if read is not None]
             some = any(read is not primitives.read_null for read in reads)
             return primitives.read_union(reads) if some and len(reads) == len(found) else None
-        if node.kind not in {"int", "long"}:
+        if kind == "record" and isinstance(given, (StructType, MapType)):
+            return self._counted_record(node, given)
+        if kind == "array" and isinstance(given, ArrayType):
+            item = self.counted(node.branches[0], given.element)
+            return None if item is None else self._array(node, item)
+        if kind == "map" and isinstance(given, MapType):
+            item = self.counted(node.branches[0], given.value)
+            return None if item is None else primitives.read_map(item)
+        if kind not in {"int", "long"} or not isinstance(given, types.NUMBERS):
             return None
-        plain = _PLAIN[node.kind][1]
+        plain = _PLAIN[kind][1]
         known = logical(node, plain)
         return plain if known is not None and isinstance(known[0], (*types.TIMES, TimeType)) else None
+
+    def _counted_record(self, node: Node, given: StructType | MapType) -> Read | None:
+        of = {} if isinstance(given, MapType) else {field.name: field.type for field in given.fields}
+        other = given.value if isinstance(given, MapType) else types.NULL
+        found = {one.name: self.counted(one.node, of.get(one.name, other)) for one in node.fields}
+        if all(read is None for read in found.values()):
+            return None
+        reads = [(one.name, found[one.name] or self.compile(one.node)[1]) for one in node.fields]
+        return self.budget.counted(primitives.read_record(reads), weight(node, self._takes_bytes))
 
     def passed(self, node: Node) -> Read:
         """Return a function that passes over a node's value. Raise SchemaError."""
@@ -174,7 +196,9 @@ def _common(branches: list[DataType]) -> DataType:
     return found
 
 
-_NONE: Final[frozenset[str]] = frozenset()
+Counts: TypeAlias = "frozenset[tuple[str, DataType]]"
+"""The columns with times that are read as the numbers that a message has, each with its declared type."""
+NO_COUNTS: Final[Counts] = frozenset()
 
 
 class RowReader:
@@ -195,33 +219,47 @@ class RowReader:
         """Those whose values are texts that each hold a number."""
         self._fields = [(name, read) for name, _, read in compiled]
         self._passed = [compiler.passed(one.node) for one in node.fields]
-        counted = {one.name: compiler.counted(one.node) for one in node.fields}
-        self._counted = {name: read for name, read in counted.items() if read is not None}
-        self.counted = frozenset(self._counted)
-        """Columns of times that a message has as numbers."""
+        self._compiler = compiler
+        self._nodes = {one.name: one.node for one in node.fields}
+        self._by_counts: dict[Counts, list[tuple[str, Read]]] = {NO_COUNTS: self._fields}
+        self._counts: tuple[Mapping[str, DataType], Counts] = (NOTHING_GIVEN, NO_COUNTS)
+        """Argument and result of the last call of `counts`: those of the next one are mostly the same."""
         self.size = 1000 + sum(1000 + 12 * len(name) for name, _ in self._fields)
         """Bytes that it takes, about."""
 
-    def counts(self, given: Mapping[str, DataType]) -> frozenset[str]:
-        """Return the columns of times that are to be numbers; `given`: the types that the pipeline declares."""
-        return frozenset(name for name in self._counted if isinstance(given.get(name), types.NUMBERS))
+    def counts(self, given: Mapping[str, DataType]) -> Counts:
+        """Return the columns with times that are to be numbers; `given`: the types that the pipeline declares."""
+        if self._counts[0] is not given:
+            asked = [(name, given[name]) for name in self._nodes if name in given]
+            found = frozenset(one for one in asked if self._compiler.counted(self._nodes[one[0]], one[1]) is not None)
+            self._counts = (given, found)
+        return self._counts[1]
 
-    def read(self, data: bytes, at: int, counts: frozenset[str] = _NONE) -> tuple[dict[str, Any], int]:
+    def _reads(self, counts: Counts) -> list[tuple[str, Read]]:
+        """Return the columns with the functions that read them."""
+        found = self._by_counts.get(counts)
+        if found is None:
+            of = dict(counts)
+            reads = {name: self._compiler.counted(self._nodes[name], of[name]) for name in of if name in self._nodes}
+            found = self._by_counts[counts] = [(name, reads.get(name) or read) for name, read in self._fields]
+        return found
+
+    def read(self, data: bytes, at: int, counts: Counts = NO_COUNTS) -> tuple[dict[str, Any], int]:
         """Return the row of a message as `image` does."""
         self._budget.begin(len(data))
         return self.image(data, at, counts)
 
-    def image(self, data: bytes, at: int, counts: frozenset[str] = _NONE) -> tuple[dict[str, Any], int]:
+    def image(self, data: bytes, at: int, counts: Counts = NO_COUNTS) -> tuple[dict[str, Any], int]:
         """Return a row's values by its columns, as msgspec writes them, and the place after the row.
 
-        `counts`: columns of times that are read as the numbers that the message has. Raise AvroError, IndexError,
-        UnicodeDecodeError, RecursionError, Contradiction or RowError.
+        `counts`: a result of `counts`. Raise AvroError, IndexError, UnicodeDecodeError, RecursionError, Contradiction
+        or RowError.
         """
         row: dict[str, Any] = {}
         name = ""
         try:
-            for name, field in self._fields:
-                row[name], at = (self._counted[name] if name in counts else field)(data, at)
+            for name, field in self._reads(counts):
+                row[name], at = field(data, at)
         except UnicodeDecodeError:
             raise
         except NotANumber as exc:
@@ -231,7 +269,7 @@ class RowReader:
         return row, at
 
     def before(
-        self, data: bytes, at: int, counts: frozenset[str] = _NONE
+        self, data: bytes, at: int, counts: Counts = NO_COUNTS
     ) -> tuple[tuple[dict[str, Any], dict[str, str]], int]:
         """Return what `image` returns of a row before a change, and why its other columns cannot be read.
 
@@ -239,9 +277,9 @@ class RowReader:
         """
         row: dict[str, Any] = {}
         unread: dict[str, str] = {}
-        for (name, field), passed in zip(self._fields, self._passed, strict=True):
+        for (name, field), passed in zip(self._reads(counts), self._passed, strict=True):
             try:
-                row[name], end = (self._counted[name] if name in counts else field)(data, at)
+                row[name], end = field(data, at)
             except UnicodeDecodeError:
                 raise
             except ValueError as exc:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, NamedTuple, Self, TypeAlias
 
@@ -122,6 +122,11 @@ class InlineSchemaOptions(Options):
     def beside(self, declared: Mapping[tuple[str, ...], Mapping[str, DataType]]) -> Self:
         """Return a copy of these options for a pipeline that declares types of columns itself, by their tables."""
         return self.holding(_declared=declared)
+
+    @property
+    def all_declared(self) -> Collection[Mapping[str, DataType]]:
+        """The columns of each table whose types the pipeline declares, with these types."""
+        return self._declared.values()
 
     def declared(self, table: tuple[str, ...]) -> Mapping[str, DataType]:
         """Return the columns of a table whose types the pipeline declares, with these types.

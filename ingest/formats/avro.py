@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ingest.avro.messages import RowSchema
+    from ingest.avro.native.reader import AvroReader
     from ingest.formats.row_decoder import ReadRow
     from ingest.formats.written import RowBytes, RowPlace
     from ingest.model.schema import Column
@@ -74,7 +75,12 @@ class Avro(RowFormat):
     @property
     def form(self) -> Form:
         """Rows of one schema."""
-        return Form("rows", avro=AvroMessages(0, lambda _: _row_schema(self._text).native))
+        return Form("rows", avro=AvroMessages(0, self._native))
+
+    def _native(self, _: bytes) -> AvroReader | None:
+        """Return the native reader; None also where the pipeline declares numbers for times, which are texts there."""
+        known = _row_schema(self._text)
+        return None if any(map(known.counts, self.all_declared)) else known.native
 
     def reader(self) -> ReadRow:
         """Return a function that reads a key or a value: its row as JSON text with what it declares, or its reject."""

@@ -48,7 +48,9 @@ class AvroConfluent(RowFormat, RegistryOptions):
         from ingest.avro.messages import RowSchema  # noqa: PLC0415  (`check` needs none of this)
         from ingest.formats.registered import HEAD, native_readers  # noqa: PLC0415  (nor a client)
 
-        return Form("rows", avro=AvroMessages(HEAD, native_readers(self, RowSchema, self.schema_text)))
+        return Form(
+            "rows", avro=AvroMessages(HEAD, native_readers(self, RowSchema, self.schema_text, self.all_declared))
+        )
 
     def reader(self) -> ReadRow:
         """Return a function that reads a key or a value: its row as JSON text with what it declares, or its reject.

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 
-from ingest.formats.typed import Reads, TypedColumn, reads_plain
+from ingest.formats.typed import Reads, TypedColumn, beside, reads_plain
 from ingest.formats.unavailable import is_placeholder
 from ingest.model import temporal, types, values
-from ingest.model.data_type import DecimalType, TimeType
+from ingest.model.data_type import ArrayType, DecimalType, MapType, StructType, TimeType
 from ingest.model.jsontext import MALFORMED, fields_of, object_of
 from ingest.model.reject import RowError
 from ingest.model.table import show
@@ -86,38 +86,49 @@ def _column(field: ConnectField) -> TypedColumn:
     found = _PLAIN.get(field.type or "")
     # Arrays, maps and structs are texts that hold their JSON
     if found is None:
-        inside = _inside(field)
-        if inside is None:
+        if _inside(field) is None:
             return TypedColumn(types.STRING, reads=(Reads.ANY, 0, 0))
-        return TypedColumn(types.STRING, partial(_within, of=inside))
+        within = partial(_converted_inside, field)
+        return TypedColumn(types.STRING, within(types.NULL), within=within)
     return TypedColumn(found, reads=reads_plain(found))
 
 
 # -- arrays, maps and structs ----------------------------------------------------------------------------------------
 
 
-def _inside(field: ConnectField) -> Convert | None:
+def _converted_inside(field: ConnectField, given: DataType) -> Convert | None:
+    """Return the conversion of an array, a map or a struct of which the pipeline declares a type; NULL: it does not."""
+    inside = _inside(field, given)
+    return None if inside is None else partial(_within, of=inside)
+
+
+def _inside(field: ConnectField, given: DataType = types.NULL) -> Convert | None:
     """Return a function that gives the values in an array, a map or a struct the JSON that they would have as columns.
 
-    Where one is not what its schema says it stays as it came. None where all are in that JSON already.
+    Where one is not what its schema says it stays as it came. None where all are in that JSON already. `given`: the
+    type that the pipeline declares; NULL for none.
     """
     if field.type == "array" and field.items is not None:
-        of = _value_within(field.items)
+        of = _value_within(field.items, given.element if isinstance(given, ArrayType) else types.NULL)
         return None if of is None else partial(_array_text, of=of)
     if field.type == "map" and field.values is not None:
-        of = _value_within(field.values)
+        of = _value_within(field.values, given.value if isinstance(given, MapType) else types.NULL)
         # A map whose keys are no texts is an array of pairs
-        key = None if field.keys is None or field.keys.type == "string" else _value_within(field.keys)
+        key = None if field.keys is None or field.keys.type == "string" else _value_within(field.keys, types.NULL)
         return None if of is None and key is None else partial(_map_text, key=key, of=of)
     if field.type == "struct":
-        fields = {one.field: _value_within(one) for one in field.fields or [] if one.field is not None}
+        types_of = {one.name: one.type for one in given.fields} if isinstance(given, StructType) else {}
+        other = given.value if isinstance(given, MapType) else types.NULL
+        fields = {
+            one.field: _value_within(one, types_of.get(one.field, other)) for one in field.fields or [] if one.field
+        }
         known = {name: of for name, of in fields.items() if of is not None}
         return partial(_struct_text, of=known) if known else None
     return None
 
 
-def _value_within(field: ConnectField) -> Convert | None:
-    return _column(field).convert if field.type else None
+def _value_within(field: ConnectField, given: DataType) -> Convert | None:
+    return beside(_column(field), given).convert if field.type else None
 
 
 def _within(raw: bytes, of: Convert | None) -> bytes:

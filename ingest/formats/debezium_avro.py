@@ -71,8 +71,8 @@ class DebeziumAvroConfluent(InlineSchemaOptions, RegistryOptions):
         from ingest.avro.messages import EnvelopeSchema, RowSchema  # noqa: PLC0415  (`check` needs none of this)
         from ingest.formats.registered import native_readers  # noqa: PLC0415  (nor a client)
 
-        values = native_readers(self, EnvelopeSchema, self.schema_text)
-        keys = native_readers(self, RowSchema) if self._keys_registered else None
+        values = native_readers(self, EnvelopeSchema, self.schema_text, self.all_declared)
+        keys = native_readers(self, RowSchema, None, self.all_declared) if self._keys_registered else None
         return Form("debezium", avro=AvroMessages(HEAD, values, keys))
 
     @property

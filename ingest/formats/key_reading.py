@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-from ingest.formats.positional import PositionalOptions
 from ingest.model.change import Reject, is_number
 from ingest.model.jsontext import MALFORMED, check_text, fields_of, reason
 from ingest.model.keytext import key_text
@@ -31,7 +30,8 @@ def key_reader(options: AnyOptions, table: TableId) -> ReadKey | None:
     """Return the function that reads keys of a table's records, by the options of their format; None without any."""
     if options is None:
         return None
-    made: ReadKey = options.reader_of(table) if isinstance(options, PositionalOptions) else options.reader()
+    # A format of another package may read the keys of all tables alike
+    made: ReadKey = options.reader_of(table) if hasattr(options, "reader_of") else options.reader()
     return made
 
 

@@ -15,7 +15,7 @@ from ingest.model.change import Reject
 from ingest.registry.client import client_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Mapping
+    from collections.abc import Callable, Collection, Hashable, Mapping
 
     import msgspec
 
@@ -53,6 +53,9 @@ class NativelyRead(Protocol):
     @property
     def native(self) -> AvroReader | None:
         """The native reader; None where the reference reads the messages."""
+
+    def counts(self, given: Mapping[str, DataType]) -> Collection[object]:
+        """Return the columns with times that are to be numbers; `given`: the types that the pipeline declares."""
 
 
 R = TypeVar("R", bound=SchemaReader)
@@ -112,11 +115,16 @@ def read_row(
 
 
 def native_readers(
-    options: RegistryOptions, compiled: Callable[[Node, Node | None], NativelyRead], given: str | None = None
+    options: RegistryOptions,
+    compiled: Callable[[Node, Node | None], NativelyRead],
+    given: str | None = None,
+    declared: Collection[Mapping[str, DataType]] = (),
 ) -> Callable[[bytes], AvroReader | None]:
     """Return a function that returns the native reader of messages with a head; see `schemas_of`.
 
-    It asks no registry: the reference does, when it reads the first message of a schema.
+    It asks no registry: the reference does, when it reads the first message of a schema. There is no native reader
+    where the pipeline declares numbers for times: native readers make texts of these. `declared`: the types that the
+    pipeline declares for the columns of each table.
     """
 
     @cache
@@ -125,7 +133,7 @@ def native_readers(
 
     def reader(head: bytes) -> AvroReader | None:
         known = schemas().known(head)
-        return None if known is None else known.native
+        return None if known is None or any(map(known.counts, declared)) else known.native
 
     return reader
 

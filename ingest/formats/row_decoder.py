@@ -66,9 +66,13 @@ class RowFormat(InlineSchemaOptions, ABC):
 
         Raise as `reader` does. The decoder raises as the function that `reader` returns.
         """
+        return RowDecoder(self.reader_of((topic,)), topic, keyed=keyed)
+
+    def reader_of(self, table: TableId) -> ReadRow:
+        """Return the function that `reader` returns, for the keys or the values of a table. Raise as that does."""
         read: Callable[..., Any] = self.reader()
-        given = self.declared((topic,)) if self.counts_times else NOTHING_GIVEN
-        return RowDecoder(partial(read, given=given) if given else read, topic, keyed=keyed)
+        given = self.declared(table) if self.counts_times else NOTHING_GIVEN
+        return partial(read, given=given) if given else read
 
     @abstractmethod
     def reader(self) -> ReadRow:

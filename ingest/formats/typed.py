@@ -73,6 +73,9 @@ class TypedColumn(NamedTuple):
     most characters, or -1; how many microseconds are one; how many bytes there are."""
     is_number: bool = False
     """True if each value is a text that holds a number, because no type of numbers has room for all of them."""
+    within: Callable[[DataType], Convert | None] | None = None
+    """For an array, a map or a struct: the function that returns the conversion of values that the pipeline declares to
+    be of a type."""
 
 
 def reads_plain(data_type: DataType) -> tuple[Reads, int, int]:
@@ -120,7 +123,7 @@ class Typed:
         column are: a time as a number where that is declared, else as a text. Where a value is not of the type that its
         message says, it stays as it came, to be judged by the pipeline's type.
         """
-        columns = {name: _beside(column, given.get(name, types.NULL)) for name, column in columns.items()}
+        columns = {name: beside(column, given.get(name, types.NULL)) for name, column in columns.items()}
         self._columns = columns
         self._given = given
         self._as_string = as_string
@@ -183,11 +186,13 @@ class Typed:
         return found
 
 
-def _beside(column: TypedColumn, given: DataType) -> TypedColumn:
+def beside(column: TypedColumn, given: DataType) -> TypedColumn:
     """Return how values of a column are read whose type the pipeline declares; NULL: it does not.
 
     A number that stands for a time stays one where a number is declared.
     """
+    if column.within is not None and isinstance(given, types.NESTED):
+        return column._replace(convert=column.within(given))
     if column.reads[0] in _COUNTS and isinstance(given, types.NUMBERS):
         return TypedColumn(types.BIGINT, reads=reads_plain(types.BIGINT))
     return column

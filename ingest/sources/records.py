@@ -165,6 +165,8 @@ class RecordOptions(Options):
         """Return these options with those of the keys' format, where it has any."""
         if isinstance(chosen, PositionalOptions):
             chosen = chosen.with_tables(self._columns_of_keys()).with_names(self._key_names)
+        if isinstance(chosen, InlineSchemaOptions):
+            chosen = chosen.beside(self._declared_with(self.key_prefix, self.value_prefix))
         made = self.holding(_key_options=None if isinstance(chosen, JsonKeys) else chosen)
         if "key_format" in self.model_fields_set or chosen.model_fields_set:
             made = made.holding(_ignored_keys=chosen.ignore_parse_errors)
@@ -194,12 +196,8 @@ class RecordOptions(Options):
         if chosen.reading.fixed and self.sample_size:
             text = "json.infer-schema.fixed-types needs scan.max.pre.fetch.records: 0"
             problems.append(("json.infer-schema.fixed-types", text))
-        if self.ddls is not None and isinstance(chosen, InlineSchemaOptions):
-            declared = {
-                table: {column.name.removeprefix(self.value_prefix): column.type for column in schema.columns}
-                for table, schema in parse_tables(self.ddls).items()
-            }
-            chosen = chosen.beside(ByName(declared))
+        if isinstance(chosen, InlineSchemaOptions):
+            chosen = chosen.beside(self._declared_with(self.value_prefix, self.key_prefix))
         if isinstance(chosen, (DebeziumAvroConfluent, DebeziumJsonConfluent)):
             chosen = chosen.beside_keys(self.key_format)
         if getattr(chosen, "header", False) and not self.reads_lines:
@@ -221,6 +219,18 @@ class RecordOptions(Options):
         of_keys = self._key_options
         return made if of_keys is None else made.holding(_key_options=of_keys.with_files(files))
 
+    def _declared_with(self, prefix: str, other: str) -> Mapping[TableId, Mapping[str, DataType]]:
+        """Return the types that the initial schemas say of columns whose names begin so, by table, without the prefix.
+
+        `other`: the prefix of columns that come from elsewhere.
+        """
+        return ByName(
+            {
+                table: {c.name.removeprefix(prefix): c.type for c in schema.columns if _begins(c.name, prefix, other)}
+                for table, schema in self._initial.items()
+            }
+        )
+
     def _columns_of_values(self) -> Mapping[TableId, Mapping[str, DataType]]:
         """Return the columns that the initial schemas say of values, by table, with the names that values have."""
         first, other = self.value_prefix, self.key_prefix
@@ -228,7 +238,7 @@ class RecordOptions(Options):
         for table, schema in self._initial.items():
             of_key = self._names_of_key(schema) if getattr(self, "fields_include", "ALL") == "EXCEPT_KEY" else ()
             left = (c for c in schema.columns if c.name not in self.metadata_names and c.name not in of_key)
-            own = (c for c in left if c.name.startswith(first) and (first or not other or not c.name.startswith(other)))
+            own = (c for c in left if _begins(c.name, first, other))
             out[table] = {column.name.removeprefix(first): column.type for column in own}
         return ByName(out)
 
@@ -328,3 +338,8 @@ class RecordOptions(Options):
     def tolerated(self) -> int:
         """The number of rejects that the pipeline tolerates over all runs."""
         return 0 if not self.ignore_errors else (1 << 62 if self.max_errors < 0 else self.max_errors)
+
+
+def _begins(name: str, prefix: str, other: str) -> bool:
+    """Return whether a column has this prefix, and with an empty one not that of columns that come from elsewhere."""
+    return name.startswith(prefix) and (bool(prefix) or not other or not name.startswith(other))

@@ -13,6 +13,7 @@ from ingest.avro.schema import SchemaError, parse
 from ingest.formats.debezium_json import no_table
 from ingest.model import types
 from ingest.model.change import Reject, Skip
+from ingest.model.data_type import ArrayType
 
 ROW = record("Value", id="int", name=["null", "string"])
 SOURCE = record(
@@ -96,17 +97,23 @@ def test_messages_of_mongodb_are_known_by_their_schema() -> None:
 
 def test_times_are_numbers_where_the_pipeline_declares_numbers() -> None:
     micros = {"type": "long", "connect.name": "io.debezium.time.MicroTimestamp"}
-    row = record("Value", id=["null", micros], at={"type": "int", "logicalType": "time-millis"}, n="int")
+    days = ["null", {"type": "array", "items": {"type": "int", "logicalType": "date"}}]
+    row = record("Value", id=["null", micros], at={"type": "int", "logicalType": "time-millis"}, n="int", days=days)
     made = envelope("shop", row)
     found = EnvelopeSchema(parse(json.dumps(made)))
     source = {"connector": "c", "db": "shop", "schema": None, "table": "orders"}
-    image = {"id": 9223372036825200000, "at": 86_400_000, "n": 1}
-    raw = written(made, {"before": {**image, "id": None}, "after": image, "source": source, "op": "u", "ts_ms": None})
-    counts = found.counts({"id": types.BIGINT, "at": types.STRING, "n": types.BIGINT})
-    assert counts == {"id"}
-    assert found.read(raw, 0)[0]["after"] == b'{"id":"infinity","at":"24:00:00","n":1}'
+    image = {"id": 9223372036825200000, "at": 86_400_000, "n": 1, "days": None}
+    raw = written(
+        made, {"before": {**image, "id": None, "days": [1]}, "after": image, "source": source, "op": "u", "ts_ms": None}
+    )
+    given = {"id": types.BIGINT, "at": types.STRING, "n": types.BIGINT, "days": ArrayType(types.INT)}
+    counts = found.counts(given)
+    assert {name for name, _ in counts} == {"id", "days"}
+    assert found.counts({"days": ArrayType(types.DATE)}) == found.counts({"days": types.INT}) == frozenset()
+    assert found.read(raw, 0)[0]["after"] == b'{"id":"infinity","at":"24:00:00","n":1,"days":null}'
     read, _ = found.read(raw, 0, counts)
-    assert read["after"] == b'{"id":9223372036825200000,"at":"24:00:00","n":1}'
-    assert read["before"] == b'{"id":null,"at":"24:00:00","n":1}'
-    assert found.declared_beside(counts).types["id"] == types.BIGINT
+    assert read["after"] == b'{"id":9223372036825200000,"at":"24:00:00","n":1,"days":null}'
+    assert read["before"] == b'{"id":null,"at":"24:00:00","n":1,"days":[1]}'
+    declared = found.declared_beside(counts).types
+    assert (declared["id"], declared["days"]) == (types.BIGINT, types.STRING)
     assert found.declared_beside(frozenset()) is found.declared
