@@ -6,7 +6,7 @@ use it are for looking, for tests and for small things; each row is taken apart.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 from ingest.encode.coercer import OTHERS, RowCoercer, check_before, check_key
 from ingest.formats.template import ColumnRef, fill
@@ -111,6 +111,7 @@ class ChangeEncoder:
         `coarse`: whether that writes the times of a type in microseconds; None: it writes all values as they are.
         `key_columns`: the columns of records' keys, where these are not the primary key.
         """
+        self._metadata: RecordMetadata | None = None
         self.table = table
         self.source, self.sink, self.template = source.schema, sink, template
         self.inserted = self.updated = self.deleted = self.unrepresentable = 0
@@ -134,6 +135,11 @@ class ChangeEncoder:
         self._columns = [column.name for column in sink.columns]
         self._render = render
         self.key_from_message = source.key_from_message
+
+    def with_metadata(self, metadata: RecordMetadata | None) -> Self:
+        """Return this encoder, which counts what `render` cannot take of rows before a delete for `metadata`."""
+        self._metadata = metadata
+        return self
 
     @property
     def standard(self) -> str:
@@ -201,6 +207,8 @@ class ChangeEncoder:
         for record in self._render(RowChange(Kind.DELETE, row, None, key, {})):
             emit(record)
             said = True
+        for name in () if self._metadata is None else self._metadata.unread(row):
+            count_up(self.unread, name, 1, OTHERS)
         if said:
             self.deleted += 1
         else:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from ingest.encode.change_encoder import RowChange
     from ingest.encode.upsert_encoder import Record
+    from ingest.formats.template import Image
     from ingest.model.schema import TableSchema
 
     RecordHeaders: TypeAlias = tuple[tuple[str, bytes | None], ...]
@@ -64,14 +65,34 @@ class RecordMetadata:
     def placed(self, change: RowChange, records: Iterable[Record]) -> Iterator[Record]:
         """Yield the records of a change with the headers and the time of its row. Raise RowError.
 
-        The row is that after the change, or before a delete.
+        The row is that after the change, or before a delete, of which a column that is wrong says nothing.
         """
         row = (change.before if change.after is None else change.after) or {}
-        headers = self._headers_of(row.get(HEADERS, _NULL))
-        millis = self._millis_of(row.get(TIMESTAMP, _NULL))
+        headers, millis, wrong = self._of(row)
+        if wrong and change.after is not None:
+            raise next(iter(wrong.values()))
         for (topic, of_table, partition), key, value in records:
             together = (*(of_table or ()), *headers)
             yield RecordDestination(topic, together or None, partition, millis), key, value
+
+    def unread(self, row: Image) -> Iterable[str]:
+        """Return the columns of a row before a delete that say no headers, or no time of a record."""
+        return self._of(row)[2]
+
+    def _of(self, row: Image) -> tuple[RecordHeaders, int | None, dict[str, RowError]]:
+        """Return what a row says of its record, and by column why it says nothing."""
+        wrong: dict[str, RowError] = {}
+        headers: RecordHeaders = ()
+        millis = None
+        try:
+            headers = self._headers_of(row.get(HEADERS, _NULL))
+        except RowError as exc:
+            wrong[HEADERS] = exc
+        try:
+            millis = self._millis_of(row.get(TIMESTAMP, _NULL))
+        except RowError as exc:
+            wrong[TIMESTAMP] = exc
+        return headers, millis, wrong
 
     def _headers_of(self, text: bytes) -> RecordHeaders:
         if self._headers is None or text == _NULL:

@@ -241,7 +241,7 @@ class KafkaSink(TopicsOptions):
             return ChangeEncoder(
                 table, source, sink, template.render, inference, template=written, coarse=coarse,
                 key_columns=self.key_fields,
-            )  # fmt: skip
+            ).with_metadata(metadata)  # fmt: skip
         hashed = json_cells(((name, ColumnRef(name)) for name in sink.primary_key), table_member(target))
 
         def render(change: RowChange) -> Iterator[Record]:
@@ -249,7 +249,7 @@ class KafkaSink(TopicsOptions):
                 place = crc32(fill(hashed, None, change.key)).to_bytes(4, "big")
                 yield (at._replace(partition=place), none, made)
 
-        return ChangeEncoder(table, source, sink, render, inference, coarse=coarse)
+        return ChangeEncoder(table, source, sink, render, inference, coarse=coarse).with_metadata(metadata)
 
     def _check_key(self, sink: TableSchema) -> None:
         """Raise RowError for a table that lacks a column of the keys."""

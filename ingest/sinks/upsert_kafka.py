@@ -124,13 +124,14 @@ class UpsertKafka(TopicsOptions):
             return UpsertEncoder(table, source.schema, sink, to, inference, key_from_message=keyed)
         typed_key, typed_value = self.typed(target, sink)
         value = typed_value or self._value(target, sink)
+        metadata = self.record_metadata(sink)
         if typed_key is not None or typed_value is not None:
             key = TextKey(self._key(target, sink)) if typed_key is None else TypedKey(sink, sink.primary_key, typed_key)
-            made = TypedRecords(to, key, value, True, self.record_metadata(sink))
+            made = TypedRecords(to, key, value, True, metadata)
             coarse = None if typed_value is None else has_times
-            return ChangeEncoder(table, source, sink, made.render, inference, coarse=coarse)
-        template = RecordTemplate(to, self._key(target, sink), value, True, self.record_metadata(sink))
-        return ChangeEncoder(table, source, sink, template.render, inference, template=template)
+            return ChangeEncoder(table, source, sink, made.render, inference, coarse=coarse).with_metadata(metadata)
+        template = RecordTemplate(to, self._key(target, sink), value, True, metadata)
+        return ChangeEncoder(table, source, sink, template.render, inference, template=template).with_metadata(metadata)
 
     @property
     def _key_form(self) -> KeyForm:

@@ -154,6 +154,9 @@ def test_changes_and_keys_as_connect_writes_them(
         (keys[0], message("d", "null", "null")), (keys[0], None),
         (framed(99_999_999, b"{}"), message("c", "null", first)),
         (keys[0], framed(number, b'{"op":"c"},"payload":{')), (keys[0], message("t", "null", "null")),
+        (keys[0], message("u", '{"id":"?","day":"x","price":"AP8=","ratio":1.5}', first)),
+        (keys[0], message("d", '{"id":1,"day":"x","price":"AP8=","ratio":1.5}', "null")),
+        (None, message("d", '{"id":"?","day":1,"price":"AP8=","ratio":1.5}', "null")),
     ]  # fmt: skip
     expected = {
         "schema": {"shop.orders": ["id INT NOT NULL", "day DATE", "price DECIMAL(38,2)", "ratio FLOAT"]},
@@ -162,9 +165,17 @@ def test_changes_and_keys_as_connect_writes_them(
             'shop.orders {"id":1} {"id":1,"day":"2020-01-31","price":2.56,"ratio":1.5}',
             'shop.orders {"id":2} {"id":2,"day":null,"price":5.5,"ratio":null}',
             'shop.orders {"id":1} null',
+            'shop.orders {"id":1} {"id":1,"day":"2020-01-31","price":2.55,"ratio":1.5}',
+            'shop.orders {"id":1} null',
         ],
-        "rejects": ["2 decode/type-mismatch", "6 decode/unknown-schema", "7 decode/malformed"],
+        "rejects": [
+            "2 decode/type-mismatch",
+            "6 decode/unknown-schema",
+            "7 decode/malformed",
+            "11 conform/type-mismatch",
+        ],
         "skipped": {"tombstone": 1, "truncate": 1},
+        "unread": {"shop.orders.day": 2},
     }
     assert not becomes(tmp_path, server, CHANGES, pairs, {"ingestion.ignore-errors": True}, **expected)
 
