@@ -11,12 +11,22 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
 FORMATS: Final = frozenset({
-    "avro", "avro-confluent", "bson", "changelog-json", "confluent-json", "cbor", "debezium-avro",
-    "debezium-avro-confluent", "debezium-bson", "debezium-protobuf", "dts-json", "dms-json", "json-schema",
-    "json_sr", "msgpack", "orc", "parquet",
-    "singlestore-json", "text", "ticdc-json", "ticdc-open-protocol", "xml",
+    "bson", "changelog-json", "cbor", "debezium-bson", "debezium-protobuf", "dts-json", "dms-json", "msgpack", "orc",
+    "parquet", "proto-debezium-registry", "singlestore-json", "text", "ticdc-json", "ticdc-open-protocol", "xml",
 })  # fmt: skip
 """Formats of records in Kafka that this program lacks."""
+
+_JSON_SCHEMA: Final = ("json-confluent", "debezium-json-confluent")
+OTHER_NAMES: Final = {
+    "json-schema": _JSON_SCHEMA, "jsonschema": _JSON_SCHEMA, "json_sr": _JSON_SCHEMA, "json-sr": _JSON_SCHEMA,
+    "confluent-json": _JSON_SCHEMA, "json-registry": _JSON_SCHEMA, "json-schema-confluent": _JSON_SCHEMA,
+    "debezium-json-schema": ("debezium-json-confluent",), "json-debezium-registry": ("debezium-json-confluent",),
+    "confluent-avro": ("avro-confluent",), "avro-registry": ("avro-confluent",),
+    "debezium-avro": ("debezium-avro-confluent",), "avro-debezium-registry": ("debezium-avro-confluent",),
+    "confluent-protobuf": ("protobuf-confluent",), "proto-registry": ("protobuf-confluent",),
+}  # fmt: skip
+"""Names that formats of this program have elsewhere, with those that they have here: the one of Debezium's envelopes
+comes last."""
 
 CONNECTORS: Final = frozenset({
     "activemq", "adb", "adbpg", "amqp", "azure-eventhubs", "bigquery", "blackhole", "cassandra", "clickhouse",

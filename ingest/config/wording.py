@@ -165,6 +165,9 @@ def _say(error: ErrorDetails, value: Value | None, given: str, key: str, *, gues
         word = (value.value if isinstance(value, Scalar) else None) or ""
         if key.endswith(".format") and word.lower() in elsewhere.FORMATS:
             return f"{given} is a format that is not there yet (possible: {expected})"
+        names = [name for name in elsewhere.OTHER_NAMES.get(word.lower(), ()) if name in options]
+        if key.endswith(".format") and names:
+            return f"{given} is called {' or '.join(names)} here (possible: {expected})"
         return f"{given} is not possible{did_you_mean(word[:100], options) if guess else ''} (possible: {expected})"
     if kind in {"int_parsing", "int_type", "int_from_float", "int_parsing_size"}:
         return f"{given} is not a whole number"
