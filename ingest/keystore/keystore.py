@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 _JCEKS: Final = b"\xce\xce\xce\xce"
 _SEQUENCE: Final = b"\x30"
 """The first byte of a PKCS#12 store."""
+_LONG: Final = 0x80
+"""The bit of a length in DER that stands for the number of bytes in which it follows."""
 _PEM: Final = b"-----BEGIN "
 _KEY: Final = re.compile(rb"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?-----END [A-Z ]*PRIVATE KEY-----\s*", re.DOTALL)
 
@@ -154,13 +156,40 @@ def _only_key(
 
 def _pkcs12(data: bytes, password: str | None) -> pkcs12.PKCS12KeyAndCertificates:
     try:
-        return pkcs12.load_pkcs12(data, None if password is None else password.encode())
+        if password is None:  # as in Java, what is not encrypted is read, and not checked
+            return pkcs12.load_pkcs12(_without_mac(data), None)
+        return pkcs12.load_pkcs12(data, password.encode())
     except Exception as exc:  # cryptography raises errors of several kinds, by what is wrong
         why = "the password is wrong"
         if password is None:  # keytool writes such stores in any file, also in one that is called .jks
             why = "it is a PKCS#12 store, which needs its password, also where the file is called .jks"
         msg = f"{why}, or the file is damaged"
         raise StoreError(msg) from exc
+
+
+def _without_mac(data: bytes) -> bytes:
+    """Return a PKCS#12 store without its MAC, the third part of its sequence, which needs the password.
+
+    A store whose lengths are not plain ones stays as it is.
+    """
+    start, end = _content(data, 0)
+    _, version = _content(data, start)
+    _, safe = _content(data, version)
+    if not start < version < safe < end == len(data):
+        return data
+    size = safe - start
+    length = bytes([size]) if size < _LONG else bytes([_LONG | 4]) + size.to_bytes(4, "big")
+    return _SEQUENCE + length + data[start:safe]
+
+
+def _content(data: bytes, at: int) -> tuple[int, int]:
+    """Return where the content of a value in DER begins and ends; raises IndexError, or OverflowError."""
+    size = data[at + 1]
+    start = at + 2
+    if size >= _LONG:
+        start += size - _LONG
+        size = int.from_bytes(data[at + 2 : start], "big")
+    return start, start + size
 
 
 def _key_of_pkcs12(store: pkcs12.PKCS12KeyAndCertificates) -> tuple[PrivateKeyTypes, list[x509.Certificate]]:

@@ -107,6 +107,22 @@ def test_passwords_of_jks(found: Made) -> None:
         identity(found.own, "JKS", None, None)
 
 
+def test_certificates_of_pkcs12_that_are_not_encrypted_need_no_password(java: None, tmp_path: Path) -> None:
+    source, file = tmp_path / "authority.crt", tmp_path / "trust.jks"
+    source.write_bytes(AUTHORITIES[0].pem)
+    keytool(
+        "-J-Dkeystore.pkcs12.certProtectionAlgorithm=NONE", "-importcert", "-alias", "authority", "-file", str(source),
+        "-keystore", str(file), "-storetype", "PKCS12", "-storepass", PASSWORD,
+    )  # fmt: skip
+    data = file.read_bytes()
+    assert trusted(data, "JKS", None) == trusted(data, "JKS", PASSWORD)  # Java, too, passes over the MAC
+    with pytest.raises(StoreError, match="the password is wrong"):
+        trusted(data, "JKS", "another")
+    for length in range(len(data)):
+        with pytest.raises(StoreError):
+            trusted(data[:length], "", None)
+
+
 def test_what_a_store_does_not_hold(found: Made, tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="it holds 0 private keys"):
         identity(found.trust, "JKS", PASSWORD, None)
