@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ingest.deadletter.letter import LEFT_OUT, PREFIX
+from ingest.deadletter.letter import LEFT_OUT, PREFIX, TIME
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -58,7 +58,9 @@ class DeadLetter:
 
     def timestamp(self) -> tuple[int, int]:
         """Return the original time."""
-        return self.letter.timestamp()
+        kind, millis = self.letter.timestamp()
+        told = self.reject.get(TIME, "")
+        return kind, int(told) if told.isdigit() else millis
 
     def headers(self) -> Headers:
         """Return the original headers."""

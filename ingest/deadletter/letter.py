@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 PREFIX: Final = "__ingest.errors."
 LEFT_OUT: Final = "left-out"
 """The header, behind the prefix, that says what of a record its letter does not have."""
+TIME: Final = "timestamp"
+"""The header, behind the prefix, that has the time of a record whose letter may have another one."""
 MAX_HELD: Final = 16 << 20
 """Bytes of letters that wait for a commit, at most, where they are not the sink's to commit."""
 _MAX_TEXT: Final = 1000
@@ -48,15 +50,23 @@ def headers_of(record: Record, stage: str, reject: Reject, pipeline: str) -> Hea
     return own + ours
 
 
+def time_of(record: Record) -> Headers:
+    """Return the header that has the time of a record; none for a record without a time."""
+    kind, millis = record.timestamp()
+    return [(PREFIX + TIME, b"%d" % millis)] if kind else []
+
+
 def without_value(record: Record, headers: Headers) -> list[Shorter]:
     """Return what stands for a letter that its topic does not take: without its value, then with our headers only.
 
-    `headers`: those of the letter.
+    `headers`: those of the letter. The time says later whether the record is still where it came from: a topic may give
+    letters other times.
     """
+    more = time_of(record)
     ours = [(name, value) for name, value in headers if name.startswith(PREFIX)]
     return [
-        (record.key(), [*headers, (PREFIX + LEFT_OUT, b"value")]),
-        (None, [*ours, (PREFIX + LEFT_OUT, b"value,key,headers")]),
+        (record.key(), [*headers, *more, (PREFIX + LEFT_OUT, b"value")]),
+        (None, [*ours, *more, (PREFIX + LEFT_OUT, b"value,key,headers")]),
     ]
 
 
@@ -94,7 +104,8 @@ class DeadLetterTopic:
         headers = headers_of(record, stage, reject, self._pipeline)
         key, value = record.key(), record.value()
         instead = without_value(record, headers)
-        self._writer.send(Letter(self._topic, key, value, headers, millis if kind else None, instead))
+        at = millis if kind else None
+        self._writer.send(Letter(self._topic, key, value, headers, at, instead, time_of(record)))
         self._bytes += len(key or b"") + len(value or b"")
         if self._bytes > MAX_HELD:
             self.commit()

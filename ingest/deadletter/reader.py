@@ -106,7 +106,7 @@ class Originals:
     def find(self, letter: DeadLetter) -> Record | None:
         """Return the record, or None where it is gone; raises IngestError where the source does not answer.
 
-        A record of another time is another one: its topic was made again.
+        A record of another time is another one: its topic was made again. Who gave it its time does not matter.
         """
         if self._reader is None:
             self._reader = self._make()
@@ -121,7 +121,7 @@ class Originals:
             ]
         except DataLoss:
             return None
-        return next((record for record in found if record.timestamp() == letter.timestamp()), None)
+        return next((record for record in found if record.timestamp()[1] == letter.timestamp()[1]), None)
 
     def close(self) -> None:
         """Release the connections."""

@@ -91,10 +91,11 @@ _FENCED: Final = {
 }
 """The producer is of no more use: a newer one has its id, or its transaction was ended for it."""
 
+INVALID_TIMESTAMP: Final = KafkaError.INVALID_TIMESTAMP
 REFUSED: Final = {
     KafkaError.MSG_SIZE_TOO_LARGE: "a record larger than its max.message.bytes",
     KafkaError.RECORD_LIST_TOO_LARGE: "a record larger than its segment.bytes",
-    KafkaError.INVALID_TIMESTAMP: "a record of such a time (message.timestamp.before.max.ms, .after.max.ms)",
+    INVALID_TIMESTAMP: "a record of such a time (message.timestamp.before.max.ms, .after.max.ms)",
     KafkaError.INVALID_RECORD: "a record that its settings forbid: one without a key, where it is compacted",
     LocalError.INVALID_DIFFERENT_RECORD: "a record that comes with one that its settings forbid",
 }

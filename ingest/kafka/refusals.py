@@ -8,11 +8,11 @@ docs/spec/dirty-data.md#rows-that-the-sink-refuses.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from ingest.errors import ConfigError
-from ingest.kafka.failures import REFUSED
+from ingest.kafka.failures import INVALID_TIMESTAMP, REFUSED
 from ingest.model.commit import RefusedRow, RowsRefused
 
 if TYPE_CHECKING:
@@ -37,9 +37,14 @@ class Letter:
     headers: Headers
     timestamp: int | None
     instead: Sequence[Shorter] = ()
+    untimed: Headers = field(default_factory=list)
+    """Headers that say the time of the record, where the letter has another one."""
 
     def shorter(self, exc: RowsRefused) -> Letter:
         """Return the one that stands for it where it is refused; raises ConfigError where there is none."""
+        if exc.for_time and self.timestamp is not None:
+            more = [one for one in self.untimed if one not in self.headers]
+            return replace(self, headers=[*self.headers, *more], timestamp=None)
         if not self.instead:
             msg = f"{exc.message}; it was a dead letter, of which nothing can be left out any more"
             raise ConfigError(msg, "change the settings of the topic of dead letters, or name another one") from exc
@@ -68,7 +73,9 @@ class Sending(Protocol):
 def refused(error: KafkaError, topic: str) -> RowsRefused:
     """Return the error of a writer for records that a topic does not take."""
     msg = f"topic {topic} does not take {REFUSED[error.code()]}: {error.str()}"
-    return RowsRefused(msg, "change the topic's settings, or leave such records out")
+    made = RowsRefused(msg, "change the topic's settings, or leave such records out")
+    made.for_time = error.code() == INVALID_TIMESTAMP
+    return made
 
 
 def deliver(held: Sequence[Held], to: Sending, start_over: Callable[[], Sending], *, atomic: bool) -> None:

@@ -95,6 +95,8 @@ class RowsRefused(ConfigError):
     """
 
     code = "rows-refused"
+    for_time: bool = False
+    """True if a record is refused for its time alone."""
 
     def __init__(self, message: str, hint: str = "", rows: Sequence[RefusedRow] = ()) -> None:
         """`rows`: those at fault. None where there were too many to look for them: fewer come before the next commit.

@@ -273,6 +273,39 @@ def test_records_that_a_topic_does_not_take_are_rejects_and_all_others_arrive(
     assert again.err.count("decode/gone: the letter was written without its value, and the record is not where") >= 2
 
 
+@pytest.mark.parametrize("more", ["", EXACTLY], ids=["at-least-once", "exactly-once"])
+def test_records_of_times_that_a_topic_does_not_take_are_rejects(kafka: Kafka, pipeline: Pipeline, more: str) -> None:
+    limits = {"message.timestamp.before.max.ms": "86400000", "message.timestamp.after.max.ms": "86400000"}
+    out, dead = pipeline.out("orders"), f"{kafka.name}.dead"
+    kafka.create(out, 1, **limits, **{"cleanup.policy": "compact"})
+    kafka.create(dead, 1, **limits)
+    times = "  metadata.list: timestamp\n"
+    pipeline.write(f"  ingestion.ignore-errors: true\n{times}", f"{times}{more}", collector(kafka))
+    now, old = int(time.time() * 1000), 1_600_000_000_000
+    producer = kafka.producer()
+    for i in range(30):
+        key, value = message("c", None, {"id": i})
+        producer.produce(pipeline.topic, value, key, partition=0, timestamp=old if i in {3, 17} else now)
+    assert producer.flush(20) == 0
+    done = pipeline.run()
+    assert done.code == 0, done.err
+    assert kafka.ids(out) == {*range(30)} - {3, 17}
+    if more:
+        assert len(kafka.read(out)) == 28, "each change once"
+    letters = {int(said(letter.headers)["offset"]): letter for letter in kafka.read(dead)}
+    assert letters.keys() == {3, 17}
+    about = said(letters[3].headers)
+    assert (about["code"], about["timestamp"]) == ("refused", str(old))
+    assert f"topic {out} does not take a record of such a time" in about["message"]
+    assert letters[3].value == message("c", None, {"id": 3})[1], "only its time is left out"
+    wide = ConfigEntry("message.timestamp.before.max.ms", str(2**62), incremental_operation=AlterConfigOpType.SET)
+    room = ConfigResource("topic", out, incremental_configs=[wide])
+    kafka.admin.incremental_alter_configs([room])[room].result(10)
+    again = replay(pipeline)
+    assert again.code == 0, again.err
+    assert {r.timestamp for r in kafka.read(out) if json.loads(r.value or b"{}")["id"] in {3, 17}} == {old}
+
+
 def test_one_record_too_large_stops_a_run_that_tolerates_none(kafka: Kafka, pipeline: Pipeline) -> None:
     out = kafka.create(pipeline.out("orders"), 1, **SMALL, **{"cleanup.policy": "compact"})
     pipeline.write(sink=PLAIN)

@@ -99,6 +99,19 @@ def test_what_is_refused_alone_is_found_and_all_else_arrives(
         assert broker.taken[-len(expected) or len(broker.taken) :] == expected
 
 
+def test_a_letter_that_is_refused_for_its_time_keeps_it_in_a_header() -> None:
+    early = refused(KafkaError(KafkaError.INVALID_TIMESTAMP), "dead")
+    time = ("timestamp", b"5")
+    letter = Letter("dead", b"key", b"v", [("h", b"")], 5, [(b"key", [("h", b""), time])], [time])
+    untimed = letter.shorter(early)
+    assert (untimed.value, untimed.timestamp, untimed.headers) == (b"v", None, [("h", b""), time])
+    shorter = letter.shorter(refused(TOO_LARGE, "dead"))
+    assert (shorter.value, shorter.timestamp, shorter.headers) == (None, 5, [("h", b""), time])
+    assert shorter.shorter(early).headers == [("h", b""), time]
+    with pytest.raises(ConfigError, match="nothing can be left out any more"):
+        shorter.shorter(early).shorter(early)
+
+
 def test_a_letter_of_which_nothing_can_be_left_out_any_more_ends_the_run() -> None:
     broker = Broker(2, 100, atomic=False)
     letter = Letter("dead", b"key", b"v", [], None, [(b"key", [("left-out", b"value")])])
