@@ -5,6 +5,7 @@ Rules: docs/spec/delta.md.
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,7 @@ from ingest.sinks.lake_coordinator import LakeCoordinator, check_folder
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from contextlib import AbstractContextManager
+    from pathlib import Path
 
     from ingest.lake.changes import Changes, ColumnThere
     from ingest.lake.marks import Mark, TableName, TakenAway
@@ -47,8 +49,9 @@ class DeltaCoordinator(LakeCoordinator[DeltaTable]):
     def connect(self) -> str:
         """Return the warehouse's name; raises Unavailable where its storage does not answer. Makes nothing."""
         folder = self._warehouse.folder
-        if folder is not None and self._is_new():
+        if folder is not None and not _has_writable_table(folder):
             check_folder(folder, "warehouse")
+        if self._is_new():
             return self._warehouse.name
         with self._warehouse.asking("look for tables"):
             self._warehouse.found(("default", "ingest"))
@@ -146,3 +149,9 @@ class DeltaCoordinator(LakeCoordinator[DeltaTable]):
 
     def _load(self, name: tuple[str, ...]) -> DeltaTable:
         return self._compare(name, self._seen.checked(name, self._warehouse.load(name)))
+
+
+def _has_writable_table(folder: Path) -> bool:
+    """Return whether a directory has a table that can be written to: then nobody needs to make one there."""
+    logs = (log for pattern in ("*/*/_delta_log", "*/_delta_log") for log in folder.glob(pattern))
+    return any(os.access(log, os.W_OK | os.X_OK) for log in logs)
