@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 from any_lake import KINDS, lake_of
 from lake_sink import LakeSink, lake_schema
 from lake_types import expected, wider
 from lake_values import VALUES
+from moving_rows import TABLE, partitioned
 
 from ingest.delta.types import our_type
+from ingest.encode.upsert_encoder import UpsertEncoder
 from ingest.iceberg.types import iceberg_type
 from ingest.model import types
+from ingest.model.change import InlineSchema, Kind
 from ingest.model.schema import Column, TableSchema
+from ingest.schema.evolve import Policy, Schemas, evolve
+from ingest.schema.infer import Inference
+from ingest.schema.routes import Rules
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,8 +28,6 @@ if TYPE_CHECKING:
     from any_lake import AnyLakeSink
 
     from ingest.model.data_type import DataType
-
-TABLE = ("shop", "t")
 
 
 def row(names: list[str], text: str) -> str:
@@ -86,3 +91,26 @@ def test_every_type_widens_as_schemas_do(tmp_path: Path, first: str, lake: str) 
     sink.write(TABLE, widened, ('{"id":0}', '{"id":0}'), ('{"id":50}', row(names, VALUES[first][0])))
     assert len(sink.lake.rows(*TABLE)) == len(rows) + 1
     assert_types(sink, names, list(widened_by.values()))
+
+
+@pytest.mark.parametrize("lake", KINDS)
+def test_a_column_that_keeps_its_type_takes_the_values_that_fit(tmp_path: Path, lake: str) -> None:
+    """With `try_evolve` only what does not fit is left out: docs/spec/schema-changes.md, E16."""
+    sink = lake_of(lake, tmp_path)
+    partitioned(sink, "d", "id INT", "d DATE")
+    wanted = lake_schema("id INT", "d TIMESTAMP", "n INT")
+    found = evolve(Schemas(), [(TABLE, wanted)], Rules(), Policy(), unfit=sink.side.unfit).sinks[TABLE]
+    assert [types.name(column.type) for column in found.columns] == ["INT", "DATE", "INT"]
+    sink.side.declare({TABLE: found})
+    to: Any = sink.options.table_for(TABLE, found)
+    encoder = UpsertEncoder(TABLE, wanted, found, to, Inference(unfit_is_null=True), key_from_message=False)
+    rows: list[Any] = []
+    for text, said in (("2020-01-31", types.DATE), ("2020-01-31 12:00:00", types.TIMESTAMP)):
+        row = msgspec.Raw(b'{"id":%d,"d":"%b","n":7}' % (len(text), text.encode()))
+        encoder.upsert(Kind.INSERT, None, row, None, InlineSchema({"d": said}), rows.append)
+    sink.write(TABLE, found, *((key.decode(), value.decode()) for _, key, value in rows))
+    assert sink.lake.ask("SELECT id, CAST(d AS VARCHAR), n FROM {} ORDER BY id", *TABLE) == [
+        (10, "2020-01-31", 7),
+        (19, None, 7),
+    ]
+    assert encoder.withheld == {"d": 1}
