@@ -187,6 +187,13 @@ def test_a_key_that_is_too_long_for_its_column_is_refused(postgres: Database, si
     assert [(one.key, one.reason) for one in refused.value.rows] == [
         (b'{"id":"abcd"}', "value too long for type character(3) (SQLSTATE 22001)")
     ]
+    writer.close()
+    postgres.ask(f"ALTER TABLE {name}.t ALTER COLUMN id TYPE bpchar")  # what the specification says to do
+    wider = made(sink, name, schema("id STRING", "n BIGINT"))
+    write(sink, wider, *((f'{{"id":"{key}"}}', f'{{"id":"{key}","n":{n}}}') for n, key in enumerate(("abcd", "abcd "))))
+    assert postgres.ask(f"SELECT id = 'abcd', pg_typeof(id)::text, n FROM {name}.t") == [  # noqa: S608
+        (True, "character", 1)
+    ]
 
 
 @pytest.mark.parametrize(("rows", "becomes"), [("SMALLINT", "character(6)"), ("BIGINT", "text")])
