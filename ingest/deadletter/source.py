@@ -13,24 +13,20 @@ from ingest.deadletter.coordinator import LetterCoordinator
 from ingest.deadletter.reader import LetterReader, Originals
 from ingest.kafka.reader import RangeReader
 from ingest.model.change import NOT_SELECTED
+from ingest.sources.derived import DerivedSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from ingest.deadletter.selection import Replayed, Selection
-    from ingest.formats import Decoder, Format
-    from ingest.formats.metadata_columns import ExtraColumns
+    from ingest.formats import Decoder
     from ingest.kafka.admin import Split
-    from ingest.model.reject import IgnoredErrors
-    from ingest.schema.infer import Inference
-    from ingest.sources import Source
 
 
-@dataclass(frozen=True, slots=True)
-class LetterSource:
+@dataclass(frozen=True)
+class LetterSource(DerivedSource):
     """The pipeline's source, but for where its records come from."""
 
-    source: Source
     letters_topic: str
     conf: Mapping[str, str]
     pipeline: str
@@ -41,33 +37,13 @@ class LetterSource:
     only: ClassVar[None] = None
     upserts: ClassVar[bool] = False
     rate_limit: ClassVar[None] = None
-    sample_size: ClassVar[int] = 0
     wanted: ClassVar[None] = None
     tolerated: ClassVar[int] = 1 << 62
     """The number of rejects that a replay tolerates: any, as what is rejected again is a new letter."""
 
-    @property
-    def format(self) -> Format:
-        """The pipeline's."""
-        return self.source.format
-
-    @property
-    def extra(self) -> ExtraColumns:
-        """The pipeline's."""
-        return self.source.extra
-
-    @property
-    def ignored_errors(self) -> IgnoredErrors:
-        """The pipeline's."""
-        return self.source.ignored_errors
-
     def decoder(self, split: Split, topic: str) -> Decoder:
         """Return the pipeline's decoder for records of a topic. Raise IngestError."""
         return self.source.decoder(split, topic)
-
-    def inference(self, max_columns: int) -> Inference:
-        """Return the pipeline's inference."""
-        return self.source.inference(max_columns)
 
     def coordinator(self, _pipeline: str, warn: Callable[[str], None]) -> LetterCoordinator:
         """Return the driver's side; `warn` gets to know that the cluster does not answer yet."""

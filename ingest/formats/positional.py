@@ -5,6 +5,7 @@ In: the columns that a pipeline declares of each table. Out: options that know t
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from pydantic import PrivateAttr
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from ingest.model.table import TableId
 
 
-class PositionalOptions(Options):
+class PositionalOptions(Options, ABC):
     """Options that such formats share."""
 
     is_json: ClassVar[bool] = False
@@ -63,6 +64,6 @@ class PositionalOptions(Options):
         """Return why values cannot have these columns of a table; None where they can."""
         return None
 
+    @abstractmethod
     def reader_of(self, table: TableId) -> Callable[[bytes], tuple[msgspec.Raw, InlineSchema] | Reject]:
         """Return a function that reads the keys of a table: a row as JSON text with what it declares, or a reject."""
-        raise NotImplementedError  # each such format has its own, and a parent is no format

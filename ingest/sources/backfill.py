@@ -7,36 +7,31 @@ of other tables are counted and left out before anything is learned of them. Rul
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from ingest.formats import OF_ROWS
 from ingest.model.change import NOT_SELECTED, Reject, Skip
+from ingest.sources.derived import DerivedSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from ingest.formats import Decoder, Format
-    from ingest.formats.metadata_columns import ExtraColumns
+    from ingest.formats import Decoder
     from ingest.kafka.admin import Split
     from ingest.model.change import Decoded
     from ingest.model.record import Headers
-    from ingest.model.reject import IgnoredErrors
     from ingest.model.table import TableId
-    from ingest.schema.infer import Inference
-    from ingest.sources import Reader, Source, SourceCoordinator
+    from ingest.sources import Reader, SourceCoordinator
 
 _SHOWN: Final = 5
 """Splits that a warning names."""
 
 
-@dataclass(frozen=True, slots=True)
-class BackfillSource:
+@dataclass(frozen=True)
+class BackfillSource(DerivedSource):
     """The pipeline's source, but for what it reads."""
 
-    source: Source
     tables: frozenset[TableId] = frozenset()
-
-    sample_size: ClassVar[int] = 0
 
     @property
     def only(self) -> frozenset[TableId]:
@@ -52,21 +47,6 @@ class BackfillSource:
     def upserts(self) -> bool:
         """The pipeline's."""
         return self.source.upserts
-
-    @property
-    def format(self) -> Format:
-        """The pipeline's."""
-        return self.source.format
-
-    @property
-    def extra(self) -> ExtraColumns:
-        """The pipeline's."""
-        return self.source.extra
-
-    @property
-    def ignored_errors(self) -> IgnoredErrors:
-        """The pipeline's."""
-        return self.source.ignored_errors
 
     @property
     def tolerated(self) -> int:
@@ -99,10 +79,6 @@ class BackfillSource:
         if self.topic_is_table and (topic,) not in self.tables:
             return NothingDecoder()
         return BackfillDecoder(self.source.decoder(split, topic), self.tables)
-
-    def inference(self, max_columns: int) -> Inference:
-        """Return the pipeline's inference."""
-        return self.source.inference(max_columns)
 
     def coordinator(self, pipeline: str, warn: Callable[[str], None]) -> BackfillCoordinator:
         """Return the driver's side."""
