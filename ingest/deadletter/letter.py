@@ -115,3 +115,8 @@ class DeadLetterTopic:
         self._bytes = 0
         if not self.shared:
             self._writer.flush()
+
+    def close(self) -> None:
+        """Close the writer, if it is not the sink's."""
+        if not self.shared:
+            self._writer.close()

@@ -330,6 +330,11 @@ class TransactionalWriter:
         if self._started_over:
             self._started_over = False
             return
+        self.close()
+
+    def close(self) -> None:
+        """Give up what was written since the last commit, and the connections."""
+        self._started_over = False
         if self._channel is not None and self._begun:
             self._channel.abort()
         self._close()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
-from ingest.errors import CheckpointError, ConfigError, Fenced
+from ingest.errors import CheckpointError, ConfigError, Fenced, IngestError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -74,6 +75,14 @@ def tell_apart(writer: object, *, apart: bool) -> None:
     tell = getattr(writer, "apart", None)
     if tell is not None:
         tell(on=apart)
+
+
+def release(client: object) -> None:
+    """Close what has connections, if it has any to close; a failure of that tells nothing to those who are done."""
+    close = getattr(client, "close", None)
+    if close is not None:
+        with suppress(IngestError):
+            close()
 
 
 class RefusedRow(NamedTuple):

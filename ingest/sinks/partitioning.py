@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ingest.errors import PartitionerError
 from ingest.expressions.user_code import message_of
-from ingest.model.commit import RowsRefused
+from ingest.model.commit import RowsRefused, release
 from ingest.sinks.topics import BY_KEY
 
 if TYPE_CHECKING:
@@ -135,3 +135,7 @@ class PartitioningWriter:
     def abort(self) -> None:
         """Give up what was not committed."""
         self._writer.abort()
+
+    def close(self) -> None:
+        """Close the writer."""
+        release(self._writer)

@@ -17,6 +17,7 @@ from ingest.encode.upsert_encoder import UpsertEncoder
 from ingest.formats import WrittenKeyFormatName, WrittenUpsertFormatName, value_of
 from ingest.formats.json import Json
 from ingest.formats.template import KeyForm, ValueTemplate, json_key
+from ingest.model.commit import release
 from ingest.model.schema import TableSchema
 from ingest.model.values import has_times
 from ingest.sinks.topics import TopicsOptions
@@ -242,3 +243,7 @@ class Buffer:
         self._held.clear()
         self._bytes = 0
         self._writer.abort()
+
+    def close(self) -> None:
+        """Close the writer."""
+        release(self._writer)

@@ -7,7 +7,7 @@ nothing: dead letters may come twice, and the rows of a changelog are read again
 from __future__ import annotations
 
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -95,7 +95,8 @@ class Committer:
             self._result.lost_deliveries = self._writer.failures - self._lost_before
             self._result.reports += reports(self._writer)
             if failed:
-                self._writer.abort()
+                with suppress(IngestError):  # what went wrong before says more
+                    self._writer.abort()
             self._counters.collect()
             if failed:
                 self._count_committed()

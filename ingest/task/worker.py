@@ -9,13 +9,16 @@ lives longer than the task; to connect and to compile anew each time would cost 
 from __future__ import annotations
 
 import uuid
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ingest.encode.encoder_cache import EncoderCache
 from ingest.encode.transform_input import TransformInputEncoder
+from ingest.errors import IngestError
 from ingest.formats.metadata_columns import MetadataColumns
+from ingest.model.commit import release
 from ingest.native import native
 from ingest.native.native import NativeEncoders, TargetTable
 from ingest.schema.evolve import Schemas
@@ -67,12 +70,14 @@ class Clients:
         return self._letters
 
     def discard(self) -> None:
-        """Let go of the clients: a failure may have left them in any state."""
-        if self._reader is not None:
-            self._reader.close()
-        if self._writer is not None:
-            self._writer.abort()
+        """Close the clients: a failure may have left them in any state."""
+        reader, writer, letters = self._reader, self._writer, self._letters
         self._reader = self._writer = self._letters = None
+        if writer is not None:
+            with suppress(IngestError):  # what went wrong before says more
+                writer.abort()
+        for client in (reader, letters, writer):
+            release(client)
 
 
 class RecordEncoders:

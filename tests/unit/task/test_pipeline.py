@@ -69,6 +69,7 @@ class Writer(PlainWriter):
         self.bad = bad
         """Rows, by their `n`, that it refuses as the last states of their keys."""
         self.refuses_in_write = self.tells_nothing = self.may_pass = False
+        self.closed = 0
         self.committed: list[Any] = []
         self.finals: list[tuple[dict[Any, int], CommitMetadata, bool]] = []
         self._queued: list[Any] = []
@@ -102,6 +103,12 @@ class Writer(PlainWriter):
 
     def abort(self) -> None:
         self._queued = []
+        if self._refused is not None:
+            raise Unavailable("it cannot be given up either")
+
+    def close(self) -> None:
+        self.closed += 1
+        raise Unavailable("nor closed")
 
 
 class Sink:
@@ -252,7 +259,8 @@ def test_an_error_is_a_value_and_nothing_is_committed_then(tmp_path: Path) -> No
     for halves in (True, False):
         case = Case(FITS, refused=Unavailable("the broker is gone"))
         result = in_halves(case, tmp_path / "attempt") if halves else run_task(case.task)
-        assert str(result.failure) == "the broker is gone"
+        assert str(result.failure) == "the broker is gone", "and not what came of giving up"
+        assert case.writer.closed == 1, "a worker keeps no connection that may be in any state"
         assert by_tables(result) == result.traffic.bytes_out > 0
         assert (case.writer.finals, result.positions) == ([], {SPLIT: 0})
 
