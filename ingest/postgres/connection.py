@@ -25,6 +25,10 @@ RETRIED: Final = frozenset({"40001", "40P01"})
 """States of SQL in which the transaction can be tried again at once: a serialization failure, a deadlock."""
 LOCKED: Final = "55P03"
 """State of a statement that has waited for a lock as long as it may."""
+TIMED_OUT: Final = {
+    "57014": "statement_timeout", "25P03": "idle_in_transaction_session_timeout", "25P04": "transaction_timeout",
+}  # fmt: skip
+"""States of what has taken longer than a setting lets it, with the setting. Nothing is committed then."""
 _READ_ONLY: Final = "25006"
 """State of a server, or a session, that only reads."""
 _AWAY: Final = ("08", "53", "57", "58", LOCKED)
@@ -103,6 +107,10 @@ def explain(exc: psycopg.Error, what: str, server: Server) -> IngestError:
         return AccessError(detail, hint)
     if state == LOCKED:
         return Unavailable(detail, "see in pg_locks and pg_stat_activity who holds the table or its rows; run it again")
+    if state in TIMED_OUT:
+        setting = TIMED_OUT[state]
+        hint = f"let {setting} of this user be longer (ALTER ROLE … SET {setting}), or see who cancels it; run it again"
+        return Unavailable(detail, hint)
     if state in RETRIED or state.startswith(_AWAY) or not state:
         hint = "it is tried again; see whether the server runs, can be reached, and has room"
         if not state and "does not support SSL" in str(exc):

@@ -18,7 +18,7 @@ import psycopg
 from ingest.errors import CommitOutcomeUnknown, InternalError, Unavailable
 from ingest.model.commit import OLDER, RefusedRow, RowsRefused
 from ingest.postgres.array_statements import ArrayRows
-from ingest.postgres.connection import LOCKED, RETRIED, connect, explain
+from ingest.postgres.connection import LOCKED, RETRIED, TIMED_OUT, connect, explain
 from ingest.postgres.refusals import find_refused, refusal_of
 from ingest.postgres.sequenced import KeyStates
 from ingest.postgres.statements import StagedRows, WrittenAndDeleted, make_staging
@@ -156,7 +156,7 @@ class PostgresWriter:
                     time.sleep(_PAUSE_S * (_TRIES - left))
                     continue
                 found = explain(exc, self._what, self._server)
-                if isinstance(found, Unavailable) and exc.sqlstate != LOCKED:
+                if isinstance(found, Unavailable) and exc.sqlstate not in {LOCKED, *TIMED_OUT}:
                     # the connection may have ended after the commit
                     raise CommitOutcomeUnknown(found.message, found.hint) from exc
                 raise found from exc

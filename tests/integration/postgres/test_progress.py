@@ -9,7 +9,7 @@ import pytest
 from postgres_sink import SPLIT, driver_of, made, options, owned, schema, scope, task, warnings, write
 from pydantic import ValidationError
 
-from ingest.errors import AccessError, CommitOutcomeUnknown, ConfigError, Fenced, Unavailable
+from ingest.errors import AccessError, CommitOutcomeUnknown, ConfigError, Fenced, IngestError, Unavailable
 from ingest.model.commit import ResumePoint
 from ingest.postgres import dialect
 from ingest.postgres.writer import PostgresWriter
@@ -196,6 +196,39 @@ def test_a_lock_is_waited_for_once_and_then_told(
         assert "pg_locks" in waited.value.hint
         with pytest.raises(Unavailable, match="lock timeout"):
             made(sink, name, schema("id INT", "n INT"))
+
+
+TRIGGER = """
+  CREATE FUNCTION {}.failing() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN %s; RETURN NULL; END $$;
+  CREATE TRIGGER failing AFTER INSERT ON {}.t EXECUTE FUNCTION {}.failing()
+"""
+FULL = "RAISE 'could not extend file: No space left on device' USING ERRCODE = '53100'"
+FAULTS: dict[str, tuple[str, type[IngestError], str, str]] = {
+    "timeout": ("ALTER ROLE {} SET statement_timeout = 300;" + TRIGGER % "PERFORM pg_sleep(20)", Unavailable,
+                "statement timeout", "ALTER ROLE … SET statement_timeout"),
+    "disk": (TRIGGER % FULL, CommitOutcomeUnknown, "No space left on device", "has room"),
+    "rights": ("REVOKE ALL ON {}.t FROM {}", AccessError, "permission denied for table t", "the user needs"),
+    "table": ("DROP TABLE {}.t", ConfigError, "does not exist", "mend the table"),
+}  # fmt: skip
+"""What happens to a table or a user, and the error of a task then: its class, its words, and its hint."""
+
+
+@pytest.mark.parametrize("kind", ["postgres", "hologres"])
+@pytest.mark.parametrize("fault", FAULTS)
+def test_what_fails_in_a_task_has_the_words_of_the_server(postgres: Database, name: str, kind: str, fault: str) -> None:
+    postgres.ask(
+        f"CREATE ROLE {name} LOGIN PASSWORD 'of-the-tests'; CREATE SCHEMA {name} AUTHORIZATION {name};"
+        f"GRANT CREATE, TEMPORARY ON DATABASE postgres TO {name}"
+    )
+    sink = options(postgres, type=kind, username=name, **{"sink.default-schema": name})
+    table = made(sink, name, schema("id INT"))
+    act, error, why, hint = FAULTS[fault]
+    postgres.ask(act.replace("{}", name))
+    with pytest.raises(IngestError) as raised:
+        write(sink, table, ('{"id":1}', '{"id":1}'))
+    assert type(raised.value) is error, raised.value
+    assert why in raised.value.message
+    assert hint in raised.value.hint
 
 
 def test_tasks_that_commit_one_after_another_wait_longer_for_their_turn(postgres: Database, name: str) -> None:
