@@ -15,7 +15,7 @@ from pydantic import AfterValidator, Field, PrivateAttr, ValidationInfo, field_v
 from ingest.component.options import Options, is_written
 from ingest.formats.form import Form
 from ingest.formats.template import ColumnRef, ImageRef, ValueTemplate, json_cells
-from ingest.model import types
+from ingest.model import temporal, types
 from ingest.model.change import TOMBSTONE, Kind, Reject
 from ingest.model.data_type import ArrayType, MapType, StructType
 from ingest.model.jsontext import MALFORMED, fields_of, object_of, reason
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from ingest.formats import Decoder
-    from ingest.formats.template import Segments, Value
+    from ingest.formats.template import Image, Segments, Value
     from ingest.model.change import Change, Decoded
     from ingest.model.data_type import DataType
     from ingest.model.schema import Column, TableSchema
@@ -61,7 +61,38 @@ class JsonKeys(Options):
     """Only `false` is possible: a field that a key lacks is NULL."""
 
 
-class Json(Options):
+class TimestampOptions(Options):
+    """The part that is alike in formats in JSON of which an option says the form of timestamps, for sinks as well."""
+
+    _written: bool = PrivateAttr(default=False)
+    """True if a sink writes the format."""
+
+    @model_validator(mode="after")
+    def _check_side(self, info: ValidationInfo) -> Self:
+        self._written = is_written(info)
+        return self
+
+    @property
+    def respells(self) -> bool:
+        """True if a sink writes timestamps in the form that an option says, whatever form they came in."""
+        return self._written and "standard" in self.model_fields_set
+
+    def respelling(self, columns: Iterable[Column], value: Value) -> Value:
+        """Return a function that makes values of images with timestamps in that form; `value` if there are none."""
+        kinds = {one.name: one.type for one in columns if has_timestamps(one.type)} if self.respells else {}
+        if not kinds:
+            return value
+        separator = _separator(getattr(self, "standard", temporal.SQL))
+
+        def image(found: Image | None) -> Image | None:
+            if found is None:
+                return None
+            return {n: respelled(raw, kinds[n], separator) if n in kinds else raw for n, raw in found.items()}
+
+        return lambda kind, before, after: value(kind, image(before), image(after))
+
+
+class Json(TimestampOptions):
     """Options of `value.format: json`."""
 
     name: ClassVar[str] = "json"
@@ -96,23 +127,10 @@ class Json(Options):
     written_options: ClassVar[frozenset[str]] = frozenset({"json.timestamp-format.standard"})
     """The options that a sink takes; others say how messages are read."""
 
-    _written: bool = PrivateAttr(default=False)
-    """True if a sink writes the format."""
-
-    @model_validator(mode="after")
-    def _check_side(self, info: ValidationInfo) -> Self:
-        self._written = is_written(info)
-        return self
-
-    @property
-    def respells(self) -> bool:
-        """True if a sink writes timestamps in the form that an option says, whatever form they came in."""
-        return self._written and "standard" in self.model_fields_set
-
     def row_of(self, columns: Iterable[Column]) -> Segments:
         """Return the pattern of rows of these columns."""
-        separator = b" " if self.standard == "SQL" else b"T"
-        cells = ((column.name, _cell(column, separator if self.respells else None)) for column in columns)
+        separator = _separator(self.standard) if self.respells else None
+        cells = ((column.name, _cell(column, separator)) for column in columns)
         return json_cells(cells)
 
     @field_validator("table_fields")
@@ -242,6 +260,10 @@ def _flatten(text: bytes, prefix: str, into: dict[str, bytes], depth: int) -> st
 
 
 # -- writing ---------------------------------------------------------------------------------------------------------
+
+
+def _separator(standard: str) -> bytes:
+    return b" " if standard == temporal.SQL else b"T"
 
 
 def _cell(column: Column, separator: bytes | None) -> ColumnRef:

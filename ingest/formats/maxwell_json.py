@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, ClassVar, Final, Literal
 import msgspec
 from pydantic import Field
 
-from ingest.component.options import Options
 from ingest.formats.form import Form
+from ingest.formats.json import TimestampOptions
 from ingest.formats.key_schema import key_schema
 from ingest.formats.template import ImageRef, ValueTemplate
 from ingest.model.change import TOMBSTONE, Kind, Reject, Skip
@@ -43,7 +43,7 @@ _ENCRYPTED: Final = "the message is encrypted; set encrypt=none where Maxwell ru
 _PREFIX: Final = "pk."
 
 
-class MaxwellJson(Options):
+class MaxwellJson(TimestampOptions):
     """Options of `value.format: maxwell-json`."""
 
     name: ClassVar[str] = "maxwell-json"
@@ -54,7 +54,8 @@ class MaxwellJson(Options):
 
     standard: Literal["SQL", "ISO-8601"] = Field("SQL", alias="maxwell-json.timestamp-format.standard")
     """How timestamps are written: `SQL` is `2020-12-30 12:13:14.123`, as Maxwell writes them, `ISO-8601` is
-    `2020-12-30T12:13:14.123`. Texts of that form are TIMESTAMP, others are STRING."""
+    `2020-12-30T12:13:14.123`. Texts of that form are TIMESTAMP, others are STRING. A sink writes the values of
+    TIMESTAMP columns so, and without the option as they came."""
 
     ignore_parse_errors: bool = Field(False, alias="maxwell-json.ignore-parse-errors")
     """Skip and count messages that cannot be parsed, without counting them as errors."""
@@ -73,6 +74,8 @@ class MaxwellJson(Options):
 
     form: ClassVar[Form] = Form("maxwell")
     inline_types: ClassVar[None] = None
+    written_options: ClassVar[frozenset[str]] = frozenset({"maxwell-json.timestamp-format.standard"})
+    """The options that a sink takes; others say how messages are read."""
 
     @property
     def reading(self) -> TypeHints:
@@ -83,10 +86,9 @@ class MaxwellJson(Options):
         """Return a decoder for one split's records."""
         return MaxwellDecoder()
 
-    @staticmethod
-    def value_of(table: TableId, schema: TableSchema, *, include_schema: bool = False) -> Value:  # noqa: ARG004  (it has none)
+    def value_of(self, table: TableId, schema: TableSchema, *, include_schema: bool = False) -> Value:  # noqa: ARG002  (it has none)
         """Return a function that makes the values of a table's records."""
-        return _value_of(table, schema)
+        return self.respelling(schema.columns, _value_of(table, schema))
 
 
 class _Message(msgspec.Struct, gc=False):
