@@ -15,6 +15,7 @@ from ingest.model.change import Kind, is_number
 from ingest.model.keytext import key_text
 from ingest.model.reject import RowError
 from ingest.model.rowtext import key_image, parse_row
+from ingest.model.spelling import says
 from ingest.model.values import coarse as coarse_of
 
 if TYPE_CHECKING:
@@ -171,6 +172,7 @@ class ChangeEncoder:
             if declared is not None and declared.overlay:
                 old, old_key = {**row, **old}, {**key, **old_key}
             check_before(self._key_columns, old_key, declared)
+            old, old_key = self._with_written_key(old, old_key, message_key, declared)
             old = self._writable(old)
         for record in self._render(RowChange(kind, old, row, key, old_key)):
             emit(record)
@@ -192,6 +194,7 @@ class ChangeEncoder:
         """Emit a delete; raises as `upsert` does."""
         row, key = ({}, {}) if before is None else (self._coercer.image(before), self._key_in(before, declared))
         check_before(self._key_columns, key, declared)
+        row, key = self._with_written_key(row, key, message_key, declared)
         image = None if message_key is None else key_image(message_key, self._columns)
         if image is not None:
             row = {**self._coercer.image(image), **row}
@@ -227,6 +230,30 @@ class ChangeEncoder:
         for name in unfit:
             count_up(self.unread, name, 1, OTHERS)
         return {name: text for name, text in image.items() if name not in unfit}
+
+    def _with_written_key(
+        self, image: Image, key: Image, message_key: bytes | None, declared: InlineSchema | None
+    ) -> tuple[Image, Image]:
+        """Return a row before a change, and its key, with the record's key where the row's own cannot be written.
+
+        Raises RowError where the record's key does not tell it.
+        """
+        of = {} if self._by_type is None else self._by_type
+        keys = ((name, image.get(name, _NULL)) for name in self._key_columns if name in of)
+        wrong = [name for name, text in keys if text != _NULL and not says(of[name], text, self.standard)]
+        if not wrong:
+            return image, key
+        of_key = None if message_key is None else key_image(message_key, self._columns)
+        told, told_row = ({}, {}) if of_key is None else (self._key_in(of_key, declared), self._coercer.image(of_key))
+        image, key = dict(image), dict(key)
+        for name in wrong:
+            if name not in told:
+                what = f"column {name!r} holds {image[name][:60].decode('utf-8', 'backslashreplace')}"
+                msg = f"the row before: {what}, which is not of its type, and the record's key does not tell it"
+                raise RowError("type-mismatch", msg)
+            image[name], key[name] = told_row[name], told[name]
+            count_up(self.unread, name, 1, OTHERS)
+        return image, key
 
     def _key_in(self, image: msgspec.Raw, declared: InlineSchema | None) -> Image:
         """Return the texts of the key's values, as far as an image has them. Raises RowError.
