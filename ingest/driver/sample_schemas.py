@@ -8,14 +8,15 @@ docs/spec/sources.md#the-first-look.
 from __future__ import annotations
 
 import time
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from ingest.errors import ConfigError, IngestError
 from ingest.formats.metadata_columns import MetadataColumns
+from ingest.model.numbers import Numbers
 from ingest.model.reject import RowError
 from ingest.schema.evolve import Schemas, all_fit, unchanged
-from ingest.schema.infer import observe
+from ingest.schema.infer import observe, reasons_of
 from ingest.task.decoding import ChunkDecoder
 
 if TYPE_CHECKING:
@@ -33,14 +34,21 @@ SAMPLE_S: Final = 5.0
 """The time to read, at most, in seconds: a start shall not wait for a slow partition."""
 
 
-def sample_schemas(
-    source: Source, pipeline: str, ends: Mapping[Split, tuple[int, int]], rules: SchemaRules
-) -> dict[TableId, TableSchema]:
-    """Return schemas from the newest records of each split; `ends`: the first offset and the end of each."""
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """What records show of tables."""
+
+    tables: dict[TableId, TableSchema] = field(default_factory=dict)
+    widening: dict[tuple[TableId, str], bytes] = field(default_factory=dict)
+    """By table and column: values that gave them their types."""
+
+
+def sample_schemas(source: Source, pipeline: str, ends: Mapping[Split, tuple[int, int]], rules: SchemaRules) -> Sampled:
+    """Return what the newest records of each split show; `ends`: the first offset and the end of each."""
     count = source.sample_size
     ranges = {split: (max(first, end - count), end) for split, (first, end) in ends.items() if end > first}
     if not count or not ranges:
-        return {}
+        return Sampled()
     reader = source.reader(pipeline)
     chunks: list[Chunk] = []
     deadline = time.monotonic() + SAMPLE_S
@@ -52,18 +60,20 @@ def sample_schemas(
             if time.monotonic() > deadline:
                 break
     except IngestError:
-        return {}  # the first batch will meet it, too, and knows what to do about it
+        return Sampled()  # the first batch will meet it, too, and knows what to do about it
     finally:
         reading.close()
         reader.close()
     # In a fixed order, whichever broker answered first: the columns' order comes from it
     chunks.sort(key=lambda chunk: chunk.split)
-    return _possible(observe_chunks(source, chunks, rules.inference), rules)
+    found = observe_chunks(source, chunks, rules.inference, Schemas())
+    return replace(found, tables=_possible(found.tables, rules))
 
 
-def observe_chunks(source: Source, chunks: Iterable[Chunk], inference: Inference) -> dict[TableId, TableSchema]:
-    """Return the schema of each table that some records show; what cannot be taken is passed over."""
-    seen: dict[TableId, TableSchema] = {}
+def observe_chunks(source: Source, chunks: Iterable[Chunk], inference: Inference, known: Schemas) -> Sampled:
+    """Return what some records show of tables beside what is known; what cannot be taken is passed over."""
+    out = Sampled()
+    seen = out.tables
     wanted = source.wanted
     decoder = ChunkDecoder(source, MetadataColumns(source.extra) if source.extra else None)
     for chunk in chunks:
@@ -74,15 +84,22 @@ def observe_chunks(source: Source, chunks: Iterable[Chunk], inference: Inference
             parts: list[Change] = decoded if isinstance(decoded, list) else [decoded]
             for change in parts:
                 table = change[0]
-                given = table in inference.initial and table not in seen and inference.static
+                source_table = known.sources.get(table)
+                before = seen.get(table) or (None if source_table is None else source_table.schema)
+                given = table in inference.initial and before is None and inference.static
                 # A delete may show only some of a row
                 if change[3] is None or given:
                     continue
+                stored = known.number_types(table) if inference.numbers is Numbers.STORED else {}
+                fixed = inference.static and source_table is not None
                 try:
-                    seen[table] = observe(change, inference, seen.get(table))
+                    seen[table] = observe(change, inference, before, stored, fixed=fixed)
+                    reasons = reasons_of(change, before, seen[table], inference)
                 except RowError:
                     continue
-    return seen
+                for name, value in reasons.items():
+                    out.widening.setdefault((table, name), value)
+    return out
 
 
 def _possible(seen: Mapping[TableId, TableSchema], rules: SchemaRules) -> dict[TableId, TableSchema]:

@@ -16,7 +16,7 @@ from ingest.model.text import one_line
 from ingest.model.types import INTEGERS, STRING
 from ingest.observe.events import SchemaChanged
 from ingest.schema.evolve import Policy, Schemas, all_fit, evolve, reroute, unchanged
-from ingest.schema.infer import unmatched
+from ingest.schema.infer import MAX_NAMED, unmatched
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -120,10 +120,10 @@ class SchemaStore:
         self._arrange(rerouted.schemas.sources)
         self._prepare_known(stored, rerouted.schemas)
         if rerouted.sinks:
-            self._apply(rerouted)
+            rerouted = self._apply(rerouted)
         others = {table: sink for table, sink in rerouted.schemas.sinks.items() if table not in rerouted.sinks}
-        self._tables.declare(others)  # what is there may not be as the options say now
-        self.schemas = rerouted.schemas
+        kept = self._tables.declare(others)  # what is there may not be as the options say now
+        self.schemas = rerouted.schemas.with_stored(kept, others)
         return stored
 
     def _prepare_known(self, stored: Schemas, now: Schemas) -> None:
@@ -159,7 +159,7 @@ class SchemaStore:
         self._tell_withheld(evolution)
         if evolution.schemas.version == self.schemas.version:
             return None
-        self._apply(evolution)
+        evolution = self._apply(evolution)
         self.places.have_all({t: of for t, of in evolution.sources.items() if t not in self.schemas.sources})
         for table, source in evolution.sources.items():
             known = self.schemas.sources.get(table)
@@ -184,8 +184,7 @@ class SchemaStore:
         for event, why in evolution.withheld.items():
             self._withheld(event, why)
         for event, why in evolution.kept.items():
-            value = evolution.causes.get(event)
-            cause = "" if value is None else f", for {_shown(value)},"
+            cause = "".join(f", for {_shown(value)}," for value in evolution.causes.get(event, {}).values())
             self._context.warn_once(
                 f"table {show(event.table)}: {event}{cause} cannot be done in the sink, so the column stays as it is, "
                 f"and its numbers are rounded and counted: {why}"
@@ -214,15 +213,16 @@ class SchemaStore:
             for text in unmatched(self._rules.inference, sources):
                 self._context.warn(text)
 
-    def _apply(self, evolution: Evolution) -> None:
-        """Let the sink take a version of the schemas, then store it."""
+    def _apply(self, evolution: Evolution) -> Evolution:
+        """Let the sink take a version of the schemas, then store it; returns it with what the sink's tables are."""
         self._tables.prepare(event.table for event in evolution.events if isinstance(event, CreateTable))
         self._arrange(evolution.sources)
-        self._tables.declare(evolution.sinks)
+        evolution = evolution.with_stored(self._tables.declare(evolution.sinks))
         self._checkpoint.store(evolution)
         for event in evolution.events:
             self._context.observer(SchemaChanged(show(event.table), str(event), _reason(event, evolution.causes)))
         self._tables.show_changes(evolution.events)
+        return evolution
 
     def _tell_old_keys(self) -> None:
         """Say once that rows may be under other keys than those that are written from now on."""
@@ -240,14 +240,21 @@ def _shown(value: bytes) -> str:
     return one_line(value.decode(errors="replace"))
 
 
-def _reason(event: SchemaChange, causes: Mapping[SchemaChange, bytes]) -> str:
-    """Return why a column got another type, and how a number stays one."""
-    value = causes.get(event)
-    if value is None or not isinstance(event, AlterColumnType):
-        return ""
-    was_number = isinstance(event.before, (*INTEGERS, *FLOATS)) and is_number(value)
-    advice = "; to keep a number, rounded, declare the column DOUBLE" if was_number and event.after == STRING else ""
-    return f"for {_shown(value)}{advice}"
+def _reason(event: SchemaChange, causes: Mapping[SchemaChange, Mapping[str, bytes]]) -> str:
+    """Return why a column got another type than that of a number's, and how a number stays one."""
+    values = causes.get(event, {})
+    if isinstance(event, AlterColumnType):
+        known = {event.name: event.after} if isinstance(event.before, (*INTEGERS, *FLOATS)) else {}
+        what = "".join(f"for {_shown(value)}" for value in values.values())
+    else:
+        known = {
+            one.name: one.type for one in (event.schema.columns if isinstance(event, CreateTable) else [event.column])
+        }
+        values = {name: value for name, value in values.items() if known.get(name) == STRING and is_number(value)}
+        shown = [f"{one_line(name)} STRING for {_shown(value)}" for name, value in [*values.items()][:MAX_NAMED]]
+        what = f"with {', '.join(shown)}" if shown else ""
+    to_text = any(known.get(name) == STRING and is_number(value) for name, value in values.items())
+    return what + ("; to keep a number, rounded, declare the column DOUBLE" if to_text else "")
 
 
 def warn_withheld(context: RunContext) -> Callable[[SchemaChange, str], None]:

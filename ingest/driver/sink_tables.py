@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from ingest.driver.key_partitions import KeyPartitions
     from ingest.model.layout import TableLayout
-    from ingest.model.schema import SchemaChange, TableSchema
+    from ingest.model.schema import SchemaChange, StoredTypes, TableSchema
     from ingest.model.table import TableId
     from ingest.observe.events import Observer
     from ingest.sinks import SinkCoordinator
@@ -57,9 +57,13 @@ class SinkTables:
         """Tell the sink how tables are laid out that it makes."""
         self._sink.arrange(layouts)
 
-    def declare(self, schemas: Mapping[TableId, TableSchema]) -> None:
-        """Tell the sink the schemas of tables, before rows of them are written; raises IngestError."""
+    def declare(self, schemas: Mapping[TableId, TableSchema]) -> StoredTypes:
+        """Tell the sink the schemas of tables, before rows of them are written; raises IngestError.
+
+        Returns by which types its tables keep numbers, where these are others.
+        """
         self._sink.declare(schemas)
+        return self._sink.stored
 
     def additions(self, delivered: Sequence[Any]) -> list[Any] | None:
         """Return what a batch adds to tables, where the driver adds it."""

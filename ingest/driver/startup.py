@@ -182,7 +182,7 @@ class PipelineStartup:
         if not schemas.schemas.sources and source.sample_size:
             extent = self._parts.source.extent(backlog.ends)
             seen = sample_schemas(source, self._context.name, extent, rules)
-            schemas.evolve(sorted(seen.items()))
+            schemas.evolve(sorted(seen.tables.items()), seen.widening)
 
 
 def begin_existing(checkpoint: Checkpoint) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ingest.encode.upsert_encoder import Coarse, UpsertEncoder
-from ingest.model.jsontext import object_of
+from ingest.model.jsontext import fields_of, object_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -75,4 +75,7 @@ class AppendEncoder(UpsertEncoder):
         if value is not None:
             return record
         image = {} if before is None else self._coercer.last_row(before, declared)
+        if key is not None and not image.keys() >= {*self._primary_key}:
+            of_key = {name: bytes(value) for name, value in fields_of(key).items() if name not in image}
+            self._coercer.count_rounded(of_key, declared)
         return destination, key, object_of({**image, **self._mark})

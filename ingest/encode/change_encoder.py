@@ -174,6 +174,7 @@ class ChangeEncoder:
             check_before(self._key_columns, old_key, declared)
             old, old_key = self._with_written_key(old, old_key, message_key, declared)
             old = self._writable(old)
+            self._coercer.count_rounded(old, declared)
         for record in self._render(RowChange(kind, old, row, key, old_key)):
             emit(record)
         for name, data_type in self._fine.items():
@@ -206,6 +207,7 @@ class ChangeEncoder:
             if name not in key:
                 raise RowError("no-key", f"a delete needs {name!r}, a column of the record's key, in its before image")
         row = self._writable(row)
+        self._coercer.count_rounded(row, declared)
         said = False
         for record in self._render(RowChange(Kind.DELETE, row, None, key, {})):
             emit(record)

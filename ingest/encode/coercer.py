@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from ingest.model import types
 from ingest.model.cache import count_up
-from ingest.model.numbers import FLOATS, Fit, Numbers, fit_of, is_number, says_exactly
+from ingest.model.numbers import FLOATS, Fit, Numbers, fit_of, is_key, is_number, is_rounded, says_exactly
 from ingest.model.reject import RowError
 from ingest.model.rowtext import key_image, parse_row
 from ingest.model.schema import MAX_NAME
@@ -94,6 +94,9 @@ class RowCoercer:
         """By column: values that did not get into the sink, because its table was not to have the column."""
         self.source_types = {column.name: column.type for column in source.columns}
         self.sink_types = {column.name: column.type for column in sink.columns}
+        self._number_types = {column.name: column.number_type for column in sink.columns}
+        """Types by which the sink keeps numbers."""
+        self._key = sink.primary_key
         self.absent = self.source_types.keys() - self.sink_types.keys()
         """Columns that the sink's table does not have."""
         self.narrow = {
@@ -110,7 +113,7 @@ class RowCoercer:
         self.static = inference.static
         self.numbers = inference.numbers
         self._widens = inference.numbers is Numbers.STORED and not inference.static
-        self._any_spelling = inference.numbers in {Numbers.STORED, Numbers.COMPUTED}
+        self._stores = self._any_spelling = inference.numbers in {Numbers.STORED, Numbers.COMPUTED}
         self.rounded: dict[str, int] = {}
         """By column: numbers that no binary number is, and that became the nearest one."""
         self.strings_in_keys = inference.reading.as_string
@@ -129,7 +132,7 @@ class RowCoercer:
                 continue
             own, own_type = self._conforming(name, column_type, value, declared)
             sink_type = self.sink_types.get(name)
-            if self._is_rounded(name, sink_type, own, declared):
+            if self._is_rounded(name, own, declared, drifts=True):
                 rounded.append(name)
             if sink_type is None:
                 self._withhold(name)
@@ -192,21 +195,46 @@ class RowCoercer:
         any_spelling = name in self.declared or (self._any_spelling and says_exactly(column_type, value))
         return respelled(column_type, value, self.standard) if any_spelling else None
 
-    def _is_rounded(self, name: str, sink_type: DataType | None, value: bytes, declared: InlineSchema | None) -> bool:
-        """Return whether the sink's table has another number than a row; raises Drift where it can have the row's.
+    def _is_rounded(self, name: str, value: bytes, declared: InlineSchema | None, *, drifts: bool = False) -> bool:
+        """Return whether the sink's table has another number than a row.
 
-        What the pipeline declares does not change, and neither does what the sink could not change when the table's
-        column did.
+        `drifts`: raises Drift where it can have the row's, and RowError for a key that would be another row's. What the
+        pipeline declares does not change, and neither does what the sink could not change when the table's column did.
         """
-        if self.numbers is Numbers.TEXTS or not isinstance(sink_type, FLOATS) or not is_number(value):
+        kept = self._number_types.get(name)
+        if self.numbers is Numbers.TEXTS or kept is None:
             return False
-        column_type, said = self.source_types.get(name), said_of(declared, name, value)
-        if self.numbers is Numbers.COMPUTED and isinstance(column_type, FLOATS):
-            said = column_type
-        found = fit_of(sink_type, value, said)
-        if found is Fit.UNFIT and self._widens and name not in self.declared and name not in self.narrow:
-            raise Drift
+        said = self._said(name, value, declared)
+        if not isinstance(kept, FLOATS) or not is_number(value):
+            return self.numbers is Numbers.COUNTED and is_rounded(kept, value, said)
+        found = fit_of(kept, value, said)
+        no_key = self._stores and name in self._key and not is_key(kept, value, said)
+        if drifts and (no_key or found is Fit.UNFIT):
+            if self._widens and name not in self.declared and name not in self.narrow:
+                raise Drift
+            if no_key:
+                msg = f"key column {name!r} holds {value[:60].decode()}, which its {types.name(kept)} would round"
+                raise RowError("type-mismatch", msg)
         return found is not Fit.EXACT
+
+    def _said(self, name: str, value: bytes, declared: InlineSchema | None) -> DataType | None:
+        """Return the type by which a value is a binary number: its message's, or that of what an expression gave."""
+        column_type = self.source_types.get(name)
+        computed = self.numbers is Numbers.COMPUTED and isinstance(column_type, FLOATS)
+        return column_type if computed else said_of(declared, name, value)
+
+    def names_row(self, name: str, value: bytes, declared: InlineSchema | None) -> bool:
+        """Return whether a row of the sink's table may have a value in a column of the key, which is not null."""
+        kept = self._number_types.get(name)
+        if not self._stores or not isinstance(kept, FLOATS) or not is_number(value):
+            return True
+        return is_key(kept, value, self._said(name, value, declared))
+
+    def count_rounded(self, image: Mapping[str, bytes], declared: InlineSchema | None) -> None:
+        """Count the numbers of a row before a change that are rounded when it is written. It widens no column."""
+        for name, value in image.items() if self.numbers is not Numbers.TEXTS else ():
+            if self._is_rounded(name, value, declared):
+                count_up(self.rounded, name, 1, OTHERS)
 
     def is_of(self, name: str, column_type: DataType, value: bytes) -> bool:
         """Return whether a value of a row before a change, as `image` has it, is one of its column's type."""
@@ -230,8 +258,7 @@ class RowCoercer:
                 self._withhold(name)
             elif name in self._nullable and out[name] == b"null" != value:
                 self._withhold(name)
-            elif self._is_rounded(name, sink_type, out[name], declared):
-                count_up(self.rounded, name, 1, OTHERS)
+        self.count_rounded(out, declared)
         return out
 
     def image(self, raw: msgspec.Raw) -> dict[str, bytes]:

@@ -204,7 +204,8 @@ class UpsertEncoder:
         if self.key_from_message and message_key != key:
             check_key(self._primary_key, message_key, declared)
         self.deleted += 1
-        emit((self.destination, key, None))
+        if self._names_row(row, declared):
+            emit((self.destination, key, None))
 
     def _cut(self, row: dict[str, bytes]) -> list[str]:
         """Cut the times of a row to microseconds, and return the columns where that changed anything."""
@@ -239,15 +240,23 @@ class UpsertEncoder:
             return None
         return self._key_of(image, declared)
 
+    def _names_row(self, image: Mapping[str, bytes], declared: InlineSchema | None) -> bool:
+        """Return whether a delete of an image's key is written, which it has: a row of the sink's table may have it."""
+        of_rows = (self._coercer.names_row(name, image[name], declared) for name in self._primary_key)
+        return self.deletes_are_rows or all(of_rows)
+
     def _key_before(self, before: msgspec.Raw, row: dict[str, bytes], declared: InlineSchema | None) -> bytes | None:
         """Return the key before an update, as far as its before image tells it; raises RowError. `row`: the row after.
 
-        None where the before image does not tell it, or tells of no change of the key.
+        None where the before image does not tell it, or tells of no change of the key, or of one that no row has.
         """
         image = parse_row(before)
         if declared is None or not declared.overlay:
             check_before(self._primary_key, image, declared)
-            return self._key_in(image, declared)
-        if image.keys().isdisjoint(self._primary_key):
+            key = self._key_in(image, declared)
+        elif image.keys().isdisjoint(self._primary_key):
             return None
-        return self._key_of({**row, **image}, declared)
+        else:
+            image = {**row, **image}
+            key = self._key_of(image, declared)
+        return key if key is None or self._names_row(image, declared) else None

@@ -12,10 +12,14 @@ from enum import Enum, auto
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
-from ingest.model.data_type import DecimalType, DoubleType, FloatType
-from ingest.model.types import INTEGERS
+from ingest.model.data_type import ArrayType, DecimalType, DoubleType, FloatType, MapType, StructType
+from ingest.model.jsontext import MALFORMED, fields_of
+from ingest.model.types import INTEGERS, NESTED, STRING
+from ingest.model.values import elements_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ingest.model.data_type import DataType
 
 FLOATS: Final = (FloatType, DoubleType)
@@ -55,8 +59,18 @@ def is_number(raw: bytes) -> bool:
 
 
 def is_large(raw: bytes) -> bool:
-    """Return whether a value is an integer beyond ±2^53."""
-    return raw.removeprefix(b"-").isdigit() and abs(int(raw[:30])) > LARGEST
+    """Return whether a value is a number beyond ±2^53."""
+    return is_number(raw) and not _is_within(float(raw), raw)
+
+
+def stored_as(rows: DataType, there: DataType | None) -> DataType | None:
+    """Return the type by which a column of a table keeps numbers of rows; None where it is that of the rows.
+
+    `there`: the column's type in the table, STRING for one that keeps all digits.
+    """
+    if there == rows or not isinstance(rows, (*INTEGERS, *FLOATS)):
+        return None
+    return there if isinstance(there, FLOATS) or (there == STRING and isinstance(rows, FLOATS)) else None
 
 
 def says_exactly(data_type: DataType, raw: bytes) -> bool:
@@ -81,6 +95,53 @@ def fit_of(data_type: DataType, raw: bytes, said: DataType | None = None) -> Fit
     if _is_said_by(value, raw):
         return Fit.EXACT
     return Fit.ROUNDED if _is_within(value, raw) else Fit.UNFIT
+
+
+def is_key(data_type: DataType, raw: bytes, said: DataType | None = None) -> bool:
+    """Return whether a FLOAT or DOUBLE tells a number of a key from others. `said`: see `fit_of`."""
+    if fit_of(data_type, raw, said) is Fit.EXACT:
+        return True
+    if not isinstance(data_type, FloatType):
+        return False
+    try:
+        (value,) = _FLOAT.unpack(_FLOAT.pack(float(raw)))
+    except OverflowError:
+        return False
+    return _is_said_by(value, raw)
+
+
+def is_rounded(data_type: DataType, raw: bytes, said: DataType | None = None) -> bool:
+    """Return whether a value, or one inside of it, is a number that its FLOAT or DOUBLE is not.
+
+    `said`: see `fit_of`.
+    """
+    if isinstance(data_type, FLOATS):
+        return is_number(raw) and fit_of(data_type, raw, said) is not Fit.EXACT
+    if not isinstance(data_type, NESTED) or data_type == said:
+        return False
+    try:
+        return any(is_rounded(kind, value, declared) for kind, value, declared in _inside(data_type, raw, said))
+    except MALFORMED:
+        return False  # it is no value of its type, which is said elsewhere
+
+
+def _inside(
+    data_type: DataType, raw: bytes, said: DataType | None
+) -> Iterator[tuple[DataType, bytes, DataType | None]]:
+    """Yield the values inside of one, with their types and those that its message declares. Raise one of MALFORMED."""
+    if isinstance(data_type, ArrayType):
+        element = said.element if isinstance(said, ArrayType) else None
+        yield from ((data_type.element, bytes(one), element) for one in (elements_of(raw) if raw[:1] == b"[" else ()))
+        return
+    values = fields_of(raw) if raw[:1] == b"{" else {}
+    if isinstance(data_type, MapType):
+        of = said.value if isinstance(said, MapType) else None
+        yield from ((data_type.value, bytes(one), of) for one in values.values())
+    elif isinstance(data_type, StructType):
+        declared = {field.name: field.type for field in said.fields} if isinstance(said, StructType) else {}
+        for field in data_type.fields:
+            if field.name in values:
+                yield field.type, bytes(values[field.name]), declared.get(field.name)
 
 
 def _is_single(value: float) -> bool:

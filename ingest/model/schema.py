@@ -10,7 +10,7 @@ from ingest.model import types
 from ingest.model.text import one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from ingest.model.data_type import DataType
     from ingest.model.table import TableId
@@ -29,11 +29,19 @@ class Column:
     nullable: bool = True
     large: bool = field(default=False, compare=False)
     """True if it is known to have had an integer beyond ±2^53, so that DOUBLE does not hold its values."""
+    stored: DataType | None = field(default=None, compare=False)
+    """Type by which the sink's table keeps numbers of the column, where that is another one; STRING: all digits."""
+
+    @property
+    def number_type(self) -> DataType:
+        """The type by which numbers of the column are kept."""
+        return self.type if self.stored is None else self.stored
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Return a few plain values for pickling. There may be hundreds of thousands of columns."""
-        if self.large:
-            return _new_column, (self.name, types.name(self.type), self.nullable, True)
+        if self.large or self.stored is not None:
+            stored = None if self.stored is None else types.name(self.stored)
+            return _new_column, (self.name, types.name(self.type), self.nullable, self.large, stored)
         make = _column if len(self.name) <= _LONG else _new_column
         return make, (self.name, types.name(self.type), self.nullable)
 
@@ -47,8 +55,9 @@ def _new_column(
     type_name: str,
     nullable: bool,  # noqa: FBT001  (`__reduce__` gives a tuple)
     large: bool = False,  # noqa: FBT001, FBT002  (the same)
+    stored: str | None = None,
 ) -> Column:
-    return Column(name, types.parse(type_name), nullable, large)
+    return Column(name, types.parse(type_name), nullable, large, None if stored is None else types.parse(stored))
 
 
 def _merged_type(one: Column, other: Column) -> DataType:
@@ -105,11 +114,18 @@ class TableSchema:
             if new is not None:
                 nullable = (column.nullable or new.nullable) and not (column.name in key and not column.nullable)
                 large = column.large or new.large
-                columns.append(Column(column.name, _merged_type(column, new), nullable, large))
+                columns.append(Column(column.name, _merged_type(column, new), nullable, large, column.stored))
             else:
                 columns.append(column)
         columns += (replace(column, nullable=True) for column in incoming.values())
         return TableSchema(tuple(columns), key)
+
+    def with_stored(self, found: Mapping[str, DataType]) -> TableSchema:
+        """Return this schema with the types by which the sink's table keeps numbers of columns."""
+        if all(column.stored == found.get(column.name) for column in self.columns):
+            return self
+        columns = (replace(column, stored=found.get(column.name)) for column in self.columns)
+        return TableSchema(tuple(columns), self.primary_key)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values for JSON. Types are written by their Flink SQL names."""
@@ -166,6 +182,8 @@ class AlterColumnType:
         return f"ALTER COLUMN {one_line(self.name)} {types.name(self.before)} -> {types.name(self.after)}"
 
 
+StoredTypes: TypeAlias = "Mapping[TableId, Mapping[str, DataType]]"
+"""By sink table and column: the type by which the table keeps numbers, where that is another one than rows have."""
 SchemaChange: TypeAlias = CreateTable | AddColumn | AlterColumnType
 
 

@@ -48,7 +48,7 @@ class ColumnSpec(msgspec.Struct, frozen=True):
     """The character between a time stamp's date and time."""
     zoned: bool = False
     coarse: bool = False
-    """True if its times may not be finer than a microsecond in keys."""
+    """True if keys have only values of it that a column holds as they are: no finer times, no rounded numbers."""
     type_number: int = 0
     """The number of the column's type where the sink has the same; 0 where values are to be checked in any case."""
     spelling: Spelling | int = 0

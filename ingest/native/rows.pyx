@@ -6,7 +6,7 @@ from libc.string cimport memcmp, memcpy
 
 from ingest.native.codes cimport (
     COLUMN_BOOL, COLUMN_BYTES, COLUMN_DATE, COLUMN_DECIMAL, COLUMN_DOUBLE, COLUMN_EXACT_DOUBLE, COLUMN_EXACT_FLOAT,
-    COLUMN_INT, COLUMN_OTHER, COLUMN_TEXT, COLUMN_TIME, COLUMN_TIMESTAMP, SPELLING_FINE, WRITE_AS_IS, WRITE_AS_TEXT,
+    COLUMN_INT, COLUMN_TEXT, COLUMN_TIME, COLUMN_TIMESTAMP, SPELLING_FINE, WRITE_AS_IS, WRITE_AS_TEXT,
     WRITE_FALLBACK, WRITE_QUOTED,
 )
 from ingest.native.scan cimport (
@@ -270,7 +270,7 @@ cdef size_t write_key(Table table, const Field **fields, char *to) noexcept nogi
         column = &table.columns[table.key_columns[i]]
         if not key_text(fields[i], &value):
             return 0
-        if column.coarse and (column.kind == COLUMN_OTHER or not fits_in_text(column, fields[i])):
+        if column.coarse and mode_of(column, fields[i]) == WRITE_FALLBACK:
             return 0
         if <size_t> (to - start) + column.name_size + value.size + 8 > MAX_KEY:
             return 0

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from ingest.encode.transform_input import TransformInputEncoder
     from ingest.formats.template import Segments
     from ingest.model.data_type import DataType
+    from ingest.model.schema import Column
 
     AnyEncoder = UpsertEncoder | ChangeEncoder | TransformInputEncoder
 
@@ -73,7 +74,7 @@ def plain_name(name: str) -> bool:
 def table_spec(encoder: UpsertEncoder | ChangeEncoder) -> RowEncoderSpec | None:
     """Return how rows of an encoder are checked and written, without what its records are put together of."""
     source, sink = encoder.source, encoder.sink
-    sink_types = {column.name: column.type for column in sink.columns}
+    sink_columns = {column.name: column for column in sink.columns}
     names, own = _names(encoder), len(source.columns)
     places = {name: i for i, name in enumerate(names)}
     if len(sink.primary_key) > _MAX_KEYS or len(names) != len(sink.columns):
@@ -83,7 +84,7 @@ def table_spec(encoder: UpsertEncoder | ChangeEncoder) -> RowEncoderSpec | None:
     coarse = encoder.coarse if isinstance(encoder, UpsertEncoder) else frozenset()
     columns = [
         _column(
-            c.name, c.type, sink_types[c.name], encoder,
+            c.name, c.type, sink_columns[c.name], encoder,
             declared=c.name in encoder.declared, fine=c.name not in coarse, coarse=c.name in coarse,
         )
         for c in source.columns
@@ -112,7 +113,7 @@ def _fill(name: str) -> bytes:
 def _column(
     name: str,
     before: DataType,
-    after: DataType,
+    sink: Column,
     encoder: AnyEncoder,
     *,
     declared: bool,
@@ -120,12 +121,14 @@ def _column(
     coarse: bool = False,
 ) -> ColumnSpec:
     """Return what a column takes, of a type in the source and one in the sink."""
+    after, kept = sink.type, sink.number_type
     spelling = Spelling.SPELLING_USUAL
     if declared:
         spelling = Spelling.SPELLING_FINE if fine else Spelling.SPELLING_ANY
     kind, more = _kind(before, after, encoder.standard)
-    if isinstance(after, FLOATS) and encoder.numbers is not Numbers.TEXTS:
-        kind, more = _kind_of_number(before, after, kind, more, encoder.numbers)
+    if isinstance(kept, FLOATS) and encoder.numbers is not Numbers.TEXTS:
+        kind, more = _kind_of_number(before, kept, kind, more, encoder.numbers)
+        coarse = True
     number = number_of(before) if before == after else 0
     more |= {"as_text": is_text(after), "coarse": coarse, "type_number": number, "spelling": spelling}
     return ColumnSpec(text_of(name), kind, _fill(name), **more)
@@ -162,11 +165,11 @@ def _kind(before: DataType, after: DataType, standard: str) -> tuple[ColumnKind,
 
 
 def _kind_of_number(
-    before: DataType, after: DataType, kind: ColumnKind, more: dict[str, Any], numbers: Numbers
+    before: DataType, kept: DataType, kind: ColumnKind, more: dict[str, Any], numbers: Numbers
 ) -> tuple[ColumnKind, dict[str, Any]]:
     """Return the kind of a column whose values become binary numbers: it takes those that plainly are one."""
-    single = isinstance(after, FloatType)
-    if isinstance(before, FLOATS) and (numbers is not Numbers.COMPUTED or (single and before != after)):
+    single = isinstance(kept, FloatType)
+    if isinstance(before, FLOATS) and (numbers is not Numbers.COMPUTED or (single and before != kept)):
         kind = ColumnKind.COLUMN_EXACT_FLOAT if single else ColumnKind.COLUMN_EXACT_DOUBLE
     elif kind == ColumnKind.COLUMN_INT:
         more = {"bits": min(more["bits"], 25 if single else 54)}
@@ -253,7 +256,7 @@ def transform_input_spec(encoder: TransformInputEncoder) -> RowEncoderSpec | Non
         return None
     # Values of the result's key keep the text that they came as, so that other spellings of them are a fallback
     spelled = encoder.declared.difference(encoder.key_columns)
-    made = tuple(_column(c.name, c.type, c.type, encoder, declared=c.name in spelled, fine=False) for c in columns)
+    made = tuple(_column(c.name, c.type, c, encoder, declared=c.name in spelled, fine=False) for c in columns)
     constants: list[str | None] = [None] * encoder.slots
     for name, place in encoder.ours:
         constants[place] = encoder.constants.get(name)

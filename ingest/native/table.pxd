@@ -20,7 +20,7 @@ cdef struct TableColumn:
     int key                   # its place in the primary key, or -1
     int type                  # the number of its type where the sink's column is of the same, or 0
     bint as_text
-    bint coarse               # its times in keys have microseconds; a finer one is for the reference
+    bint coarse               # in keys, what the column does not plainly hold is for the reference
     bint moves                # it is of the key of what comes out of expressions
     uint8_t spelling          # Spelling
     int64_t bits

@@ -113,6 +113,10 @@ class SqlDialect:
         """Return whether a column of a type takes all values of another one, or a column of the key may refuse some."""
         return types.holds(known, values) or (of_key and types.stays_key(known, values))
 
+    def keeps_digits(self, known: str, *, of_key: bool) -> bool:  # noqa: ARG002  (for others)
+        """Return whether a column of a type keeps all digits of the numbers that rows have."""
+        return known == "numeric" or _TEXTS.match(known) is not None
+
     def changed(self, known: str, values: str) -> str | None:
         """Return the type that a column becomes so that it holds the values, too; None where there is none."""
         return types.joined(known, values)
@@ -220,6 +224,10 @@ class HologresDialect(SqlDialect):
         if column is not None and value is not None:
             return known == values or (column[1] is not None and int(column[2]) >= int(value[2]))
         return types.holds(known, values)
+
+    def keeps_digits(self, known: str, *, of_key: bool) -> bool:
+        """Return whether a column of a type keeps all digits: a text has those of its rows' type, but for a key."""
+        return known == "numeric" or (of_key and _TEXTS.match(known) is not None)
 
     def changed(self, known: str, values: str) -> str | None:  # noqa: ARG002  (they are the same for all types)
         """Return None: no type changes."""

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Final
 
 from psycopg import sql
 
-from ingest.model.numbers import LARGEST
+from ingest.model.numbers import LARGEST, stored_as
 from ingest.model.reject import RowError
 from ingest.model.schema import Misfit
+from ingest.model.types import STRING
 from ingest.postgres.dialect import POSTGRES
 from ingest.postgres.history_columns import ChangeError
 from ingest.postgres.types import has_order, is_number, type_of_kind
@@ -22,6 +23,7 @@ from ingest.postgres.types import has_order, is_number, type_of_kind
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    from ingest.model.data_type import DataType
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
     from ingest.postgres.connection import Connection
@@ -178,10 +180,11 @@ class ExistingTable:
 
 def planned(
     connection: Connection, table: SqlTable, dialect: SqlDialect = POSTGRES, tell: Callable[[str], None] | None = None
-) -> list[sql.Composed]:
-    """Return the statements after which a table takes the rows. Raise ChangeError for a change that loses something.
+) -> tuple[list[sql.Composed], dict[str, DataType]]:
+    """Return the statements after which a table takes the rows, and what `stored` returns.
 
-    No other run changes tables until the transaction ends, where the server has such locks. Raise psycopg.Error.
+    No other run changes tables until the transaction ends, where the server has such locks. Raise ChangeError for a
+    change that loses something, and psycopg.Error.
     `tell` gets the name of each column whose values are the server's own.
     """
     dialect.lock(connection)
@@ -195,7 +198,7 @@ def planned(
         for one in table.columns:
             if one.name in there.generated:
                 tell(one.name)
-    return [*schema, *changes(table, there, dialect, key_name)]
+    return [*schema, *changes(table, there, dialect, key_name)], stored(table, there, dialect)
 
 
 def _check_name(connection: Connection, table: SqlTable) -> None:
@@ -417,6 +420,22 @@ def _takes(table: SqlTable, there: ExistingTable, column: SqlColumn, dialect: Sq
     if of_key:
         known = there.bases.get(column.name, known)
     return dialect.holds(known, column.values, of_key=of_key)
+
+
+def stored(table: SqlTable, there: ExistingTable | None, dialect: SqlDialect) -> dict[str, DataType]:
+    """Return the types by which a table keeps numbers of columns after `changes`, where these are not the rows' own."""
+    out: dict[str, DataType] = {}
+    for one in table.columns:
+        known, rows = one.type, type_of_kind(one.values)
+        if there is not None and one.name in there.columns:
+            to = _widened(table, there, one, dialect)
+            known = to if isinstance(to, str) else there.bases.get(one.name, there.columns[one.name])
+        all_digits = dialect.keeps_digits(known, of_key=one.name in table.key)
+        kept = STRING if all_digits else type_of_kind(known) if is_number(known) else None
+        kind = None if rows is None else stored_as(rows, kept)
+        if kind is not None:
+            out[one.name] = kind
+    return out
 
 
 def beyond(connection: Connection, table: SqlTable, names: Iterable[str]) -> set[str]:

@@ -21,6 +21,7 @@ from ingest.model.schema import (
     CreateTable,
     Misfit,
     SchemaChange,
+    StoredTypes,
     TableSchema,
     changes,
 )
@@ -62,6 +63,10 @@ class SourceTable:
         return {**self.schema.to_json(), "key_from_message": self.key_from_message}
 
 
+_ROUNDING: Final = (types.FLOAT, types.DOUBLE, types.STRING)
+"""Types by which numbers are kept, from the one that rounds most."""
+
+
 @dataclass(frozen=True, slots=True)
 class Schemas:
     """One version of the schemas of all source and sink tables."""
@@ -69,6 +74,25 @@ class Schemas:
     version: int = 0
     sources: Mapping[TableId, SourceTable] = field(default_factory=dict)
     sinks: Mapping[TableId, TableSchema] = field(default_factory=dict)
+
+    def number_types(self, table: TableId) -> dict[str, DataType]:
+        """Return the types by which a source table's sink tables keep numbers, of columns that may round some.
+
+        Of several it is the one that rounds most. Of rows that a transform makes, nothing is said.
+        """
+        out: dict[str, DataType] = {}
+        source = self.sources.get(table)
+        for target in () if source is None or source.output is not None else source.targets:
+            for column in self.sinks[target].columns if target in self.sinks else ():
+                kept = column.number_type
+                if isinstance(column.type, FLOATS) or isinstance(kept, FLOATS):
+                    out[column.name] = min(out.get(column.name, kept), kept, key=_ROUNDING.index)
+        return out
+
+    def with_stored(self, found: StoredTypes, tables: Iterable[TableId]) -> Schemas:
+        """Return the same with the types by which these tables of the sink keep numbers."""
+        sinks = {table: self.sinks[table].with_stored(found.get(table, {})) for table in tables}
+        return replace(self, sinks={**self.sinks, **sinks})
 
 
 Shape: TypeAlias = "Callable[[TableId, TableSchema], TableSchema | None]"
@@ -117,7 +141,7 @@ class StoredNumbers:
     beyond: Beyond = none_beyond
     unfit: Unfit = all_fit
     widening: Widening = field(default_factory=dict)
-    """By source table and column: a value that gave it another type."""
+    """By source table and column: a value that gave it another type, or its first type where that is not of numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,8 +193,13 @@ class Evolution:
     """Changes that do not reach the sink, each with the reason."""
     kept: Mapping[SchemaChange, str] = field(default_factory=dict)
     """Changes of columns of binary numbers that the sink cannot do, each with the reason: their numbers are rounded."""
-    causes: Mapping[SchemaChange, bytes] = field(default_factory=dict)
-    """The values that gave columns another type, as far as they are known, cut short."""
+    causes: Mapping[SchemaChange, Mapping[str, bytes]] = field(default_factory=dict)
+    """By change and column: the value that gave it its type, as far as it is known, cut short."""
+
+    def with_stored(self, found: StoredTypes) -> Evolution:
+        """Return the same with the types by which the sink's tables keep numbers."""
+        schemas = self.schemas.with_stored(found, self.sinks)
+        return replace(self, sinks={table: schemas.sinks[table] for table in self.sinks}, schemas=schemas)
 
 
 def evolve(
@@ -218,14 +247,17 @@ def evolve(
 
 def _causes(
     sources: Mapping[TableId, SourceTable], events: Iterable[SchemaChange], widening: Widening
-) -> dict[SchemaChange, bytes]:
-    """Return the values that are known to be the reason of changes."""
-    of_targets = {
-        (target, column): value
-        for (table, column), value in widening.items()
-        for target in (sources[table].targets if table in sources and sources[table].output is None else ())
+) -> dict[SchemaChange, dict[str, bytes]]:
+    """Return the values by column that are known to be the reason of changes."""
+    of_targets: dict[TableId, dict[str, bytes]] = {}
+    for (table, column), value in widening.items():
+        for target in sources[table].targets if table in sources and sources[table].output is None else ():
+            of_targets.setdefault(target, {})[column] = value
+    return {
+        event: values
+        for event in events
+        if (values := {n: v for n, v in of_targets.get(event.table, {}).items() if column_of(event) in {None, n}})
     }
-    return {event: value for event in events if (value := of_targets.get((event.table, column_of(event) or "")))}
 
 
 def _shaped(
@@ -307,7 +339,7 @@ def _sinks(
                 refused = [event for event in changes(target, sink, merged) if not policy.allows(event)]
                 withheld.update(dict.fromkeys(refused, WANTED))
                 merged = _without(merged, sink, refused)
-            if merged != sink and sink is not None and numbers is not None:
+            if merged != sink and numbers is not None:
                 merged, stay = _of_numbers(table, target, sink, merged, numbers)
                 kept.update(stay)
             if merged != sink:
@@ -321,29 +353,36 @@ def _sinks(
 
 
 def _of_numbers(
-    source: TableId, target: TableId, sink: TableSchema, merged: TableSchema, numbers: StoredNumbers
+    source: TableId, target: TableId, sink: TableSchema | None, merged: TableSchema, numbers: StoredNumbers
 ) -> tuple[TableSchema, dict[SchemaChange, str]]:
     """Return the merged schema as a table has it that holds numbers, and the changes that it cannot do.
 
     A change for a value that is no number is not one of these: without it the value cannot be written.
     """
-    texts = {name for (of, name), value in numbers.widening.items() if of == source and not is_number(value)}
-    known = {column.name: column.type for column in sink.columns}
+    values = {name: is_number(value) for (of, name), value in numbers.widening.items() if of == source}
+    known = {} if sink is None else {column.name: column.number_type for column in sink.columns}
     whole = [one.name for one in merged.columns if known.get(one.name) == BIGINT and one.type == DOUBLE]
     large = numbers.beyond(target, merged, whole) if whole else ()
-    columns = tuple(replace(one, type=STRING) if one.name in large else one for one in merged.columns)
-    merged = TableSchema(columns, merged.primary_key)
+    merged = _retyped(merged, dict.fromkeys(large, STRING))
     binary = {
         one.name for one in merged.columns
-        if isinstance(known.get(one.name), FLOATS) and one.type != known[one.name] and one.name not in texts
+        if (isinstance(known.get(one.name), FLOATS) and one.type != known[one.name] and values.get(one.name, True))
+        or (one.name not in known and one.type == STRING and values.get(one.name, False))
     }  # fmt: skip
     reasons = numbers.unfit(target, merged) if binary else {}
-    kept = {
-        event: reasons[name]
-        for event in changes(target, sink, merged)
-        if (name := column_of(event)) in binary and name in reasons
+    there = {name: why.there for name in binary if isinstance(why := reasons.get(name), Misfit)}
+    stay = {name: kind for name, kind in there.items() if isinstance(kind, FLOATS)}
+    made = {column.name: column.type for column in merged.columns}
+    kept: dict[SchemaChange, str] = {
+        AlterColumnType(target, name, kind, made[name]): reasons[name] for name, kind in stay.items()
     }
-    return _without(merged, sink, kept), kept
+    return _retyped(merged, stay), kept
+
+
+def _retyped(schema: TableSchema, kinds: Mapping[str, DataType]) -> TableSchema:
+    """Return a schema with other types of columns."""
+    columns = (replace(one, type=kinds[one.name]) if one.name in kinds else one for one in schema.columns)
+    return TableSchema(tuple(columns), schema.primary_key)
 
 
 def _fitting(

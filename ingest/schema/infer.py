@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ingest.model import temporal, types
 from ingest.model.data_type import DoubleType, FloatType, NullType, TimeType
-from ingest.model.numbers import FLOATS, Fit, Numbers, fit_of, is_large, is_number, says_exactly
+from ingest.model.numbers import FLOATS, Fit, Numbers, fit_of, is_key, is_large, is_number, says_exactly
 from ingest.model.reject import RowError
 from ingest.model.rowtext import key_image, parse_row
 from ingest.model.schema import MAX_NAME, Column, TableSchema
@@ -34,6 +34,8 @@ _AS_TEXT: Final = (
     ", which is not in the years 1 to 9999; to take it as this text, declare the column STRING in "
     "scan.value.initial-schemas.ddls"
 )
+_MOST_SHOWN: Final = 60
+"""Bytes of a value that an event shows."""
 MAX_NAMED: Final = 5
 """Names of tables or columns that a warning gives as examples."""
 
@@ -132,7 +134,7 @@ def observe(
 ) -> TableSchema:
     """What the table must be like for this change, with what is known of it merged in.
 
-    `stored`: the columns that hold binary numbers in the sink's tables, with their types. `fixed`: the known schema is
+    `stored`: types by which the sink's tables keep numbers, where they may round some. `fixed`: the known schema is
     not to change. Raises RowError for a row that no schema takes.
     """
     table, _, before, after, key, declared = change
@@ -154,22 +156,44 @@ def observe(
             f"({inference.max_columns})",
         )
     key_names = tuple(dict.fromkeys(key_row or (() if declared is None else declared.primary_key)))
-    given = inference.declared(table)
+    given, of_key = inference.declared(table), {*key_names, *(() if known is None else known.primary_key)}
     _check_names(table if known is None else (), () if fixed else (*new, *key_names))
     columns = []
     for name, value in row.items():
         if fixed and name in new:
             continue
         said = said_of(declared, name, value)
-        column_type = _type_of(
-            name, value, expected.get(name), said, inference, stored=stored.get(name), fixed=fixed, given=name in given
-        )
+        column = _KnownColumn(expected.get(name), stored.get(name), name in of_key, fixed, name in given)
+        column_type = _type_of(name, value, column, said, inference)
         large = inference.numbers is Numbers.STORED and column_type == types.BIGINT and is_large(value)
         columns.append(Column(name, column_type, name not in key_names, large))
     seen = TableSchema(tuple(columns), key_names)
     if known is None:
         return seen
     return known.merge(seen)
+
+
+def reasons_of(
+    change: Change, before: TableSchema | None, after: TableSchema, inference: Inference
+) -> dict[str, bytes]:
+    """Return the values of a change that gave columns another type, or a number that gave a new one none of numbers.
+
+    They are cut short. `before`, `after`: what `observe` got and returned.
+    """
+    known = {} if before is None else {column.name: column.type for column in before.columns}
+    known = {name: kind for name, kind in known.items() if kind != types.NULL}
+    given = inference.declared(change[0])
+    wider = {c.name for c in after.columns if known.get(c.name, c.type) != c.type}
+    texts = {
+        c.name for c in after.columns if c.type == types.STRING and c.name not in known and c.name not in given
+    } if not inference.reading.as_string else set()  # fmt: skip
+    image = change[2] if change[3] is None else change[3]
+    row = {} if image is None or not wider | texts else parse_row(image)
+    return {
+        name: value[:_MOST_SHOWN]
+        for name, value in row.items()
+        if name in wider or (name in texts and is_number(value))
+    }
 
 
 def said_of(declared: InlineSchema | None, name: str, value: bytes) -> DataType | None:
@@ -198,27 +222,31 @@ def _too_long(what: str, name: str, most: int) -> RowError:
     )
 
 
-def _type_of(
-    name: str,
-    value: bytes,
-    expected: DataType | None,
-    said: DataType | None,
-    inference: Inference,
-    *,
-    stored: DataType | None,
-    fixed: bool,
-    given: bool,
-) -> DataType:
-    reading = inference.reading
+class _KnownColumn(NamedTuple):
+    """A column that a value is of."""
+
+    type: DataType | None
+    """Its type so far."""
+    stored: DataType | None
+    """The type by which the sink's tables keep its numbers, where they may round some."""
+    of_key: bool
+    fixed: bool
+    """True if the schema is not to change."""
+    given: bool
+    """True if the pipeline declares its type."""
+
+
+def _type_of(name: str, value: bytes, column: _KnownColumn, said: DataType | None, inference: Inference) -> DataType:
+    reading, expected, fixed = inference.reading, column.type, column.fixed
     forced = reading.fixed.get(name)
     if forced is not None:
         if not says(forced, value, reading.standard):
             raise _mismatch(name, value, f"fixed as {types.name(forced)}")
         return forced
-    if given and expected is not None and inference.says(expected, value):
+    if column.given and expected is not None and inference.says(expected, value):
         return expected
     if inference.numbers is Numbers.STORED and is_number(value):
-        found = _number_type(value, expected, said, reading, stored, fixed=fixed)
+        found = _number_type(value, column, said, reading)
         if found is not None:
             return found
     guess = reading.infer(value) if said is None else said
@@ -235,31 +263,29 @@ def _type_of(
     return guess
 
 
-def _number_type(
-    value: bytes,
-    expected: DataType | None,
-    said: DataType | None,
-    reading: TypeHints,
-    stored: DataType | None,
-    *,
-    fixed: bool,
-) -> DataType | None:
-    """Return the type of a number's column in a sink whose tables store numbers; None where other rules say it.
-
-    `stored`: the type that the column has in the sink's table, where that is one of binary numbers.
-    """
-    known = stored if isinstance(expected, INTEGERS) and stored is not None else expected
-    if isinstance(known, FLOATS):
-        if fixed or fit_of(known, value, said) is not Fit.UNFIT:
-            return expected
-        larger = isinstance(known, FloatType) and fit_of(types.DOUBLE, value, said) is not Fit.UNFIT
+def _number_type(value: bytes, column: _KnownColumn, said: DataType | None, reading: TypeHints) -> DataType | None:
+    """Return the type of a number's column in a sink whose tables store numbers; None where other rules say it."""
+    expected, stored = column.type, column.stored
+    known = stored if isinstance(expected, (*INTEGERS, *FLOATS)) and stored is not None else expected
+    if isinstance(expected, FLOATS) and known == types.STRING:
+        return expected  # with all digits
+    takes = isinstance(known, FLOATS) and (column.fixed or _takes_number(known, value, said, column))
+    if takes and isinstance(expected, FLOATS):
+        return expected
+    if isinstance(known, FLOATS) and not takes:
+        larger = isinstance(known, FloatType) and _takes_number(types.DOUBLE, value, said, column)
         return types.DOUBLE if larger else types.STRING
     if expected is not None and says_exactly(expected, value) and says(expected, value, reading.standard):
         return expected
     guess = reading.infer(value) if said is None else said
-    if isinstance(guess, DoubleType) and fit_of(guess, value, said) is Fit.UNFIT:
+    if isinstance(guess, DoubleType) and not _takes_number(guess, value, said, column):
         return types.BIGINT if says(types.BIGINT, value, reading.standard) else types.STRING
     return None
+
+
+def _takes_number(known: DataType, value: bytes, said: DataType | None, column: _KnownColumn) -> bool:
+    """Return whether a FLOAT or DOUBLE takes a number: in a key, one that it tells from others."""
+    return fit_of(known, value, said) is not Fit.UNFIT and (not column.of_key or is_key(known, value, said))
 
 
 def _mismatch(name: str, value: bytes, what: str, hint: str = "") -> RowError:

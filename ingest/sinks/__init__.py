@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ingest.model.commit import CommitScope, ResumePoint
     from ingest.model.layout import TableLayout
     from ingest.model.numbers import Numbers
-    from ingest.model.schema import SchemaChange, TableSchema
+    from ingest.model.schema import SchemaChange, StoredTypes, TableSchema
     from ingest.model.table import TableId
     from ingest.schema.evolve import SourceTable
     from ingest.schema.infer import Inference
@@ -105,6 +105,10 @@ class SinkCoordinator(Protocol):
 
     def arrange(self, layouts: Mapping[TableId, TableLayout]) -> None:
         """Take the layouts of tables that `declare` may have to make."""
+
+    @property
+    def stored(self) -> StoredTypes:
+        """By table: what `declare` or `undeclared` has seen last of the types by which it keeps numbers."""
 
     def declare(self, schemas: Mapping[TableId, TableSchema]) -> None:
         """Tell whoever keeps them the schemas of tables, before their rows are written. Idempotent."""

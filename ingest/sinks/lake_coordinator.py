@@ -20,6 +20,7 @@ from ingest.lake.table import AddedFile
 from ingest.model import types
 from ingest.model.commit import OLDER
 from ingest.model.layout import PLAIN
+from ingest.model.numbers import stored_as
 from ingest.model.reject import RowError
 from ingest.model.schema import Misfit
 from ingest.model.table import show
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from ingest.lake.changes import Changes, ColumnThere
     from ingest.lake.marks import Mark, TableName, TakenAway
     from ingest.lake.table import LakeTable
+    from ingest.model.data_type import DataType
     from ingest.model.layout import TableLayout
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
@@ -66,6 +68,8 @@ class LakeCoordinator(PlainSinkCoordinator, Generic[There]):
         """Tables of which it was seen whether this pipeline has written to them with another checkpoint."""
         self._older: dict[str, list[str]] = {}
         """By checkpoint: those to which it has."""
+        self.stored: dict[TableId, dict[str, DataType]] = {}
+        """By table: what `declare` or `undeclared` has seen last of the types by which it keeps numbers."""
         self._places: dict[tuple[str, ...], TableId] = {}
         self._told: set[tuple[tuple[str, ...], str, str]] = set()
         """Tables and columns of which it was said what became of values."""
@@ -228,12 +232,18 @@ class LakeCoordinator(PlainSinkCoordinator, Generic[There]):
             there = self._look_up(wanted)
             return set() if there is None else self._beyond(wanted, there, names)
 
-    def _changes_of(self, wanted: LakeTable, there: There) -> Changes:
-        """Return what `_changes` returns, but no BIGINT becomes DOUBLE whose values would lose digits by it."""
+    def _changes_of(self, table: TableId, wanted: LakeTable, there: There) -> Changes:
+        """Return what `_changes` returns, but no BIGINT becomes DOUBLE whose values would lose digits by it.
+
+        Note by which types the table keeps numbers then.
+        """
         found = self._changes(wanted, there)
         doubles = [name for name, kind in found.rewritten.items() if kind == types.DOUBLE]
         for name in self._beyond(wanted, there, doubles) if doubles else ():
             found.rewritten[name] = types.STRING
+        kinds = {name: one.type for name, one in self._columns(there).items()} | found.widened | found.rewritten
+        kept = {one.name: stored_as(one.type, kinds.get(one.name)) for one in wanted.columns}
+        self.stored[table] = {name: kind for name, kind in kept.items() if kind is not None}
         return found
 
     def _fault(self, wanted: LakeTable, there: There) -> str:
@@ -250,12 +260,13 @@ class LakeCoordinator(PlainSinkCoordinator, Generic[There]):
             with self._asking(f"change the table {wanted}"), _refusing(table, wanted):
                 there = self._look_up(wanted)
                 if there is None:
+                    self.stored.pop(table, None)
                     self._make(wanted)
                     self._marks.pop(wanted.id, None)
                     self._compared.add(wanted.id)
                     continue
                 self._meet(wanted.id, there)
-                if found := self._changes_of(wanted, there):
+                if found := self._changes_of(table, wanted, there):
                     self._apply(there, wanted, found)
         self._tell_older()
 
@@ -286,7 +297,7 @@ class LakeCoordinator(PlainSinkCoordinator, Generic[There]):
                 there = self._look_up(wanted)
                 if there is not None:
                     self._meet(wanted.id, there)
-                out.update(statements(wanted, None if there is None else self._changes_of(wanted, there)))
+                out.update(statements(wanted, None if there is None else self._changes_of(table, wanted, there)))
         self._tell_older()
         return out
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 
     from ingest.model.commit import ResumePoint, Split
+    from ingest.model.data_type import DataType
     from ingest.model.layout import TableLayout
     from ingest.model.schema import Misfit, TableSchema
     from ingest.model.table import TableId
@@ -49,6 +50,8 @@ class PostgresCoordinator(PlainSinkCoordinator):
         self._progress = ProgressTables(options.default_schema, self._prefix, self._dialect)
         self._owner: RunOwner | None = None
         self._connection: Connection | None = None
+        self.stored: dict[TableId, dict[str, DataType]] = {}
+        """By table: what `declare` or `undeclared` has seen last of the types by which it keeps numbers."""
         self._places: dict[tuple[str, str], TableId] = {}
         self._layouts: dict[TableId, TableLayout] = {}
         self._generated: set[tuple[TableId, str]] = set()
@@ -85,7 +88,9 @@ class PostgresCoordinator(PlainSinkCoordinator):
         """Make and widen the tables, before their rows are written. Raise SchemaChangeRefused for what cannot be."""
         for table, wanted in self._wanted(schemas):
             with self._changing(table, wanted) as connection:
-                for statement in planned(connection, wanted, self._dialect, partial(self._tell_generated, table)):
+                tell = partial(self._tell_generated, table)
+                statements, self.stored[table] = planned(connection, wanted, self._dialect, tell)
+                for statement in statements:
                     connection.execute(statement)
 
     def _tell_generated(self, table: TableId, column: str) -> None:
@@ -157,9 +162,8 @@ class PostgresCoordinator(PlainSinkCoordinator):
         found: set[str] = set()
         for table, wanted in self._wanted(schemas):
             with self._changing(table, wanted) as connection:
-                found.update(
-                    statement.as_string(connection) for statement in planned(connection, wanted, self._dialect)
-                )
+                statements, self.stored[table] = planned(connection, wanted, self._dialect)
+                found.update(statement.as_string(connection) for statement in statements)
         return found
 
     def acquire(self, checkpoint: str, run: int) -> None:

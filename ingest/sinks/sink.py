@@ -5,6 +5,7 @@ Rules: docs/spec/schema-changes.md#which-events-reach-the-sink.
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Self
 
 from pydantic import BeforeValidator, Field, field_validator
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from ingest.kafka.admin import Split, Topic
     from ingest.model.commit import CommitScope, ResumePoint
     from ingest.model.layout import TableLayout
-    from ingest.model.schema import SchemaChange, TableSchema
+    from ingest.model.schema import SchemaChange, StoredTypes, TableSchema
     from ingest.model.table import TableId
 
 FAMILIES: Final = (
@@ -157,6 +158,8 @@ class PlainSinkCoordinator:
     """The driver's side of a sink that has no topics, shows nothing and has no transactions."""
 
     stream: Literal["out", "err"] = "out"
+    stored: StoredTypes = MappingProxyType({})
+    """By table: types by which it keeps numbers; there are no such tables."""
 
     def topics(self, _tables: Iterable[TableId]) -> set[str]:
         """Return none: there are no topics."""

@@ -10,12 +10,10 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from ingest.encode.encode import stage_of
-from ingest.model import types
 from ingest.model.change import Reject
-from ingest.model.numbers import FLOATS, Numbers
+from ingest.model.numbers import Numbers
 from ingest.model.reject import RowError
-from ingest.model.rowtext import parse_row
-from ingest.schema.infer import observe
+from ingest.schema.infer import observe, reasons_of
 from ingest.task.rejects import RecordReject
 
 if TYPE_CHECKING:
@@ -23,16 +21,11 @@ if TYPE_CHECKING:
 
     from ingest.kafka.admin import Split
     from ingest.model.change import Change, Decoded
-    from ingest.model.data_type import DataType
     from ingest.model.record import Record
-    from ingest.model.schema import TableSchema
-    from ingest.model.table import TableId
-    from ingest.schema.evolve import Schemas, SourceTable
+    from ingest.schema.evolve import Schemas
     from ingest.task.assignment import Setup, TaskResult
     from ingest.task.rejects import RejectLimit
 
-_MOST_SHOWN: Final = 60
-"""Bytes of a value that an event shows."""
 LOOK_S: Final = 2.0
 QUIET_S: Final = 0.2
 """Looking ahead ends after `LOOK_S` seconds, or when so many or `Setup.look_ahead` records bring nothing new."""
@@ -74,7 +67,7 @@ class SchemaObserver:
             raise RowError("too-many-tables", msg)
         inference, observed = setup.inference, self._result.observed
         known = observed.get(table) or (None if source is None else source.schema)
-        stored = {} if source is None else self._stored(source)
+        stored = self._schemas.number_types(table) if inference.numbers is Numbers.STORED else {}
         merged = observe(change, inference, known, stored, fixed=inference.static and known is not None)
         if merged == known:
             if table in observed:
@@ -88,30 +81,9 @@ class SchemaObserver:
             if missing:
                 raise RowError("null-key", f"primary key column {missing[0]!r} is null or missing")
         observed[table] = merged
-        if known is not None:
-            self._note_values(table, known, merged, change)
+        for name, value in reasons_of(change, known, merged, inference).items():
+            self._result.widening.setdefault((table, name), value)
         return True
-
-    def _note_values(self, table: TableId, known: TableSchema, merged: TableSchema, change: Change) -> None:
-        """Keep the values of a change that gave known columns another type."""
-        of = {column.name: column.type for column in known.columns}
-        wider = [c.name for c in merged.columns if c.name in of and of[c.name] not in {c.type, types.NULL}]
-        image = change[2] if change[3] is None else change[3]
-        row = {} if image is None or not wider else parse_row(image)
-        for name in wider:
-            if name in row:
-                self._result.widening.setdefault((table, name), row[name][:_MOST_SHOWN])
-
-    def _stored(self, source: SourceTable) -> dict[str, DataType]:
-        """Return the columns that hold binary numbers in a table's sink tables, with the smaller type of two."""
-        if self._setup.inference.numbers is not Numbers.STORED or source.output is not None:
-            return {}
-        out: dict[str, DataType] = {}
-        for target in source.targets:
-            for column in self._schemas.sinks[target].columns if target in self._schemas.sinks else ():
-                if isinstance(column.type, FLOATS) and out.get(column.name) != types.FLOAT:
-                    out[column.name] = column.type
-        return out
 
 
 class LookAhead:

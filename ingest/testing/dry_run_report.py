@@ -127,10 +127,11 @@ def _refusals(probe: Probe, run: DryRun) -> tuple[dict[TableId, IngestError], di
     """Take the rest of the sample; returns the tables that a run would stop at: without a key, and others."""
     without_key: dict[TableId, IngestError] = {}
     refused: dict[TableId, IngestError] = {}
-    seen = observe_chunks(run.start.source, probe.source.sample.to_come(), run.rules.inference)
-    for table, schema in sorted(seen.items()):
+    schemas = run.start.schemas
+    seen = observe_chunks(run.start.source, probe.source.sample.to_come(), run.rules.inference, schemas.schemas)
+    for table, schema in sorted(seen.tables.items()):
         try:
-            run.start.schemas.evolve([(table, schema)])
+            schemas.evolve([(table, schema)], seen.widening)
         except IngestError as exc:
             (without_key if isinstance(exc, NoPrimaryKey) else refused)[table] = exc
     return without_key, refused

@@ -81,6 +81,7 @@ class ProbingCoordinator(PlainSinkCoordinator):
     def declare(self, schemas: Mapping[TableId, TableSchema]) -> None:
         """Raise what the real sink would raise for these schemas; registers nothing."""
         self.subjects |= self._real.undeclared(schemas)
+        self.stored = self._real.stored
 
 
 class NullWriter(PlainWriter):

@@ -65,6 +65,25 @@ def test_integers_become_doubles_only_if_all_of_them_are_some(tmp_path: Path, la
 
 
 @pytest.mark.parametrize("lake", KINDS)
+def test_types_by_which_a_table_keeps_numbers_are_seen(tmp_path: Path, lake: str) -> None:
+    """So that rows of another type are rounded with a count, or widen the column, by what the table is."""
+    sink = lake_of(lake, tmp_path)
+    there = lake_schema("id BIGINT", "d DOUBLE", "f FLOAT", "e FLOAT", "s STRING", "n BIGINT", "m DOUBLE")
+    rows = lake_schema("id BIGINT", "d BIGINT", "f SMALLINT", "e BIGINT", "s DOUBLE", "n INT", "m DOUBLE")
+    sink.side.declare({TABLE: rows})
+    assert not sink.side.stored.get(TABLE), "it is made for these rows"
+    for ask in (sink.side.undeclared, sink.side.declare):
+        other = (TABLE[0], ask.__name__)
+        sink.side.declare({other: there})
+        ask({other: rows})
+        assert sink.side.stored[other] == {
+            "d": types.DOUBLE, "f": types.FLOAT, "e": types.DOUBLE, "s": types.STRING
+        }  # fmt: skip
+    sink.write(other, rows, ('{"id":1}', '{"id":1,"d":5,"f":2,"e":16777217,"s":0.10000000000000000001,"n":1,"m":0.5}'))
+    assert sink.lake.ask("SELECT d, f, e, s FROM {}", *other) == [(5, 2, 16777217, "0.10000000000000000001")]
+
+
+@pytest.mark.parametrize("lake", KINDS)
 @pytest.mark.parametrize("first", list(VALUES))
 def test_every_type_widens_as_schemas_do(tmp_path: Path, first: str, lake: str) -> None:
     """A column for each other type becomes wider by it, and the values that are there are those of the wider type."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 from inmemory import pipeline
-from postgres_sink import SPLIT, VALUES, made, owned, schema, task, write
+from postgres_sink import SPLIT, VALUES, made, options, owned, schema, task, write
 
 from ingest.errors import IngestError, SchemaChangeRefused
 from ingest.model import types
@@ -273,6 +273,24 @@ def test_integers_that_no_double_holds_are_found(postgres: Database, sink: SqlSi
     asked = owned(sink)
     assert asked.beyond((name, "t"), schema("id INT", "a DOUBLE"), ["a", "b", "c", "other"]) == {"b"}
     assert asked.beyond((name, "none"), schema("id INT", "a DOUBLE"), ["a"]) == set()
+
+
+@pytest.mark.parametrize(("kind", "of_text"), [("postgres", {"s": types.STRING}), ("hologres", {})])
+def test_types_by_which_a_table_keeps_numbers_are_seen(
+    postgres: Database, name: str, kind: str, of_text: dict[str, DataType]
+) -> None:
+    """So that rows of another type are rounded with a count, or widen the column, by what the table is."""
+    there = "id text PRIMARY KEY, d double precision, f real, n numeric, s text, m double precision, b bigint"
+    postgres.ask(f"CREATE SCHEMA {name}; CREATE TABLE {name}.t ({there})")
+    asked = owned(options(postgres, type=kind))
+    rows = schema("id DOUBLE", "d BIGINT", "f SMALLINT", "n DOUBLE", "s DOUBLE", "m DOUBLE", "b INT")
+    wanted = {"id": types.STRING, "d": types.DOUBLE, "f": types.FLOAT, "n": types.STRING, **of_text}
+    for ask in (asked.undeclared, asked.declare):
+        asked.stored.clear()
+        ask({(name, "t"): rows})
+        assert asked.stored == {(name, "t"): wanted}
+    asked.declare({(name, "t"): schema("id DOUBLE", "d STRING")} if of_text else {})
+    assert asked.stored[name, "t"].get("d") == (None if of_text else types.DOUBLE)
 
 
 @pytest.mark.parametrize("user", [

@@ -258,7 +258,7 @@ def seen_by(
     """What becomes of a table of a sink that stores numbers, whose column `n` is of another type for a value."""
     asked = StoredNumbers(
         beyond=lambda _table, _schema, names: [name for name in names if name in large],
-        unfit=lambda _table, _schema: dict.fromkeys(unfit, "a view"),
+        unfit=lambda _table, _schema: dict.fromkeys(unfit, Misfit("a view", types.DOUBLE)),
         widening={(("t",), "n"): value} if value else {},
     )
     return evolve(known, [(("t",), numbers_of(kind))], Rules(), Policy(), numbers=asked)
@@ -267,8 +267,8 @@ def seen_by(
 def test_integers_beyond_a_double_become_texts_beside_a_fraction() -> None:
     known = seen_by(Schemas(), "BIGINT").schemas
     change = seen_by(known, "DOUBLE", b"0.5")
-    assert {str(event): value for event, value in change.causes.items()} == {
-        "ALTER COLUMN n BIGINT -> DOUBLE": b"0.5"
+    assert {str(event): values for event, values in change.causes.items()} == {
+        "ALTER COLUMN n BIGINT -> DOUBLE": {"n": b"0.5"}
     }  # fmt: skip
     change = seen_by(known, "DOUBLE", b"0.5", large=("n",))
     assert [str(event) for event in change.events] == ["ALTER COLUMN n BIGINT -> STRING"]
@@ -284,13 +284,33 @@ def test_a_column_of_numbers_that_a_sink_cannot_change_stays() -> None:
     assert ([*change.events], [*change.sinks]) == ([], [])
     assert {str(event): why for event, why in change.kept.items()} == {"ALTER COLUMN n DOUBLE -> STRING": "a view"}
     assert change.schemas.sources[("t",)].schema.columns[1].type == types.STRING
-    asked = StoredNumbers(unfit=lambda _table, _schema: {"n": "a view"})
+    asked = StoredNumbers(unfit=lambda _table, _schema: {"n": Misfit("a view", types.DOUBLE)})
     assert [*map(str, reroute(change.schemas, Rules(), Policy(), numbers=asked).kept)] == [*map(str, change.kept)]
     assert [*map(str, reroute(change.schemas, Rules(), Policy(), numbers=StoredNumbers()).events)] == [
         "ALTER COLUMN n DOUBLE -> STRING"
     ], "the sink can by now"
     text = seen_by(known, "STRING", b'"x"', unfit=("n",))
     assert [str(event) for event in text.events] == ["ALTER COLUMN n DOUBLE -> STRING"], "without it x has no place"
+
+
+def test_a_column_of_numbers_that_a_sink_had_before_stays_for_a_first_number_that_does_not_fit() -> None:
+    first = seen_by(Schemas(), "STRING", b"9007199254740993.5", unfit=("n",))
+    assert first.sinks[("t",)].columns[1].type == types.DOUBLE
+    assert [*map(str, first.kept)] == ["ALTER COLUMN n DOUBLE -> STRING"]
+    text = seen_by(Schemas(), "STRING", b'"x"', unfit=("n",))
+    assert text.sinks[("t",)].columns[1].type == types.STRING, "the sink says that it cannot be"
+
+
+def test_types_by_which_a_table_keeps_numbers_are_known_to_workers_and_to_the_next_change() -> None:
+    known = seen_by(Schemas(), "BIGINT").with_stored({("t",): {"n": types.DOUBLE}})
+    sink = pickle.loads(pickle.dumps(known.sinks[("t",)]))  # noqa: S301  (our own)
+    assert (sink.columns[1].type, sink.columns[1].stored) == (types.BIGINT, types.DOUBLE)
+    change = seen_by(known.schemas, "STRING", b"9007199254740993", unfit=("n",))
+    assert change.sinks[("t",)].columns[1].type == types.DOUBLE, "so that it takes fractions, too"
+    assert [*map(str, change.kept)] == ["ALTER COLUMN n DOUBLE -> STRING"]
+    wider = seen_by(known.schemas, "STRING", b"9007199254740993")
+    assert [*map(str, wider.events)] == ["ALTER COLUMN n BIGINT -> STRING"]
+    assert wider.with_stored({}).sinks[("t",)].columns[1].stored is None
 
 
 def test_workers_import_pyspark_from_its_folder_and_not_from_its_archive() -> None:

@@ -67,6 +67,23 @@ CASES: list[tuple[str, Messages, dict[str, Any]]] = [
 ]  # fmt: skip
 
 
+NUMBERS = [b"0.5"] * 1500 + [b"9007199254740993.5"]
+
+
+@pytest.mark.parametrize(
+    ("values", "change"),
+    [
+        (NUMBERS, "ALTER COLUMN d DOUBLE -> STRING, for 9007199254740993.5; to keep a number"),
+        (NUMBERS[-2:], "PRIMARY KEY (id)), with d STRING for 9007199254740993.5; to keep a number"),
+    ],
+)
+def test_a_plan_names_the_number_that_makes_a_column_a_text(values: list[bytes], change: str, tmp_path: Path) -> None:
+    source = {"value.format": "json", "key.format": "json"}
+    messages = [(KEY, b'{"id":1,"d":%b,"t":7}' % value) for value in values]
+    found, _, _ = plan(tmp_path, messages, source=source, sink={"type": "delta", "warehouse": "lake"})
+    assert f"{change}, rounded, declare the column DOUBLE" in found.changes[-1]
+
+
 @pytest.mark.parametrize(("messages", "sections"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
 def test_a_plan_ends_as_a_run_does(messages: Messages, sections: dict[str, Any], tmp_path: Path) -> None:
     found, error, ran = plan(tmp_path, messages, **sections)
