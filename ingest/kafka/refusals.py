@@ -78,18 +78,21 @@ def refused(error: KafkaError, topic: str) -> RowsRefused:
     return made
 
 
-def deliver(held: Sequence[Held], to: Sending, start_over: Callable[[], Sending], *, atomic: bool) -> None:
+def deliver(held: Sequence[Held], to: Sending, start_over: Callable[[], Sending], *, atomic: bool) -> bool:
     """Deliver what is held; raises RowsRefused with the records that are refused alone, if there are any.
 
     `start_over` is called after each refusal, and returns what to send by from then on. `atomic`: it gives up what was
-    written before.
+    written before. Returns whether all was taken alone that was not taken together: it was too much for a request.
     """
     try:
         for records in held:
             to.queue(records)
         to.wait()
     except RowsRefused:
-        _Search([*_singly(held)], start_over, atomic=atomic).run()
+        search = _Search([*_singly(held)], start_over, atomic=atomic)
+        search.run()
+        return not search.shortened
+    return False
 
 
 class _Search:
@@ -100,6 +103,8 @@ class _Search:
         self._start_over = start_over
         self._atomic = atomic
         self._to = start_over()
+        self.shortened = False
+        """True if a letter was refused alone."""
 
     def run(self) -> None:
         """Deliver each by itself; once more where that gave up what was delivered before. Raises RowsRefused."""
@@ -117,6 +122,7 @@ class _Search:
                 rows.append(RefusedRow(destination, key, value, f"{exc.message} ({size:,} bytes)"))
             while exc is not None and isinstance(one, Letter):
                 one = self._alone[i] = one.shorter(exc)  # noqa: PLW2901  (what stands for it)
+                self.shortened = True
                 exc = self._refusal(one)
                 again = self._atomic
         if rows:

@@ -25,7 +25,7 @@ from ingest.kafka.handle import make_consumer
 from ingest.kafka.progress import ProgressNote, group_of, transactional_id
 from ingest.kafka.properties import BOOTSTRAP, LOG_LEVEL, shared
 from ingest.kafka.waiting import in_time
-from ingest.kafka.writer import FLUSH_S, KafkaWriter
+from ingest.kafka.writer import FLUSH_S, KafkaWriter, narrower
 from ingest.model.commit import RowsRefused
 
 if TYPE_CHECKING:
@@ -310,9 +310,14 @@ class TransactionalWriter:
         texts = progress.pack(note, scope.starts, positions)
         notes = [*zip(self._groups.notes(len(texts)), texts, strict=True)]
         with self._starting_over():
-            writer.deliver_held(self._start_over, atomic=True)
+            narrow = writer.deliver_held(self._start_over, atomic=True)
             self._channel.commit(scope.shard, notes, scope.batch)
         self._begun = False
+        if narrow:
+            self._conf = narrower(self._conf)
+            self._close()
+            self._take_over()
+            self.apart(on=True)
 
     def delivered(self) -> list[Any]:
         """Return nothing for the driver: it is in Kafka."""

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from ingest.model.client_report import ClientReport
     from ingest.model.commit import CommitScope, ResumePoint
 
+_BATCH: Final = "batch.size"
 DEFAULTS: Final = {
     "partitioner": "murmur2_random",
     "linger.ms": "500",
@@ -48,9 +49,17 @@ each of forty partitions were not, and took a quarter more memory. A long linger
 partitions; it delays nothing, as a commit flushes at once.
 """
 
+_LEAST: Final = 1024
+"""The least number of bytes for which records wait to be sent together."""
 FLUSH_S: Final = 1.0
 ABORT_S: Final = 5.0
 CLOSE_S: Final = 1.0
+
+
+def narrower(conf: Mapping[str, str]) -> Mapping[str, str]:
+    """Return a producer's configuration by which it sends a quarter at a time: a topic takes less than it sends."""
+    size = int(conf.get(_BATCH, DEFAULTS[_BATCH])) // 4
+    return conf if size < _LEAST else {**conf, _BATCH: str(size)}
 
 
 class KafkaWriter:
@@ -64,15 +73,21 @@ class KafkaWriter:
         """The first delivery that failed and did not fail a commit yet: error, topic, partition."""
         self._refused: KafkaError | None = None
         """A login or certificate that was refused: it fails at once, not when the deliveries time out."""
-        self._failures = 0
+        self._failures = self._failures_before = 0
+        """Records that failed, of the client and of those before it."""
         self._refusal: tuple[KafkaError, str, int] | None = None
         """The first record that its topic does not take: error, topic, partition."""
         self._told = False
         """True if nothing but that was told since the last commit."""
         self._held: list[Held] | None = None
         """What was written since the last commit; None where that is sent at once."""
+        self._conf = conf
+        self._partitions: dict[str, int] = {}
+        self._producer = self._make()
+
+    def _make(self) -> Producer:
         try:
-            self._producer = make_producer({**DEFAULTS, **conf, "delivery.report.only.error": True, **LOG_LEVEL})
+            return make_producer({**DEFAULTS, **self._conf, "delivery.report.only.error": True, **LOG_LEVEL})
         except (KafkaException, ValueError, TypeError) as exc:
             raise refuse(exc, "sink", self._servers) from exc
 
@@ -85,7 +100,7 @@ class KafkaWriter:
     def failures(self) -> int:
         """The number of records that are lost; zero where deliveries are checked, as what failed is written again."""
         self._look()
-        return 0 if self._checked else self._failures
+        return 0 if self._checked else self._failures_before + self._failures
 
     def _look(self) -> None:
         """Take over what librdkafka's threads have met."""
@@ -115,7 +130,8 @@ class KafkaWriter:
 
     def begin(self, scope: CommitScope) -> ResumePoint | None:
         """At-least-once starts where the plan says."""
-        self._producer.keep_partitions(scope.partitions)
+        self._partitions = scope.partitions
+        self._producer.keep_partitions(self._partitions)
         self._held, self._told = None, False
         return None
 
@@ -191,15 +207,26 @@ class KafkaWriter:
 
     def flush(self) -> None:
         """Wait until all is delivered, or has failed for good; raises IngestError for a failure."""
-        self.deliver_held(self.settle, atomic=False)
+        narrow = self.deliver_held(self.settle, atomic=False)
         self.wait()
         self._told = False
+        if narrow:
+            self._narrow()
 
-    def deliver_held(self, start_over: Callable[[], KafkaWriter], *, atomic: bool) -> None:
+    def deliver_held(self, start_over: Callable[[], KafkaWriter], *, atomic: bool) -> bool:
         """Deliver what is held, if anything is: see `deliver`."""
-        if self._held:
-            held, self._held = self._held, []
-            deliver(held, self, start_over, atomic=atomic)
+        if not self._held:
+            return False
+        held, self._held = self._held, []
+        return deliver(held, self, start_over, atomic=atomic)
+
+    def _narrow(self) -> None:
+        """Send less at a time from now on, when nothing is under way: by another client."""
+        self._conf = narrower(self._conf)
+        self._failures_before, self._failures = self._failures_before + self._failures, 0
+        self._producer.close(CLOSE_S)
+        self._producer = self._make()
+        self._producer.keep_partitions(self._partitions)
 
     def settle(self) -> KafkaWriter:
         """Wait until all is delivered or refused, and return this writer; raises IngestError for another failure."""

@@ -203,6 +203,25 @@ def test_a_record_that_the_broker_does_not_take_fails_the_commit(kafka: Kafka, n
     assert (values[0], values[-2:]) == (b"small", [b"first", b"small again"])
 
 
+def test_a_topic_that_takes_little_at_a_time_gets_little(kafka: Kafka, native: bool) -> None:
+    topic = kafka.create(f"{kafka.name}.a", 1, **{"max.message.bytes": "5000"})
+    conf = {"bootstrap.servers": kafka.bootstrap, "compression.type": "none", "batch.size": "16384"}
+    writer = KafkaWriter(conf, checked=True)
+    rows = [((topic, None, -1), b"%d" % i, b"x" * 100) for i in range(100)]
+    writer.write(rows)
+    with pytest.raises(RowsRefused):
+        writer.commit({}, b"", final=False)
+    writer.abort()
+    writer.apart(on=True)
+    writer.write(rows)
+    writer.commit({}, b"", final=False)  # one by one, and from then on a quarter at a time
+    writer.apart(on=False)
+    writer.write(rows)
+    writer.commit({}, b"", final=True)
+    assert [r.key for r in kafka.read(topic)][-100:] == [key for _, key, _ in rows]
+    writer.close()
+
+
 def test_without_a_guarantee_what_failed_is_counted(kafka: Kafka, native: bool) -> None:
     topic = kafka.create(f"{kafka.name}.a", 1, **{"max.message.bytes": "1000"})
     writer = KafkaWriter({"bootstrap.servers": kafka.bootstrap, "compression.type": "none"}, checked=False)
