@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ingest.model import types
-from ingest.model.numbers import LARGEST, Fit, Numbers, fit_of
+from ingest.model.numbers import LARGEST, Fit, Numbers, fit_of, is_key, is_rounded
 from ingest.native import native
 
 if native.BUILT:
@@ -88,6 +88,36 @@ def test_a_number_in_a_float(single: float, text: str) -> None:
 )  # fmt: skip
 def test_a_declared_number_in_a_float(said: str, text: str, fit: Fit) -> None:
     assert fit_of(types.FLOAT, text.encode(), types.parse(said)) is fit
+
+
+@settings(max_examples=examples(500))
+@given(st.floats(width=32, allow_nan=False, allow_infinity=False), st.integers(1, 12), a_number)
+def test_a_key_is_told_from_others_by_its_column(single: float, count: int, text: str) -> None:
+    """By a DOUBLE if it is exact there; by a FLOAT if that, printed with as many digits, is the key."""
+    assert is_key(types.DOUBLE, text.encode()) is (expected(text) is Fit.EXACT)
+    short = f"{single:.{count - 1}e}"
+    (near,) = struct.unpack("<f", struct.pack("<f", float(short))) if abs(float(short)) < 3e38 else (float("inf"),)
+    printed = f"{near:.{max(digits(short) - 1, 0)}e}"
+    if near and digits(short) == count:
+        assert is_key(types.FLOAT, short.encode()) is (near != float("inf") and Decimal(printed) == Decimal(short))
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "said", "rounded"),
+    [
+        ("ARRAY<DOUBLE>", "[0.5,null,0.1]", "NULL", False), ("ARRAY<DOUBLE>", "[3.3333333333333333]", "NULL", True),
+        ("ARRAY<FLOAT>", "[0.1]", "NULL", True), ("ARRAY<FLOAT>", "[0.1]", "ARRAY<FLOAT>", False),
+        ("MAP<STRING, FLOAT>", '{"a":0.1}', "MAP<STRING, DOUBLE>", True),
+        ("MAP<STRING, DOUBLE>", '{"a":0.1}', "MAP<STRING, FLOAT>", False),
+        ("ROW<a DOUBLE, b ARRAY<ROW<c FLOAT>>>", '{"a":1,"b":[{"c":16777217}]}', "NULL", True),
+        ("ROW<a DOUBLE, b ARRAY<ROW<c FLOAT>>>", '{"a":1,"b":[{"c":16777216},{}],"d":0.1}', "NULL", False),
+        ("ROW<a STRING, b BIGINT>", '{"a":"0.1","b":9007199254740993}', "NULL", False),
+        ("ARRAY<DOUBLE>", '"[3.3333333333333333]"', "NULL", False), ("BIGINT", "9007199254740993", "NULL", False),
+    ],
+)  # fmt: skip
+def test_numbers_inside_of_values(kind: str, text: str, said: str, rounded: bool) -> None:
+    told = None if said == "NULL" else types.parse(said)
+    assert is_rounded(types.parse(kind), text.encode(), told) is rounded
 
 
 if native.BUILT:

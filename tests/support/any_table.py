@@ -10,7 +10,7 @@ from picking import pick, pick_some, shuffle
 
 from ingest.encode.encoder_cache import EncoderCache
 from ingest.model import types
-from ingest.model.numbers import Numbers
+from ingest.model.numbers import Numbers, stored_as
 from ingest.model.schema import Column, TableSchema
 from ingest.schema.evolve import Schemas, SourceTable
 from ingest.schema.infer import Inference
@@ -73,6 +73,9 @@ def cache_of(
     given = TableSchema(tuple(column for column in source.columns if column.name in declared), ())
     numbers = list(Numbers)[len(source.columns) % len(Numbers)]  # each of them, with any table
     made = EncoderCache(to.encoder, Inference(form.reading, False, {table: given}, 2000, numbers=numbers))
+    kinds = dict(zip((c.name for c in sink.columns), [types.DOUBLE, types.FLOAT, types.STRING, None] * 9, strict=False))
+    kept = {c.name: stored_as(c.type, kinds.get(c.name)) for c in sink.columns if len(source.columns) > len(Numbers)}
+    sink = sink.with_stored({name: kind for name, kind in kept.items() if kind is not None})
     made.renew(Schemas(1, {table: SourceTable(source, (("out",),), keyed)}, {("out",): sink}), None)
     return made
 
