@@ -97,6 +97,10 @@ class RowCoercer:
         self._number_types = {column.name: column.number_type for column in sink.columns}
         """Types by which the sink keeps numbers."""
         self._key = sink.primary_key
+        self._texts = frozenset[str]()
+        """Columns whose numbers are written as texts, whatever becomes of those of others."""
+        if inference.numbers is Numbers.IN_KEYS:
+            self._texts = frozenset(self.sink_types).difference(sink.primary_key, never_null)
         self.absent = self.source_types.keys() - self.sink_types.keys()
         """Columns that the sink's table does not have."""
         self.narrow = {
@@ -202,11 +206,11 @@ class RowCoercer:
         pipeline declares does not change, and neither does what the sink could not change when the table's column did.
         """
         kept = self._number_types.get(name)
-        if self.numbers is Numbers.TEXTS or kept is None:
+        if self.numbers is Numbers.TEXTS or kept is None or name in self._texts:
             return False
         said = self._said(name, value, declared)
         if not isinstance(kept, FLOATS) or not is_number(value):
-            return self.numbers is Numbers.COUNTED and is_rounded(kept, value, said)
+            return not self._stores and is_rounded(kept, value, said)
         found = fit_of(kept, value, said)
         no_key = self._stores and name in self._key and not is_key(kept, value, said)
         if drifts and (no_key or found is Fit.UNFIT):

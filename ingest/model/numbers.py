@@ -37,6 +37,8 @@ class Numbers(Enum):
     """Its text is written, with all digits."""
     COUNTED = auto()
     """It is rounded, and counted."""
+    IN_KEYS = auto()
+    """The same in columns of records' keys; in all others its text is written."""
     STORED = auto()
     """Its column becomes a wider one where it does not fit."""
     COMPUTED = auto()

@@ -93,7 +93,8 @@ class SinkOptions(Labelled):
     @property
     def numbers(self) -> Numbers:
         """What becomes of a number that no binary number is: formats of binary numbers round it."""
-        return Numbers.COUNTED if any(map(is_binary, self.chosen_formats)) else Numbers.TEXTS
+        of_values, *of_keys = map(is_binary, self.chosen_formats or (None,))
+        return Numbers.COUNTED if of_values else Numbers.IN_KEYS if any(of_keys) else Numbers.TEXTS
 
     @property
     def changelog(self) -> bool:
