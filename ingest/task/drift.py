@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final
 
+from ingest.encode.coercer import check_before
 from ingest.encode.encode import stage_of
 from ingest.model.change import Reject
 from ingest.model.numbers import Numbers
@@ -77,6 +78,7 @@ class SchemaObserver:
             # Later rows of such a table are rejects, so its first one is no reason to stop the run, nor to have no key
             if inference.keyed and not merged.primary_key:
                 raise RowError("null-key", "the record's key tells no column of the primary key (key.format)")
+            check_before(merged.primary_key, {column.name for column in merged.columns}, change[5])
             missing = [name for name in merged.primary_key if all(c.name != name for c in merged.columns)]
             if missing:
                 raise RowError("null-key", f"primary key column {missing[0]!r} is null or missing")
