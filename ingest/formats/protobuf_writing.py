@@ -18,6 +18,7 @@ from ingest.model.table import show
 from ingest.protobuf.descriptors import DescriptorSet, SchemaError
 from ingest.protobuf.generated import is_plain, schema_text
 from ingest.protobuf.message_types import write_indexes
+from ingest.protobuf.messages import RowSchema
 from ingest.protobuf.proto_text import compile_schema
 from ingest.protobuf.writing import RowWriter
 from ingest.registry.client import client_of
@@ -167,6 +168,15 @@ def _is_own(message: Descriptor, text: str) -> bool:
 
 
 @lru_cache(maxsize=64)
+@lru_cache(maxsize=16)
+def first_types(text: str) -> Mapping[str, DataType]:
+    """Return the types of the columns of a schema's first message; none where it cannot be used."""
+    try:
+        return RowSchema(_first(text, ())).declared.types
+    except (RowError, SchemaError):
+        return {}  # each row is a reject, which says why
+
+
 def _first(text: str, references: tuple[tuple[str, str], ...]) -> Descriptor:
     """Return the first message of a schema. Raise RowError where there is none."""
     try:

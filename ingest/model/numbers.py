@@ -70,9 +70,11 @@ def stored_as(rows: DataType, there: DataType | None) -> DataType | None:
 
     `there`: the column's type in the table, STRING for one that keeps all digits.
     """
-    if there == rows or not isinstance(rows, (*INTEGERS, *FLOATS)):
+    if there == rows or there is None:
         return None
-    return there if isinstance(there, FLOATS) or (there == STRING and isinstance(rows, FLOATS)) else None
+    if isinstance(rows, (*INTEGERS, *FLOATS, DecimalType)) and isinstance(there, FLOATS):
+        return there
+    return there if isinstance(rows, FLOATS if there == STRING else NESTED) else None
 
 
 def says_exactly(data_type: DataType, raw: bytes) -> bool:

@@ -115,7 +115,8 @@ class FileSink(TypedSinkOptions):
                 raise RowError("no-line", "the value has several lines, and a line is a record: set file.envelope")
             yield (name, b"", value or b"")
 
-        return ChangeEncoder(table, source, sink, render, inference, coarse=has_times if typed else None)
+        coarse = has_times if typed else None
+        return ChangeEncoder(table, source, self.as_given(sink), render, inference, coarse=coarse)
 
     def topic_of(self, table: TableId) -> str:
         """Return what stands for a table in subjects: the name of its files."""

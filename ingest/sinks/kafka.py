@@ -229,7 +229,7 @@ class KafkaSink(TopicsOptions):
         metadata = self.record_metadata(sink)
         typed_key, typed_value = self.typed(target, sink)
         value = typed_value or self._value(target, sink, left_out)
-        moves = is_of_rows(self.value_format)
+        moves, sink = is_of_rows(self.value_format), self.as_given(sink)
         coarse = has_times if typed_value is not None else _counted if self.include_schema else None
         template: RecordTemplate | TypedRecords
         if typed_key is not None:

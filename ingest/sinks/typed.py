@@ -12,6 +12,7 @@ from pydantic import Field, PrivateAttr
 
 from ingest.formats import has_schemas
 from ingest.formats.written import RowPlace, Upserts
+from ingest.model.numbers import stored_as
 from ingest.model.reject import RowError
 from ingest.model.table import show
 from ingest.sinks.sink import PlainSinkCoordinator, SinkOptions
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from ingest.component.options import AnyOptions
     from ingest.formats.written import ChangeBytes, RowBytes
+    from ingest.model.data_type import DataType
     from ingest.model.schema import Column, TableSchema
     from ingest.model.table import TableId
 
@@ -68,6 +70,12 @@ class TypedSinkOptions(SinkOptions):
             made: ChangeBytes = self.format.change_writer(place, columns)
             return made
         return Upserts(self.format.row_writer(place, columns)) if hasattr(self.format, "row_writer") else None
+
+    def as_given(self, sink: TableSchema) -> TableSchema:
+        """Return a schema with the types by which a schema that the file gives for values keeps numbers of columns."""
+        given: Mapping[str, DataType] = getattr(self.format, "given_types", {})
+        kept = {column.name: stored_as(column.type, given.get(column.name)) for column in sink.columns}
+        return sink.with_stored({name: kind for name, kind in kept.items() if kind is not None})
 
     def typed(self, _table: TableId, _schema: TableSchema) -> TypedWriters:
         """Return what makes keys and values of a sink table, where their formats have schemas. Raise RowError."""

@@ -130,6 +130,7 @@ class UpsertKafka(TopicsOptions):
             key = TextKey(self._key(target, sink)) if typed_key is None else TypedKey(sink, sink.primary_key, typed_key)
             made = TypedRecords(to, key, value, True, metadata)
             coarse = None if typed_value is None else has_times
+            sink = self.as_given(sink)
             return ChangeEncoder(table, source, sink, made.render, inference, coarse=coarse).with_metadata(metadata)
         template = RecordTemplate(to, self._key(target, sink), value, True, metadata)
         return ChangeEncoder(table, source, sink, template.render, inference, template=template).with_metadata(metadata)
