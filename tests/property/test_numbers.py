@@ -92,15 +92,15 @@ def test_a_declared_number_in_a_float(said: str, text: str, fit: Fit) -> None:
 
 
 @settings(max_examples=examples(500))
-@given(st.floats(width=32, allow_nan=False, allow_infinity=False), st.integers(1, 12), a_number)
+@given(st.floats(-(2.0**126), 2.0**126, width=32), st.integers(1, 12), a_number)
 def test_a_key_is_told_from_others_by_its_column(single: float, count: int, text: str) -> None:
     """By a DOUBLE if it is exact there; by a FLOAT if that, printed with as many digits, is the key."""
     assert is_key(types.DOUBLE, text.encode()) is (expected(text) is Fit.EXACT)
     short = f"{single:.{count - 1}e}"
-    (near,) = struct.unpack("<f", struct.pack("<f", float(short))) if abs(float(short)) < 3e38 else (float("inf"),)
+    (near,) = struct.unpack("<f", struct.pack("<f", float(short)))
     printed = f"{near:.{max(digits(short) - 1, 0)}e}"
     if near and digits(short) == count:
-        assert is_key(types.FLOAT, short.encode()) is (near != float("inf") and Decimal(printed) == Decimal(short))
+        assert is_key(types.FLOAT, short.encode()) is (Decimal(printed) == Decimal(short))
 
 
 @pytest.mark.parametrize(
