@@ -122,11 +122,16 @@ def _no_secrets_of_other_tests() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True, scope="module")
-def _what_all_tests_share_is_no_garbage() -> None:
-    """Leave it out of collections: it is 300,000 objects. A task in this process, when it ends, puts it back."""
+def _what_all_tests_share_is_no_garbage() -> Iterator[None]:
+    """Leave it out of collections: it is 300,000 objects. A task in this process, when it ends, puts it back.
+
+    Clients of Kafka that are garbage keep their files and threads until a whole collection.
+    """
     if not gc.get_freeze_count():
-        gc.collect(1)
+        gc.collect()
         gc.freeze()
+    yield
+    gc.collect()
 
 
 @pytest.fixture(scope="session")

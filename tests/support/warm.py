@@ -6,7 +6,6 @@ or the package reads when it is loaded have to be those of the warm process; com
 
 from __future__ import annotations
 
-import array
 import gc
 import importlib
 import json
@@ -19,6 +18,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -33,6 +33,22 @@ _MODULES: Final = (
 )  # fmt: skip
 _AT_IMPORT: Final = ("PYTHON", "LD_", "OPENSSL_", "LC_", "LANG", "TZ", "INGEST_NATIVE", "INGEST_DOCS")
 """How the names of variables begin that count when a module is loaded."""
+_PYTHON: Final = """\
+#!/usr/bin/env -S python3 -SEs
+# What a forked run calls its Python: Spark's daemon of workers is forked as well, and all else is started
+import json, os, socket, sys
+if sys.argv[1:3] == ["-m", "ingest.task.daemon"]:
+    request = json.dumps([[PYTHON, *sys.argv[1:]], dict(os.environ), os.getcwd(), PYTHON]).encode()
+    with socket.socket(socket.AF_UNIX) as status:
+        status.connect(ADDRESS)
+        socket.send_fds(status, [len(request).to_bytes(4, "big")], [0, 1, 2])
+        status.sendall(request)
+        os.closerange(0, 2)
+        while status.recv(4):
+            pass
+    sys.exit()
+os.execv(PYTHON, [PYTHON, *sys.argv[1:]])
+"""
 _PATH: Final = "PYTHONPATH"
 """Spark in this process adds to it what this process has on its path anyway: so it counts only where it is another."""
 
@@ -42,24 +58,36 @@ class Warm:
 
     def __init__(self) -> None:
         self.at_import = _at_import(os.environ)
-        self._control, theirs = socket.socketpair()
-        command = [sys.executable, "-P", __file__, str(theirs.fileno())]
-        with theirs:
-            self._process = subprocess.Popen(command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)
+        self._folder = tempfile.TemporaryDirectory(prefix="ingest-warm-")
+        self._address = str(Path(self._folder.name, "socket"))
+        self.python = Path(self._folder.name, "python")
+        script = _PYTHON.replace("ADDRESS", repr(self._address)).replace("PYTHON", repr(sys.executable))
+        self.python.write_text(script, encoding="utf-8")
+        self.python.chmod(0o700)
+        with socket.socket(socket.AF_UNIX) as listening:
+            listening.bind(self._address)
+            listening.listen()
+            command = [sys.executable, "-P", __file__, str(listening.fileno())]
+            self._process = subprocess.Popen(command, pass_fds=[listening.fileno()], stdin=subprocess.PIPE)
 
     def close(self) -> None:
-        self._control.close()
+        assert self._process.stdin is not None
+        self._process.stdin.close()
         self._process.wait()
+        self._folder.cleanup()
 
     def fork(self, command: Sequence[str], env: Mapping[str, str], cwd: Path, out: int, err: int) -> Forked:
         """Run a command that writes to these files."""
-        status, theirs = socket.socketpair()
-        request = json.dumps([list(command), dict(env), str(cwd)]).encode()
-        with theirs:
-            rights = array.array("i", [theirs.fileno(), out, err])
-            head = len(request).to_bytes(4, "big")
-            self._control.sendmsg([head], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
-            self._control.sendall(request)
+        request = json.dumps([list(command), dict(env), str(cwd), str(self.python)]).encode()
+        status = socket.socket(socket.AF_UNIX)
+        try:
+            status.connect(self._address)
+            with open(os.devnull, "rb") as nothing:
+                socket.send_fds(status, [len(request).to_bytes(4, "big")], [nothing.fileno(), out, err])
+            status.sendall(request)
+        except OSError:
+            status.close()
+            raise
         return Forked(status)
 
 
@@ -76,7 +104,9 @@ class Forked:
 
     def wait(self, timeout: float | None = None) -> int:
         if self.returncode is None:
-            if not select.select([self._status], [], [], timeout)[0]:
+            ended = select.poll()
+            ended.register(self._status, select.POLLIN)
+            if not ended.poll(None if timeout is None else timeout * 1000):
                 raise subprocess.TimeoutExpired("a forked run", timeout or 0.0)
             self.returncode = os.waitstatus_to_exitcode(int.from_bytes(self._status.recv(4, socket.MSG_WAITALL), "big"))
             self._status.close()
@@ -116,48 +146,52 @@ def _at_import(env: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in env.items() if name.startswith(_AT_IMPORT) and name != _PATH}
 
 
-def serve(control: socket.socket) -> None:
-    """Fork a child for each request, and tell who asked of its end; this ends when nobody can ask any more."""
+def serve(listening: socket.socket) -> None:
+    """Fork a child for each request, and tell who asked of its end; this ends when standard input does."""
     for module in _MODULES:
         importlib.import_module(module)
     gc.freeze()
     with selectors.DefaultSelector() as selector:
-        selector.register(control, selectors.EVENT_READ)
+        selector.register(sys.stdin, selectors.EVENT_READ)
+        selector.register(listening, selectors.EVENT_READ)
         while True:
             for key, _ in selector.select():
-                if key.fileobj is not control:
+                if key.fileobj is sys.stdin:
+                    return
+                if key.fileobj is not listening:
                     pid, status = key.data
                     selector.unregister(key.fileobj)
                     os.close(key.fd)
                     with status, suppress(BrokenPipeError):
                         status.send(os.waitpid(pid, 0)[1].to_bytes(4, "big"))
-                elif (asked := _asked(control)) is None:
-                    return
+                elif (asked := _asked(status := listening.accept()[0])) is None:
+                    status.close()
                 else:
                     request, fds = asked
-                    _load(*request[::2])
+                    _load(request[0], request[2])
                     pid = os.fork()
                     if not pid:
                         for other in selector.get_map().values():
-                            if other.fileobj is not control:
+                            if other.data is not None:
                                 other.data[1].close()
                                 os.close(other.fd)
                         selector.close()
-                        control.close()
+                        listening.close()
+                        status.close()
                         _become(request, fds)
-                    status = socket.socket(fileno=fds[0])
-                    status.send(pid.to_bytes(4, "big"))
-                    for fd in fds[1:]:
+                    with suppress(BrokenPipeError):
+                        status.send(pid.to_bytes(4, "big"))
+                    for fd in fds:
                         os.close(fd)
                     selector.register(os.pidfd_open(pid), selectors.EVENT_READ, (pid, status))
 
 
-def _asked(control: socket.socket) -> tuple[list[Any], list[int]] | None:
-    """The next request with its files; None where nobody asks any more."""
-    head, fds, _, _ = socket.recv_fds(control, 4, 3)
+def _asked(connection: socket.socket) -> tuple[list[Any], list[int]] | None:
+    """A request with its three files; None where who asked has ended."""
+    head, fds, _, _ = socket.recv_fds(connection, 4, 3)
     if not head:
         return None
-    return json.loads(control.recv(int.from_bytes(head, "big"), socket.MSG_WAITALL)), fds
+    return json.loads(connection.recv(int.from_bytes(head, "big"), socket.MSG_WAITALL)), fds
 
 
 def _load(command: list[str], cwd: str) -> None:
@@ -169,23 +203,27 @@ def _load(command: list[str], cwd: str) -> None:
 
 
 def _become(request: list[Any], fds: list[int]) -> None:
-    """Be the run, and end as it ends."""
-    command, env, cwd = request
-    os.dup2(fds[1], 1)
-    os.dup2(fds[2], 2)
-    for fd in fds:
+    """Be the run, or the daemon of Spark's workers, and end as it ends."""
+    command, env, cwd, python = request
+    for number, fd in enumerate(fds):
+        os.dup2(fd, number)
         os.close(fd)
     os.environ.clear()
     os.environ.update(env)
     os.chdir(cwd)
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    if command[1].endswith(".py"):
-        sys.argv = command[1:]
+    sys.argv = command[1:]
+    if command[1] == "-m":
+        sys.path[:0] = [cwd, *(entry for entry in env.get(_PATH, "").split(os.pathsep) if entry not in sys.path)]
+        sys.argv = command[2:]
+        runpy.run_module(command[2], run_name="__main__")
+    elif command[1].endswith(".py"):
+        sys.executable = python
         runpy.run_path(command[1], run_name="__main__")
     else:
         from ingest.cli.app import main
 
-        sys.argv = command
+        sys.argv, sys.executable = command, python
         main()
     raise SystemExit
 
