@@ -34,20 +34,21 @@ _MODULES: Final = (
 _AT_IMPORT: Final = ("PYTHON", "LD_", "OPENSSL_", "LC_", "LANG", "TZ", "INGEST_NATIVE", "INGEST_DOCS")
 """How the names of variables begin that count when a module is loaded."""
 _PYTHON: Final = """\
-#!/usr/bin/env -S python3 -SEs
+#!{python} -SEs
 # What a forked run calls its Python: Spark's daemon of workers is forked as well, and all else is started
 import json, os, socket, sys
+python, address = "{python}", "{address}"
 if sys.argv[1:3] == ["-m", "ingest.task.daemon"]:
-    request = json.dumps([[PYTHON, *sys.argv[1:]], dict(os.environ), os.getcwd(), PYTHON]).encode()
+    request = json.dumps([[python, *sys.argv[1:]], dict(os.environ), os.getcwd(), python]).encode()
     with socket.socket(socket.AF_UNIX) as status:
-        status.connect(ADDRESS)
+        status.connect(address)
         socket.send_fds(status, [len(request).to_bytes(4, "big")], [0, 1, 2])
         status.sendall(request)
         os.closerange(0, 2)
         while status.recv(4):
             pass
     sys.exit()
-os.execv(PYTHON, [PYTHON, *sys.argv[1:]])
+os.execv(python, [python, *sys.argv[1:]])
 """
 _PATH: Final = "PYTHONPATH"
 """Spark in this process adds to it what this process has on its path anyway: so it counts only where it is another."""
@@ -61,7 +62,7 @@ class Warm:
         self._folder = tempfile.TemporaryDirectory(prefix="ingest-warm-")
         self._address = str(Path(self._folder.name, "socket"))
         self.python = Path(self._folder.name, "python")
-        script = _PYTHON.replace("ADDRESS", repr(self._address)).replace("PYTHON", repr(sys.executable))
+        script = _PYTHON.format(python=sys.executable, address=self._address)
         self.python.write_text(script, encoding="utf-8")
         self.python.chmod(0o700)
         with socket.socket(socket.AF_UNIX) as listening:
