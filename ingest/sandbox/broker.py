@@ -49,6 +49,7 @@ group.initial.rebalance.delay.ms=0
 log.cleaner.backoff.ms=1000
 log.segment.delete.delay.ms=1000
 log.retention.ms=-1
+metadata.max.idle.interval.ms=0
 """
 
 _PLAIN: Final = """\
