@@ -16,8 +16,8 @@ from ingest.errors import AccessError, ConfigError, IngestError, Unavailable, is
 from ingest.model.text import one_line
 
 _DENIED: Final = re.compile(
-    r"\b40[13]\b|Unauthenticated|PermissionDenied|Permission denied|AccessDenied|Forbidden"
-    r"|Operation not permitted|Read-only file system"
+    r"[Ss]tatus(?: code)?:? 40[13]\b|\b401 Unauthorized|Unauthenticated|PermissionDenied|Permission denied"
+    r"|AccessDenied|Forbidden|Operation not permitted|Read-only file system"
 )
 _OPTIONS: Final = re.compile(
     r"Generic Config error|Failed to parse config|Unable to recognise URL|must be specified|builder error"

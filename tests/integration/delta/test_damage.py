@@ -12,6 +12,7 @@ from delta_lake import DeltaSinkSide
 from deltalake.exceptions import DeltaError
 from lake_sink import lake_schema
 
+from ingest.delta.failures import failure_of
 from ingest.delta.warehouse import DeltaWarehouse
 from ingest.errors import AccessError, ConfigError, IngestError, Unavailable
 
@@ -99,6 +100,15 @@ def test_an_empty_version_in_the_middle_of_a_run(sink: DeltaSinkSide) -> None:
     log(sink)[-1].write_text("")
     with pytest.raises(ConfigError, match="is an empty file"):
         sink.side.add("checkpoint", 2, files)
+
+
+@pytest.mark.parametrize(("text", "kind"), [
+    ("Error performing GET http://h:1/403 in 403.3\u00b5s - HTTP error: tcp connect error", Unavailable),
+    ("Generic S3 error: Error performing GET http://h in 1ms - returned non-2xx status code: 403 : no", AccessError),
+    ("Generic S3 error: Client error with status 401 Unauthorized: <Error>", AccessError),
+])  # fmt: skip
+def test_a_status_is_told_from_other_numbers(text: str, kind: type[IngestError]) -> None:
+    assert type(failure_of(OSError(text), "look for tables", "s3://bucket/403")) is kind
 
 
 NOWHERE = {"aws_access_key_id": "a", "aws_secret_access_key": "b", "aws_region": "x", "max_retries": "0"}
