@@ -56,9 +56,8 @@ class Database:
 
     def start(self) -> None:
         """Start the server."""
-        options = (
-            f"-c listen_addresses=127.0.0.1 -c port={self.port} -c unix_socket_directories={self.folder} -c fsync=off -c jit=off"
-        )
+        where = f"-c listen_addresses=127.0.0.1 -c port={self.port} -c unix_socket_directories={self.folder}"
+        options = f"{where} -c fsync=off -c jit=off"
         self.control("-l", str(self.folder / "log"), "-o", options, "start")
 
     def stop(self, how: str = "fast") -> None:

@@ -37,8 +37,10 @@ _PYTHON: Final = """\
 #!{python} -SEs
 # What a forked run calls its Python: Spark's daemon of workers is forked as well, and all else is started
 import json, os, socket, sys
-python, address = "{python}", "{address}"
-if sys.argv[1:3] == ["-m", "ingest.task.daemon"]:
+python, address, names, usual = {what}
+if sys.argv[1:3] == ["-m", "ingest.task.daemon"] and usual == {{
+    name: value for name, value in os.environ.items() if name.startswith(names)
+}}:
     request = json.dumps([[python, *sys.argv[1:]], dict(os.environ), os.getcwd(), python]).encode()
     with socket.socket(socket.AF_UNIX) as status:
         status.connect(address)
@@ -62,7 +64,9 @@ class Warm:
         self._folder = tempfile.TemporaryDirectory(prefix="ingest-warm-")
         self._address = str(Path(self._folder.name, "socket"))
         self.python = Path(self._folder.name, "python")
-        script = _PYTHON.format(python=sys.executable, address=self._address)
+        names = tuple(name for name in _AT_IMPORT if name != "PYTHON")  # Java has set some of those
+        usual = {name: value for name, value in os.environ.items() if name.startswith(names)}
+        script = _PYTHON.format(python=sys.executable, what=(sys.executable, self._address, names, usual))
         self.python.write_text(script, encoding="utf-8")
         self.python.chmod(0o700)
         with socket.socket(socket.AF_UNIX) as listening:
@@ -83,7 +87,7 @@ class Warm:
         status = socket.socket(socket.AF_UNIX)
         try:
             status.connect(self._address)
-            with open(os.devnull, "rb") as nothing:
+            with Path(os.devnull).open("rb") as nothing:
                 socket.send_fds(status, [len(request).to_bytes(4, "big")], [nothing.fileno(), out, err])
             status.sendall(request)
         except OSError:
