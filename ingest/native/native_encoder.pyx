@@ -118,7 +118,7 @@ cdef class NativeEncoder:
     cdef bint read_head(self, Text *value) except -1:
         """Let a value be the JSON behind the id of its schema, and take the codec of this; False for a fallback."""
         cdef bytes head
-        if not self.registered or value.text == NULL:
+        if value.text == NULL:
             return True
         if value.size <= HEAD or value.text[0]:
             return False
@@ -153,7 +153,7 @@ cdef class NativeEncoder:
         self.schemas.codec = None
         value.text, value.size = record.value, record.value_size
         key.text, key.size = record.key, record.key_size
-        if not self.read_texts(ws, &value, &key) or not self.read_head(&value):
+        if not self.read_texts(ws, &value, &key) or (self.registered and not self.read_head(&value)):
             return None
         end = value.text
         if value.text != NULL:

@@ -3,7 +3,7 @@
 
 from libc.stdint cimport uint8_t
 
-from ingest.native.scan cimport Field, Row, Text
+from ingest.native.scan cimport Field, Row, Text, is_named
 from ingest.native.table cimport TableColumn, Table
 from ingest.native.workspace cimport Typing
 
@@ -11,9 +11,20 @@ cdef enum:
     MAX_KEY = 4096            # most bytes of a key
 
 
+cdef inline TableColumn *column_of(Table table, const Field *field, int *next) noexcept nogil:
+    """Return the column that a field is of, or NULL; the one behind that of the last field is looked at first."""
+    cdef TableColumn *column
+    if next[0] < table.own:
+        column = &table.columns[next[0]]
+        if is_named(field, column.name, column.name_size):
+            next[0] += 1
+            return column
+    return find_column(table, field, next)
+
+
 cdef uint8_t mode_of(const TableColumn *column, const Field *field) noexcept nogil
 cdef uint8_t mode_in_row(const TableColumn *column, const Row *row, int i, const Typing *typing) noexcept nogil
-cdef TableColumn *column_of(Table table, const Field *field, int *next) noexcept nogil
+cdef TableColumn *find_column(Table table, const Field *field, int *next) noexcept nogil
 cdef bint is_compact(const Row *row) noexcept nogil
 cdef bint check_row(
     Table table, const Row *row, const Typing *typing, uint8_t *modes, Py_ssize_t *rewritten

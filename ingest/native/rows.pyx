@@ -2,7 +2,7 @@
 """Rows: whether they fit their table, their keys, and what they are written as; see rows.pxd."""
 
 from libc.stdint cimport uint8_t
-from libc.string cimport memcmp, memcpy
+from libc.string cimport memcmp, memcpy, memset
 
 from ingest.native.codes cimport (
     COLUMN_BOOL, COLUMN_BYTES, COLUMN_DATE, COLUMN_DECIMAL, COLUMN_DOUBLE, COLUMN_EXACT_DOUBLE, COLUMN_EXACT_FLOAT,
@@ -95,8 +95,8 @@ cdef bint is_compact(const Row *row) noexcept nogil:
     return size == row.size
 
 
-cdef TableColumn *column_of(Table table, const Field *field, int *next) noexcept nogil:
-    """Return the column that a field is of, or NULL; the one behind that of the last field is looked at first."""
+cdef TableColumn *find_column(Table table, const Field *field, int *next) noexcept nogil:
+    """Do what `column_of` does, for any column."""
     cdef int _
     cdef TableColumn *column
     for _ in range(table.own):
@@ -234,21 +234,18 @@ cdef bint key_fields(Table table, const Row *row, const Field **fields) noexcept
 
 cdef int find_key(Table table, const Row *row, const Field **fields) noexcept nogil:
     """Put in the key columns that an image has; return how many, or -1 for what the reference has to look at."""
-    cdef int found = 0, i, k
+    cdef int found = 0, before, i, k
     cdef const Field *field
     cdef const TableColumn *column
-    cdef bint had[MAX_KEYS]
     for k in range(table.keys):
-        had[k] = False
-    for i in range(row.count):
-        field = &row.fields[i]
-        for k in range(table.keys):
-            column = &table.columns[table.key_columns[k]]
+        column = &table.columns[table.key_columns[k]]
+        before = found
+        for i in range(row.count):
+            field = &row.fields[i]
             if not is_named(field, column.name, column.name_size):
                 continue
-            if had[k] or field.kind == JSON_NULL:
+            if found > before or field.kind == JSON_NULL:
                 return -1
-            had[k] = True
             fields[k] = field
             found += 1
     return found
@@ -315,11 +312,13 @@ cdef bint is_plain(const Field *field) noexcept nogil:
 
 cdef bint has_plain_key(Table table, const Row *row) noexcept nogil:
     """Return whether the key's columns of an image, if there is one, surely are the same if numbers in texts count."""
-    cdef int next = 0, i
-    cdef const TableColumn *column
-    for i in range(row.count if row.size else 0):
-        column = column_of(table, &row.fields[i], &next)
-        if column != NULL and column.key >= 0 and not is_plain(&row.fields[i]):
+    cdef const Field *fields[MAX_KEYS]
+    cdef int k
+    memset(fields, 0, sizeof(fields))
+    if row.size and find_key(table, row, fields) < 0:
+        return False
+    for k in range(table.keys):
+        if fields[k] != NULL and not is_plain(fields[k]):
             return False
     return True
 
