@@ -13,6 +13,7 @@ from pydantic import PrivateAttr, model_validator
 
 from ingest.component.options import InlineSchemaOptions
 from ingest.formats.debezium_json import DebeziumDecoder, DebeziumJson
+from ingest.formats.form import Form
 from ingest.formats.json_confluent import KIND, refuse_schema
 from ingest.formats.json_schema import JsonSchema
 from ingest.formats.typed import Typed
@@ -22,7 +23,7 @@ from ingest.registry.options import RegistryOptions, keys_behind
 from ingest.schema.type_hints import TypeHints
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from ingest.formats.registered import SchemasById
     from ingest.formats.typed import TypedColumn
@@ -47,8 +48,6 @@ class DebeziumJsonConfluent(RegistryOptions, InlineSchemaOptions):
     """The way with a value that the database did not send (`__debezium_unavailable_value`) and that the before
     image does not hold: reject the row, keep the placeholder, or write null."""
 
-    form: ClassVar[None] = None
-    inline_types: ClassVar[None] = None
     as_string: ClassVar[bool] = False
 
     _keys_registered: bool = PrivateAttr(True)
@@ -61,6 +60,29 @@ class DebeziumJsonConfluent(RegistryOptions, InlineSchemaOptions):
     def beside_keys(self, key_format: str | None) -> Self:
         """Return these options for records whose keys have this `key.format`: another one has no ids of schemas."""
         return self.holding(_keys_registered=key_format in {None, "json-confluent"})
+
+    @property
+    def form(self) -> Form:
+        """Debezium's messages behind the ids of their schemas."""
+
+        def knows(head: bytes) -> bool:
+            from ingest.formats.registered import schemas_by_id  # noqa: PLC0415  (`check` needs no client)
+
+            return schemas_by_id(self, KIND, _Keys, _Keys).known(head) is not None
+
+        return Form("debezium", registered=True, knows_key=knows if self._keys_registered else None)
+
+    @property
+    def inline_types(self) -> tuple[str, Callable[[bytes], Mapping[str, TypedColumn]]]:
+        """The types of columns by the head of a message, as far as a worker has read one of its schema."""
+
+        def columns(head: bytes) -> Mapping[str, TypedColumn]:
+            from ingest.formats.registered import schemas_by_id  # noqa: PLC0415  (as in `form`)
+
+            known = schemas_by_id(self, KIND, _Envelopes, _Envelopes).known(head)
+            return {} if known is None else known.columns
+
+        return "schema", columns
 
     @property
     def reading(self) -> TypeHints:

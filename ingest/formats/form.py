@@ -54,6 +54,9 @@ class Form(msgspec.Struct, frozen=True):
     """For `csv`."""
     registered: bool = False
     """True if messages stand behind a zero and the id of a schema: of these `inline_types` makes the types of columns.
-    For `rows`."""
+    For `rows` and `debezium`."""
+    knows_key: Callable[[bytes], bool] | None = None
+    """Function that returns whether the schema of keys with this head is known here: keys that begin with a zero stand
+    behind the id of their schema, too. None: keys are as they come. For `debezium`."""
     avro: AvroMessages | None = None
     """For `rows` and `debezium`. None: messages are JSON as they come."""

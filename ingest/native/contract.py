@@ -188,7 +188,10 @@ class MessageSpec(msgspec.Struct, frozen=True):
     """The fields of rows in CSV. None, for other messages, and where native code does not read the topic's rows."""
     registered: bool = False
     """True if values stand behind a zero and the id of the schema that declares their columns' types. Of messages that
-    are rows."""
+    are rows, and of Debezium's."""
+    knows_key: Callable[[bytes], bool] | None = None
+    """Function that returns whether the schema of keys with this head is known: such keys stand behind a zero and the
+    id of their schema, too. None: keys are as they come. Of Debezium's messages."""
     avro: AvroSpec | None = None
     """The readers of values whose JSON texts have the form; None: they are JSON as they come."""
     key_avro: AvroSpec | None = None

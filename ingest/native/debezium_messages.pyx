@@ -111,7 +111,10 @@ cdef enum:
 
 
 cdef bint read_debezium(Workspace *ws, InlineSchemas schemas, const char *p, const char *end, Change *change) except -1:
-    """Read a message with a schema envelope, whose schema says what the types are, or without; False for a fallback."""
+    """Read a message with a schema envelope, whose schema says what the types are, or without; False for a fallback.
+
+    Where the schema is known already, there is no envelope.
+    """
     cdef Field field
     cdef int seen = 0, part
     cdef bint last = False
@@ -120,7 +123,7 @@ cdef bint read_debezium(Workspace *ws, InlineSchemas schemas, const char *p, con
     name = open_object(p, end, &last)
     if name == NULL or last:
         return False
-    if end - name < 9 or (memcmp(name, b'"schema"', 8) and memcmp(name, b'"payload"', 9)):
+    if schemas.codec is not None or end - name < 9 or (memcmp(name, b'"schema"', 8) and memcmp(name, b'"payload"', 9)):
         p = read_payload(ws, p, end, change)
         return p != NULL and skip_space(p, end) == end
     p = name

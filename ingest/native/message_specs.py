@@ -49,7 +49,7 @@ def message_spec(messages: Format, topic: str) -> MessageSpec:
     csv = None if form.lines is None else _csv_spec(form.lines, topic)
     values, keys = (None, None) if form.avro is None else _avro_specs(form.avro)
     code = MessageForm[f"FORM_{form.name.upper()}"]
-    return MessageSpec(code, member, form.flatten, fields, csv, form.registered, values, keys)
+    return MessageSpec(code, member, form.flatten, fields, csv, form.registered, form.knows_key, values, keys)
 
 
 def _avro_specs(avro: AvroMessages) -> tuple[AvroSpec, AvroSpec | None]:

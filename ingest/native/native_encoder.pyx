@@ -30,7 +30,7 @@ from ingest.native.ogg_messages cimport read_ogg
 from ingest.native.records cimport BATCH_MESSAGES, EncodedBatch, Messages, RawRecord
 from ingest.native.row_encoder cimport RowEncoder, encode_change, feed_change
 from ingest.native.row_messages cimport RowForm, read_row_message
-from ingest.native.scan cimport Text, is_utf8
+from ingest.native.scan cimport Row, Text, is_named, is_utf8, scan_row, skip_space
 from ingest.native.table cimport count_touched, touch
 from ingest.native.table_cache cimport TableCache
 from ingest.native.transform_rows cimport TransformRows
@@ -84,6 +84,8 @@ cdef class NativeEncoder:
     cdef bint registered      # values stand behind the id of their schema
     cdef object read          # makes the codec of a head
     cdef dict codecs          # by heads
+    cdef object knows_key     # whether the schema of keys with a head is known; None: keys are as they come
+    cdef set key_heads        # of which it is
     cdef bint keyed           # a message without a value is a delete
     cdef Py_ssize_t at        # index of the message in hand
     cdef list skips           # those that stand for no row: index and reason
@@ -99,8 +101,9 @@ cdef class NativeEncoder:
         self.values = None if spec.avro is None else AvroTexts(spec.avro)
         self.keys = None if spec.key_avro is None else AvroTexts(spec.key_avro)
         self.extra = extra
-        if spec.registered and form != FORM_ROWS:
-            raise ValueError("only rows stand behind the id of their schema")
+        if spec.registered and form != FORM_ROWS and form != FORM_DEBEZIUM:
+            raise ValueError("only rows, and Debezium's messages, stand behind the id of their schema")
+        self.knows_key, self.key_heads = spec.knows_key, set()
         self.registered, self.read, self.codecs = spec.registered, read, {}
         of_rows = form == FORM_CSV or (form == FORM_ROWS and not self.rows.fields)
         self.keyed = of_rows and extra is not None and extra.key
@@ -136,6 +139,41 @@ cdef class NativeEncoder:
         value.size -= HEAD
         return True
 
+    cdef bint read_key_head(self, Workspace *ws, Text *key) except -1:
+        """Let a key be the JSON behind the id of its schema, where it has one; False for a fallback."""
+        cdef Row *row = &ws.message_key  # not in use yet
+        cdef const char *end
+        cdef const char *p
+        cdef bytes head
+        cdef int i
+        if self.knows_key is None or not key.size or key.text[0]:
+            return True
+        if key.size <= HEAD:
+            return False
+        head = PyBytes_FromStringAndSize(key.text, HEAD)
+        if head not in self.key_heads:
+            if not self.knows_key(head):  # the reference asks for it
+                return False
+            if len(self.key_heads) == MAX_CODECS:
+                self.key_heads.clear()
+            self.key_heads.add(head)
+        key.text += HEAD
+        key.size -= HEAD
+        end = key.text + key.size
+        if not is_utf8(key.text, key.size):
+            return False
+        p = scan_row(skip_space(key.text, end), end, row, NULL)
+        if p == NULL or skip_space(p, end) != end:
+            return False
+        for i in range(row.count):
+            if is_named(&row.fields[i], b"payload", 7):  # it is a column, and no envelope
+                return False
+        return True
+
+    cdef bint read_heads(self, Workspace *ws, Text *value, Text *key) except -1:
+        """Do both for a message with ids of schemas; False for a fallback."""
+        return self.read_head(value) and self.read_key_head(ws, key)
+
     cdef object read_change(self, Workspace *ws, const RawRecord *record, Change *change):
         """Read a message that stands for a change: the encoder of its table, why it is skipped, or None for a fallback."""
         cdef Text value, key
@@ -153,7 +191,7 @@ cdef class NativeEncoder:
         self.schemas.codec = None
         value.text, value.size = record.value, record.value_size
         key.text, key.size = record.key, record.key_size
-        if not self.read_texts(ws, &value, &key) or (self.registered and not self.read_head(&value)):
+        if not self.read_texts(ws, &value, &key) or (self.registered and not self.read_heads(ws, &value, &key)):
             return None
         end = value.text
         if value.text != NULL:

@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 from native_encoding import compare
 from picking import pick
 
+from ingest.formats.debezium_json_confluent import DebeziumJsonConfluent, _Envelopes, _Keys
 from ingest.formats.json_confluent import KIND, JsonConfluent, JsonRows
 from ingest.formats.registered import schemas_by_id
+from ingest.model.change import Reject
 from ingest.registry.client import Found
 
 URL = "http://127.0.0.1:9"
@@ -39,14 +41,27 @@ ODD = {
     "o": ["null", "1"], "u": ["5", "null"], "id": ["null", "1.0", '"1"'], "a": ["[]"],
 }  # fmt: skip
 HEAD = b"\0\0\0\0\x07"
+UNKNOWN = b"\0\0\0\0\x09"
+
+
+CHANGES = "debezium-json-confluent"
+ROW = {"properties": PROPERTIES}
+SOURCE = '{"version":"2","db":"shop","table":"t"}'
 
 
 @pytest.fixture(autouse=True)
 def known() -> None:
-    """The schema of the id 7 is known in this process, as if a registry had been asked."""
+    """This process knows the schemas of the id 7, and that there is none of 9, as if a registry had been asked."""
     chosen = JsonConfluent.model_validate({"json-confluent.url": URL})
-    schemas: Any = schemas_by_id(chosen, KIND, JsonRows, JsonRows)
-    schemas._kept.put(HEAD, JsonRows(Found("JSON", json.dumps({"properties": PROPERTIES}), ())), 1000)
+    changes = DebeziumJsonConfluent.model_validate({f"{CHANGES}.url": URL})
+    made: list[tuple[Any, Any, Any]] = [
+        (chosen, JsonRows, ROW), (changes, _Keys, ROW),
+        (changes, _Envelopes, {"properties": {"before": ROW, "after": ROW, "op": {"type": "string"}}}),
+    ]  # fmt: skip
+    for options, kind, text in made:
+        schemas: Any = schemas_by_id(options, KIND, kind, kind)
+        schemas._kept.put(HEAD, kind(Found("JSON", json.dumps(text), ())), 1000)
+        schemas._kept.put(UNKNOWN, Reject("unknown-schema", "the schema registry has no schema 9"), 1000)
 
 
 def sections(**source: Any) -> dict[str, Any]:
@@ -80,6 +95,41 @@ def test_native_code_makes_of_rows_what_the_reference_makes(found: list[bytes], 
     both_ways([(b'{"id":1}', message) for message in found], 1, **sections(**source))
 
 
+@st.composite
+def changes(draw: st.DrawFn) -> tuple[bytes | None, bytes]:
+    """A change in Debezium's envelope behind the id of its schema, with its key; now and then with something odd."""
+
+    def row() -> str:
+        return draw(messages())[len(HEAD) :].decode()
+
+    op = pick(draw, ["c", "r", "u", "u", "u", "d", "x"])
+    before = pick(draw, ["null", row()]) if op in "ud" else "null"
+    after = "null" if op == "d" else row()
+    value = f'{{"before":{before},"after":{after},"source":{SOURCE},"op":"{op}"}}'
+    value = pick(
+        draw, [value] * 9 + [f'{{"schema":null,"payload":{value}}}', f'{{"payload":{value}}}', "null", value + "x"]
+    )
+    columns = pick(draw, ['{"id":1}'] * 6 + [
+        ' {"id":1} ', '{"id":1,"n":5}', '{"n":5}', "5", "", '{"schema":5,"payload":{"id":1}}', '{"id":1}x', "[1]",
+    ])  # fmt: skip
+    key = pick(draw, [HEAD, HEAD, HEAD, b"", UNKNOWN, b"\x01"]) + columns.encode()
+    return pick(draw, [key, key, key, None]), pick(draw, [HEAD] * 8 + [b"", b"\x01" + HEAD[1:]]) + value.encode()
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("sink", [{"type": "upsert-kafka"}, {"type": "kafka", "value.format": "canal-json"}])
+@given(st.lists(changes(), min_size=1, max_size=4), st.sampled_from([
+    {}, {"key.format": "json", "key.fields-prefix": "k_"}, {"metadata.list": "offset"},
+    {f"{CHANGES}.unavailable-value": "null"},
+    {"scan.value.initial-schemas.ddls": "CREATE TABLE shop.t (id BIGINT, d BIGINT, x DECIMAL(9, 2), t STRING)"},
+]))  # fmt: skip
+def test_native_code_makes_of_changes_what_the_reference_makes(
+    sink: dict[str, str], found: list[tuple[bytes | None, bytes]], source: dict[str, str]
+) -> None:
+    given_options = {"value.format": CHANGES, f"{CHANGES}.url": URL, "ingestion.ignore-errors": True, **source}
+    both_ways(found, 1, source=given_options, sink={"properties.bootstrap.servers": "m:1", **sink})
+
+
 KINDS = {
     "id": "BIGINT", "n": "BIGINT", "x": "DOUBLE", "f": "FLOAT", "s": "STRING", "b": "BOOLEAN", "d": "DATE",
     "t": "TIMESTAMP_LTZ", "u": "STRING", "de": "DECIMAL(9,2)", "o": "STRING", "a": "STRING",
@@ -97,3 +147,25 @@ def test_native_code_takes_usual_rows_of_a_schema_that_is_known(body: str, taken
     table = schema(KINDS, ("id",))
     for head, known in ((HEAD, taken), (HEAD[:4] + b"\x08", False), (b"\x01" + HEAD[1:], False)):
         assert compare(chosen, ("t",), table, table, Message(None, head + body.encode()), keyed=False) is known
+
+
+FULL = ",".join(f'"{name}":{value}' for name, value in USUAL.items() if name != "o")
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize(("key", "end", "taken"), [
+    (b'{"id":1}', "", True), (None, "", True), (HEAD + b'{"id":1}', "", True), (HEAD + b' {"id":1} ', "", True),
+    (HEAD[:4] + b'\x08{"id":1}', "", False), (HEAD + b'{"schema":5,"payload":{"id":1}}', "", False),
+    (HEAD + b'{"id":1}x', "", False), (HEAD + b"5", "", False), (HEAD, "", False),
+    (b"\0", "", False), (None, "x", False),
+])  # fmt: skip
+def test_native_code_takes_usual_changes_of_a_schema_that_is_known(key: bytes | None, end: str, taken: bool) -> None:
+    chosen = DebeziumJsonConfluent.model_validate({f"{CHANGES}.url": URL})
+    table = schema(KINDS, ("id",))
+    for op, before, after in (
+        ("c", "null", f"{{{FULL}}}"), ("u", f"{{{FULL}}}", f"{{{FULL}}}"), ("d", f"{{{FULL}}}", "null"),
+    ):  # fmt: skip
+        value = f'{{"before":{before},"after":{after},"source":{SOURCE},"op":"{op}"}}{end}'.encode()
+        assert compare(chosen, ("shop", "t"), table, table, Message(key, HEAD + value), keyed=False) is taken
+        wrapped = b'{"schema":null,"payload":%b}' % value
+        assert not compare(chosen, ("shop", "t"), table, table, Message(key, HEAD + wrapped), keyed=False)
