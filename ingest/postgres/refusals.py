@@ -68,7 +68,7 @@ def find_refused(
 
     A change that may pass with other rows there is tried again once they are, as long as that brings anything: from the
     last one to the first and back, as values that move on by one pass in one of these directions. A change whose place
-    a later one has taken is not refused.
+    a later one has taken is not refused. A later one of its key that takes the place of none is written after it again.
     """
     search = _Search(changes, write, key_of, replaces)
     refused = search.halve(list(range(len(changes))))
@@ -99,6 +99,8 @@ class _Search(Generic[_Row]):
         self._changes, self._write, self._key_of, self._replaces = changes, write, key_of, replaces
         self._newest: dict[Hashable, int] = {}
         """By key, the last change that is written."""
+        self._after: dict[Hashable, int] = {}
+        """By key, the last one that is written and takes the place of none."""
         self.backwards = False
         """True if changes were tried from the last one to the first."""
 
@@ -113,14 +115,20 @@ class _Search(Generic[_Row]):
         left = [numbers]
         while left:
             some = [at for at in left.pop() if not self.replaced(at)]
-            why = self._write([self._changes[at] for at in sorted(some)]) if some else None
+            why = self._write([self._changes[at] for at in self._with_later(some)]) if some else None
             if why is None:
                 for at in sorted(some):
-                    if self._replaces(self._changes[at]):
-                        self._newest[self._key_of(self._changes[at])] = at
+                    known = self._newest if self._replaces(self._changes[at]) else self._after
+                    known[self._key_of(self._changes[at])] = at
             elif len(some) == 1:
                 refused.append((some[0], why))
             else:
                 middle = len(some) // 2
                 left += [some[middle:], some[:middle]]
         return refused
+
+    def _with_later(self, numbers: Sequence[int]) -> list[int]:
+        """Return numbers in their order, with those that are written already and have to come after them."""
+        keys = {key: at for at in numbers if (key := self._key_of(self._changes[at])) is not None}
+        later = {self._after[key] for key, at in keys.items() if self._after.get(key, -1) > at}
+        return sorted({*numbers, *later})

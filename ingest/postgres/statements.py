@@ -8,11 +8,13 @@ rows. Rules: docs/spec/postgres.md#delivery.
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 from itertools import islice
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
+import psycopg
 from psycopg import sql
 
 from ingest.postgres.copied import lines_maker
@@ -60,6 +62,13 @@ gone AS (
 INSERT INTO {table} ({names}){overriding} SELECT {values} FROM held JOIN last ON {both}{rows}{order}
 ON CONFLICT ({key}) DO {then}
 """
+_EQUAL: Final = """
+SELECT l.key, min(l.nth) OVER (PARTITION BY {keys}) FROM unnest($1::text[]) WITH ORDINALITY AS l (key, nth)
+CROSS JOIN LATERAL json_to_record(l.key::json) AS k({record})
+"""
+"""Keys, each with the number of the first one that is equal to it."""
+_SIZE: Final = re.compile(r"^character( varying)?\(\d+\)")
+"""Types of texts of a size: what is too long for one is equal to no row."""
 MIN_TYPED: Final = 2_000
 """Rows for which a staging table with their columns is made. To make one takes as long as to write hundreds."""
 _CHUNK: Final = 2_000
@@ -99,6 +108,38 @@ class StagedRows:
             rows_by_state(table, states) for states in (_json_states(table, kinds), _typed_states(table, kinds, stage))
         ]
         """The same, of rows as JSON and in columns, where all states of a key are written."""
+        sizeless = {
+            name: _SIZE.sub("varchar" if kinds[name].startswith("character varying") else "bpchar", kinds[name])
+            for name in table.key
+        }
+        self._equal = sql.SQL(_EQUAL).format(
+            keys=listed(_value(sql.Identifier("k", name), kind) for name, kind in sizeless.items()),
+            record=_record(table.key, sizeless),
+        )
+
+    def equal_keys(self, connection: Connection, keys: Sequence[bytes]) -> dict[bytes, bytes]:
+        """Return, for each of different keys, the first one that the database takes for equal to it.
+
+        Keys that it cannot read are left out: they are no row's. Raise psycopg.Error.
+        """
+        readable: list[bytes] = []
+        found: dict[bytes, bytes] = {}
+        left = [keys]
+        while left:
+            some = left.pop()
+            try:
+                with connection.transaction():
+                    found = self._first_equal(connection, [*readable, *some])
+                readable += some
+            except (psycopg.DataError, psycopg.IntegrityError):  # the second one is a domain's
+                if len(some) > 1:
+                    left += [some[len(some) // 2 :], some[: len(some) // 2]]
+        return found
+
+    def _first_equal(self, connection: Connection, keys: Sequence[bytes]) -> dict[bytes, bytes]:
+        with psycopg.RawCursor(connection) as cursor:  # names may have a percent sign
+            rows = cursor.execute(self._equal, [[key.decode() for key in keys]]).fetchall()
+        return {key.encode(): keys[first - 1] for key, first in rows}
 
     def write(self, connection: Connection, rows: Mapping[bytes, State]) -> int:
         """Write the last states of keys, which come in the order of their changes; return how many are left out.

@@ -49,10 +49,14 @@ class _Change(NamedTuple):
     key: bytes
     line: bytes | None
 
-    @property
-    def place(self) -> tuple[SqlTable, bytes] | None:
-        """The key of which only the last change counts; None where all do."""
-        return None if self.table.takes_all_states else (self.table, self.key)
+    def place(self, equal: Mapping[SqlTable, Mapping[bytes, bytes]]) -> tuple[SqlTable, bytes] | None:
+        """Return the key of which only the last change counts; None where all do.
+
+        `equal`: by table and key, the one that stands for all that the database takes for equal to it.
+        """
+        if self.table.takes_all_states:
+            return None
+        return self.table, equal.get(self.table, {}).get(self.key, self.key)
 
 
 class PostgresWriter:
@@ -234,15 +238,33 @@ class PostgresWriter:
     ) -> None:
         """Write the changes, or none without savepoints. Raise RowsRefused where the database does not take all."""
         soft = self._deletes == "soft"  # a delete keeps the row's last values then
+        equal = self._equal_keys(connection, changes)
         found = find_refused(
             changes,
             partial(self._write_some, connection),
-            lambda change: change.place,
+            lambda change: change.place(equal),
             lambda change: not soft or change.line is not None,
         )
         rows = [RefusedRow(*change, why.text, may_pass=why.is_between_rows) for change, why in found]
         if rows:
             raise RowsRefused(told.message, told.hint, rows) from exc
+
+    def _equal_keys(self, connection: Connection, changes: Sequence[_Change]) -> dict[SqlTable, dict[bytes, bytes]]:
+        """Return, by table and key, which of the changes' keys stands for those that are one to the database.
+
+        Without savepoints each change is tried by itself, so that none is written over a later one.
+        """
+        if not self._server.dialect.has_savepoints:
+            return {}
+        keys: dict[SqlTable, dict[bytes, None]] = {}
+        for change in changes:
+            keys.setdefault(change.table, {})[change.key] = None
+        out = {}
+        for table, of_table in keys.items():
+            statement = self._statement_of(connection, table)
+            if isinstance(statement, StagedRows) and not table.takes_all_states:
+                out[table] = statement.equal_keys(connection, [*of_table])
+        return out
 
     def _write_some(self, connection: Connection, changes: Sequence[_Change]) -> Refusal | None:
         """Write some changes, and check all constraints; or write nothing and return why the database refuses them.

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 
 import postgres_sink
 import pytest
-from postgres_sink import SPLIT, driver_of, gone, made, options, owned, row, schema, scope, task, write
+from postgres_sink import SPLIT, driver_of, gone, made, options, owned, row, schema, scope, task, to_write, write
 
 from ingest.errors import AccessError, SchemaChangeRefused
 from ingest.model.commit import RowsRefused
 from ingest.model.reject import RowError
 from ingest.model.schema import TableSchema
+from ingest.postgres.statements import StagedRows
 
 if TYPE_CHECKING:
     from postgres import Database
@@ -174,6 +175,35 @@ def test_states_of_keys_that_are_equal_have_the_order_in_which_they_came(
     states = [(f'{{"id":"{key}"}}', f'{{"id":"{key}","n":{n}}}') for n, key in enumerate("aAbaBA")]
     write(sink, table, *states)
     assert postgres.ask(f"SELECT n FROM {name}.t WHERE id = 'a' ORDER BY valid_from") == [(0,), (1,), (3,), (5,)]  # noqa: S608
+
+
+@pytest.mark.parametrize("by", [{}, SOFT])
+def test_a_state_that_is_tried_again_is_not_written_over_a_later_one_of_an_equal_key(
+    postgres: Database, name: str, by: dict[str, str]
+) -> None:
+    """The first state of `a` waits for the value that `b` has; meanwhile `A`, which is the same row, has another."""
+    run(postgres, name, CI, "CREATE TABLE {}.t (id text COLLATE {}.ci PRIMARY KEY, n bigint UNIQUE, d date)")
+    sink = options(postgres, **by)
+    table = made(sink, name, schema("id STRING", "n BIGINT"))
+
+    def change(key: str, number: int | None) -> tuple[str, str | None]:
+        return f'{{"id":"{key}"}}', None if number is None else f'{{"id":"{key}","n":{number}}}'
+
+    write(sink, table, change("b", 1), change("p", 10), change("q", 11))
+    moved = [change("p", 99), change("q", 10), change("p", 11)]
+    write(sink, table, change("a", 1), *moved, change("A", 2), change("b", 3), batch=2)
+    rows = "SELECT lower(id), n FROM {}.t ORDER BY 1".format(name)  # noqa: S608, UP032
+    assert postgres.ask(rows) == [("a", 2), ("b", 3), ("p", 11), ("q", 10)]
+
+
+def test_equal_keys_are_found_beside_those_that_their_column_does_not_take(postgres: Database, name: str) -> None:
+    run(postgres, name, "CREATE TABLE {}.t (id char(2), m char(1), PRIMARY KEY (id, m))")
+    table = to_write(options(postgres), name, TableSchema(schema("id STRING", "m STRING").columns, ("id", "m")))
+    keys = [f'{{"id":"{one}","m":"%"}}'.encode() for one in ("a", "b", "a ", "\\u0000", "b  ", "abc")]
+    with postgres.connection() as connection:
+        rows = StagedRows(table, {"id": "character(2)", "m": "character(1)"}, 0)
+        found = rows.equal_keys(connection, keys)
+    assert [found.get(key) for key in keys] == [keys[0], keys[1], keys[0], None, keys[1], keys[5]]
 
 
 def test_a_key_that_is_too_long_for_its_column_is_refused(postgres: Database, sink: SqlSinkOptions, name: str) -> None:

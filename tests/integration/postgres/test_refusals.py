@@ -129,6 +129,23 @@ def test_rows_that_change_places_are_written_in_their_order(
         postgres.ask(f"DROP TABLE {name}.t")
 
 
+def test_a_state_that_is_tried_again_stays_deleted_by_a_later_delete(postgres: Database, name: str) -> None:
+    """Where deleted rows stay, the delete takes the place of no state: it is written after each that is tried again."""
+    sink = options(postgres, **{"sink.delete-strategy": "soft"})
+    table = made(sink, name, schema("id BIGINT", "v BIGINT"))
+    postgres.ask(f"ALTER TABLE {name}.t ADD UNIQUE (v)")
+    writer = task(sink)
+    writer.begin(scope())
+    writer.write([(table, *row(key, str(value))) for key, value in ((2, 1), (3, 10), (4, 11))])
+    writer.commit({SPLIT: 3}, b"", final=True)
+    writer.begin(scope(batch=2))
+    moved = [row(1, "1"), row(3, "99"), row(4, "10"), row(3, "11")]
+    writer.write([(table, *one) for one in (*moved, (b'{"id":1}', None), row(2, "3"))])
+    writer.commit({SPLIT: 9}, b"", final=True)
+    found = postgres.ask(f"SELECT id, v, _deleted FROM {name}.t ORDER BY 1")  # noqa: S608
+    assert found == [(1, 1, True), (2, 3, False), (3, 11, False), (4, 10, False)]
+
+
 def test_rows_that_refer_to_others_of_the_transaction_are_taken(
     postgres: Database, sink: SqlSinkOptions, name: str
 ) -> None:
