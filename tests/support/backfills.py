@@ -124,7 +124,7 @@ class BackfillShop:
         except Killed:
             pass
         finally:
-            _close_clients()
+            worker.discard()
             self.warnings = [event.text for event in seen if isinstance(event, Warned)]
         return captured.records, summary
 
@@ -139,15 +139,6 @@ class Expiring(InMemoryCoordinator):
     def resolve(self, splits: Iterable[tuple[str, int]], to: object) -> dict[tuple[str, int], int]:
         found = super().resolve(splits, to)
         return {split: max(at, self._first) for split, at in found.items()}
-
-
-def _close_clients() -> None:
-    """Close what a process of Spark would take with it."""
-    writer = None if worker._state is None else worker._state.clients._writer
-    worker.discard()
-    close = getattr(writer, "close", None)
-    if close is not None:
-        close()
 
 
 def _no_java() -> tuple[Any, Any]:
