@@ -173,6 +173,8 @@ def _kind_of_number(
         kind = ColumnKind.COLUMN_EXACT_FLOAT if single else ColumnKind.COLUMN_EXACT_DOUBLE
     elif kind == ColumnKind.COLUMN_INT:
         more = {"bits": min(more["bits"], 25 if single else 54)}
+    elif kind == ColumnKind.COLUMN_DECIMAL:  # rare: a table has the pipeline's DECIMAL as a binary number
+        kind, more = ColumnKind.COLUMN_OTHER, {}
     return kind, more
 
 
