@@ -16,6 +16,7 @@ from lake import duck
 from pyarrow.fs import FileType, S3FileSystem
 from pyiceberg.catalog import load_catalog
 
+from ingest.errors import Unavailable
 from ingest.sandbox.process import HOST, any_ports, wait_for
 
 if TYPE_CHECKING:
@@ -159,7 +160,13 @@ class StoredLake:
 
 def running(folder: Path) -> Iterator[ObjectStore]:
     """Yield the server, and end it then."""
-    store = ObjectStore(folder)
-    store.start()
+    for left in (2, 1, 0):
+        store = ObjectStore(folder)
+        try:
+            store.start()
+            break
+        except Unavailable:  # another process has taken one of the ports in the meantime
+            if not left:
+                raise
     yield store
     store.end()
