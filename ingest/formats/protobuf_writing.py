@@ -167,7 +167,6 @@ def _is_own(message: Descriptor, text: str) -> bool:
     return bool(file == own)
 
 
-@lru_cache(maxsize=64)
 @lru_cache(maxsize=16)
 def first_types(text: str) -> Mapping[str, DataType]:
     """Return the types of the columns of a schema's first message; none where it cannot be used."""
@@ -177,6 +176,7 @@ def first_types(text: str) -> Mapping[str, DataType]:
         return {}  # each row is a reject, which says why
 
 
+@lru_cache(maxsize=64)
 def _first(text: str, references: tuple[tuple[str, str], ...]) -> Descriptor:
     """Return the first message of a schema. Raise RowError where there is none."""
     try:
