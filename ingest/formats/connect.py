@@ -119,9 +119,8 @@ def _inside(field: ConnectField, given: DataType = types.NULL) -> Convert | None
     if field.type == "struct":
         types_of = {one.name: one.type for one in given.fields} if isinstance(given, StructType) else {}
         other = given.value if isinstance(given, MapType) else types.NULL
-        fields = {
-            one.field: _value_within(one, types_of.get(one.field, other)) for one in field.fields or [] if one.field
-        }
+        named = [(one.field, one) for one in field.fields or [] if one.field is not None]
+        fields = {name: _value_within(one, types_of.get(name, other)) for name, one in named}
         known = {name: of for name, of in fields.items() if of is not None}
         return partial(_struct_text, of=known) if known else None
     return None
