@@ -122,7 +122,7 @@ class SchemaStore:
         if rerouted.sinks:
             rerouted = self._apply(rerouted)
         others = {table: sink for table, sink in rerouted.schemas.sinks.items() if table not in rerouted.sinks}
-        kept = self._tables.declare(others)  # what is there may not be as the options say now
+        kept = self._tables.declare(others)  # a table may not be as the options say now
         self.schemas = rerouted.schemas.with_stored(kept, others)
         return stored
 

@@ -128,7 +128,7 @@ class _Search(Generic[_Row]):
         return refused
 
     def _with_later(self, numbers: Sequence[int]) -> list[int]:
-        """Return numbers in their order, with those that are written already and have to come after them."""
+        """Return the numbers, sorted, and those of written changes that must be written after them."""
         keys = {key: at for at in numbers if (key := self._key_of(self._changes[at])) is not None}
         later = {self._after[key] for key, at in keys.items() if self._after.get(key, -1) > at}
         return sorted({*numbers, *later})

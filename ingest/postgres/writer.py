@@ -250,7 +250,7 @@ class PostgresWriter:
             raise RowsRefused(told.message, told.hint, rows) from exc
 
     def _equal_keys(self, connection: Connection, changes: Sequence[_Change]) -> dict[SqlTable, dict[bytes, bytes]]:
-        """Return, by table and key, which of the changes' keys stands for those that are one to the database.
+        """Return, by table and key, the first of the changes' keys that the database takes for equal.
 
         Without savepoints each change is tried by itself, so that none is written over a later one.
         """
