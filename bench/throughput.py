@@ -49,6 +49,8 @@ class Result:
     """Of keys and values, where they were counted."""
     late_rate: float = 0.0
     """Messages a second in the second half of the messages, where Java has long been warm."""
+    late_cpu_us: float = 0.0
+    """CPU of the working processes per message in that half, in microseconds."""
 
 
 def raw_worker(bootstrap: str, topic: str, to: str, part: int, parts: int, results: Any) -> None:
@@ -131,7 +133,8 @@ def measured(file: Path, program: str = INGEST) -> Result:
     seconds = ends[-1] - ends[writing[0]]
     total = sum(b["records"] for b in batches)
     half = next(i for i in range(len(batches)) if sum(b["records"] for b in batches[: i + 1]) * 2 >= total)
-    late = sum(b["records"] for b in batches[half + 1 :])
+    late_batches = batches[half + 1 :]
+    late = sum(b["records"] for b in late_batches)
     return Result(
         rate=count / seconds if seconds else 0.0,
         cpu_us=sum(b["cpu_s"] for b in steady) / max(count, 1) * 1e6,
@@ -140,6 +143,7 @@ def measured(file: Path, program: str = INGEST) -> Result:
         wall=wall,
         messages=total,
         late_rate=late / (ends[-1] - ends[half]) if late else 0.0,
+        late_cpu_us=sum(b["cpu_s"] for b in late_batches) / max(late, 1) * 1e6,
     )
 
 
