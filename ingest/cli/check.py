@@ -34,7 +34,7 @@ def check(
     variables: SetOption = None,
     form: Annotated[FindingsFormat, typer.Option("--format", help="How to print what is found.")] = FindingsFormat.TEXT,
     deny_warnings: Annotated[
-        bool, typer.Option("--deny-warnings", help="Unset placeholders and warnings are errors, too.")
+        bool, typer.Option("--deny-warnings", help="Unset placeholders, missing packages and warnings are errors, too.")
     ] = False,
 ) -> None:
     """Say what is wrong with pipeline files: exit code 0, or 78 when there is an error."""

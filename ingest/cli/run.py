@@ -128,6 +128,7 @@ def running(
 ) -> Iterator[tuple[Pipeline, Settings, Observer]]:
     """What a run needs; its errors leave here without the secrets that a client's message may hold."""
     pipeline = load_strictly(file, variables)
+    pipeline.require_packages()
     observer = observer_for(pipeline.secrets, once=once)
     try:
         with masked_errors(pipeline.secrets), placed(file):

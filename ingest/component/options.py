@@ -72,6 +72,13 @@ class Options(BaseModel):
         """Return the options whose files are not on this machine: for each its key, and why a run would stop."""
         return []
 
+    def packages(self) -> list[tuple[str, str]]:
+        """Return the options that need packages which may be missing: for each its key, and the name of the extra.
+
+        The key is empty in a format's options: there it stands for the option that names the format.
+        """
+        return []
+
     def for_keys(self) -> Options:
         """Return the options of a format of values for keys that have no options of their own."""
         return self

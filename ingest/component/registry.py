@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from ingest.errors import IngestError, InternalError, PackageError
 from ingest.model.text import one_line
+from ingest.packages import failed_import
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -149,10 +150,14 @@ def package_of(module: str) -> str | None:
 def failure_of(exc: Exception, what: str, hint: str) -> IngestError:
     """Return the error for an exception that nobody expected: whose bug it is, in which function.
 
-    It is a PackageError if code of another package's component raised the exception or is on the way to it, or if the
-    exception is about an attribute that an object of the package lacks. It is an InternalError if not. `what` failed,
-    for an InternalError; `hint` says where the stack trace is.
+    It is ProgramMissing for an optional package that is not installed. It is a PackageError if code of another
+    package's component raised the exception or is on the way to it, or if the exception is about an attribute that an
+    object of the package lacks. It is an InternalError if not. `what` failed, for an InternalError; `hint` says where
+    the stack trace is.
     """
+    missing = failed_import(exc)
+    if missing is not None:
+        return missing
     text = f"{type(exc).__name__}: {exc}"
     at, frames = exc.__traceback__, []
     while at is not None:

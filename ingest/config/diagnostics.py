@@ -31,6 +31,8 @@ class Diagnostic:
     """The line of the finding, with asterisks in place of values that may be secrets."""
     caret: tuple[int, int] = (0, 0)
     """Start and end of the marked part in `source`, counted from 0."""
+    of_machine: bool = False
+    """True for a note about this machine, which lacks a package: it stops runs only here, and no other commands."""
 
     def text(self) -> str:
         """Return `file:line:column: error: message`, followed by the source line with carets under the marked part."""
@@ -51,7 +53,7 @@ class Diagnostic:
 
     def as_json(self) -> dict[str, object]:
         """Return the finding as a map of plain values."""
-        return {key: value for key, value in asdict(self).items() if key != "caret"}
+        return {key: value for key, value in asdict(self).items() if key not in {"caret", "of_machine"}}
 
 
 def _data(text: str) -> str:

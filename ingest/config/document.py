@@ -104,12 +104,21 @@ class Document:
 
     # -- what is wrong -----------------------------------------------------------------------------------------------
 
-    def report(self, span: Span, message: str, *, severity: Literal["error", "warning", "note"] = "error") -> None:
+    def report(
+        self,
+        span: Span,
+        message: str,
+        *,
+        severity: Literal["error", "warning", "note"] = "error",
+        of_machine: bool = False,
+    ) -> None:
         """Add a diagnostic. Errors over the limit MAX_FOUND are only counted."""
         if len(self.diagnostics) >= MAX_FOUND:
             self._left_out += severity == "error"
             return
-        self.diagnostics.append(Diagnostic(self.file, span.line, span.column, max(1, span.length), severity, message))
+        length = max(1, span.length)
+        found = Diagnostic(self.file, span.line, span.column, length, severity, message, of_machine=of_machine)
+        self.diagnostics.append(found)
 
     def suggest(self, word: str, known: Iterable[str]) -> str:
         """Return `, did you mean 'topic'?`, or an empty text.

@@ -93,11 +93,11 @@ def load_strictly(path: Path, variables: dict[str, str] | None = None) -> Pipeli
     except SecretError as exc:
         raise ConfigError(str(exc), "see the documentation of secrets") from exc
     loaded = load(path, variables, secrets)
-    if loaded.pipeline is None or any(d.severity != "warning" for d in loaded.diagnostics):
+    errors = [replace(d, severity="error") if d.severity == "note" else d for d in loaded.diagnostics]
+    if loaded.pipeline is None or any(d.severity == "error" and not d.of_machine for d in errors):
         # A check accepts placeholders without a value, but a run needs every value
-        errors = [replace(d, severity="error") if d.severity == "note" else d for d in loaded.diagnostics]
         raise PipelineFileError(render(errors))
-    return loaded.pipeline
+    return loaded.pipeline.model_copy(update={"lacking": render([d for d in errors if d.of_machine])})
 
 
 def locate(path: Path, rule: int, option: str, start: int, end: int, message: str) -> Diagnostic | None:
@@ -161,6 +161,8 @@ class _Loader:
         self._check_calls(root, options.items.get(FUNCTIONS))
         functions = self._functions(options)
         settings = self._models.model(PipelineOptions, options, plain_map(options), "pipeline")
+        if settings is not None:
+            self._models.note_packages(settings, options, "pipeline")
         if source is None or sink is None or settings is None or self._has_errors():
             return self._loaded(None)
         self._check_files(root, source, sink)

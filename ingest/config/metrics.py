@@ -38,6 +38,10 @@ class MetricsOptions(Options):
     liveness_deadline: Duration = Field(300.0, alias="liveness.deadline", gt=0)
     """`/livez` fails when for so long no batch has ended and the run has not waited for anything either."""
 
+    def packages(self) -> list[tuple[str, str]]:
+        """Return the options that need packages which may be missing: for each its key, and the name of the extra."""
+        return [*super().packages(), *([] if self.metrics_otlp is None else [("metrics.otlp-url", "opentelemetry")])]
+
     @field_validator("metrics_push")
     @classmethod
     def _check_url(cls, value: str | None) -> str | None:

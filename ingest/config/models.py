@@ -18,6 +18,7 @@ from ingest.config.filling import PREFIX
 from ingest.config.visible import shown_key
 from ingest.config.wording import names
 from ingest.formats import FORMATS, is_written_by_options, options_of_keys
+from ingest.packages import lacking
 from ingest.sinks.sink import SinkOptions
 
 if TYPE_CHECKING:
@@ -131,12 +132,14 @@ class ModelReader:
             model, problems = model.with_format(fmt)
             self._report(problems, value)
         if model is not None and cls.formats is not None:
-            model = self._with_keys(model, fmt, of_keys, written=written)
+            model = self._with_keys(model, fmt, of_keys, section, written=written)
         self._report(getattr(model, "wrong_key_fields", ()), value)
         if model is not None:
             self._warn(model, value, section)
+            self.note_packages(model, value, section)
         if fmt is not None:
             self._warn(fmt, value, section)
+            self.note_packages(fmt, value, section, cls.formats)
         return model
 
     def _report(self, problems: Iterable[tuple[str, str]], value: Mapping) -> None:
@@ -198,7 +201,9 @@ class ModelReader:
                 self.warnings.append(f"{section}: {text}")
         return out
 
-    def _with_keys(self, model: AnyOptions, fmt: Options | None, given: Mapping, *, written: bool) -> AnyOptions:
+    def _with_keys(
+        self, model: AnyOptions, fmt: Options | None, given: Mapping, section: str, *, written: bool
+    ) -> AnyOptions:
         """Return a component's options with those of its keys' format: its own, or else the ones of the values.
 
         Return None on an error.
@@ -215,7 +220,10 @@ class ModelReader:
             return model.with_key_format(fmt.for_keys())
         self._written = {short: _KEY + short for short in given.items}
         made = self.model(cls, given, plain_map(given), f"key.{name}", written=written)
-        return None if made is None else model.with_key_format(made)
+        if made is None:
+            return None
+        self.note_packages(made, given, section)
+        return model.with_key_format(made)
 
     def list_of(self, root: Mapping, section: str, cls: type[_Model]) -> list[_Model]:
         """Return a section's entries as models of this class, without those that are wrong."""
@@ -313,6 +321,14 @@ class ModelReader:
         instead = "" if not isinstance(item, Scalar) or item.unresolved else ": write '' for an empty one"
         self._document.report(span, f"a client property must be a text or a number{instead}")
         return ""
+
+    def note_packages(self, options: Options, where: Mapping, section: str, format_key: str = "") -> None:
+        """Report what is not installed here of the packages that options need. `format_key` names a format's option."""
+        for key, extra in options.packages():
+            found = lacking(extra)
+            if found is not None:
+                span = where.keys.get(key or format_key, where.span)
+                self._document.report(span, f"{section}: {found[0]}; {found[1]}", severity="note", of_machine=True)
 
     def _warn(self, options: Options, where: Mapping, section: str) -> None:
         for key, said in options.warnings():

@@ -17,6 +17,7 @@ from ingest.component.options import Duration, Options
 from ingest.config.masking import HIDDEN, concealed, mask
 from ingest.config.metrics import MetricsOptions
 from ingest.deadletter.collector import DirtyDataCollector
+from ingest.errors import ProgramMissing
 from ingest.expressions.clauses import condition, projection
 from ingest.expressions.lint import taken
 from ingest.model.layout import TableLayout, partition_keys, table_options
@@ -283,6 +284,14 @@ class Pipeline(BaseModel):
     """The file, as it was named. Of a text that is in no file what stands for one."""
     folder: Any = Field(default=None, exclude=True)
     """Directory of the file, as a Path. None for a text that is in no file."""
+
+    lacking: str = Field(default="", exclude=True)
+    """What is not installed on this machine of the packages that the pipeline needs; empty where all are."""
+
+    def require_packages(self) -> None:
+        """Raise ProgramMissing where a package that the pipeline needs is not installed on this machine."""
+        if self.lacking:
+            raise ProgramMissing(self.lacking, "install it, then run the pipeline again")
 
     def describe(self) -> dict[str, str]:
         """Return the options that are set, by their place in the file, without any secret.

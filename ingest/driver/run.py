@@ -36,6 +36,7 @@ from ingest.driver.startup import PipelineStartup
 from ingest.driver.stop import StopSignal
 from ingest.errors import ConfigError, IngestError, InternalError
 from ingest.observe.events import RunEnded, Stopping
+from ingest.packages import failed_import
 from ingest.task.assignment import Setup
 
 if TYPE_CHECKING:
@@ -73,10 +74,13 @@ def summarised(summary: RunEnded, observer: Observer) -> Iterator[None]:
     try:
         yield
     except BaseException as exc:
-        kind = type(exc) if isinstance(exc, IngestError) else InternalError
+        error = exc if isinstance(exc, IngestError) else failed_import(exc)
+        kind = InternalError if error is None else type(error)
         summary.exit_code, summary.code = kind.exit_code, kind.code
-        summary.stopped = str(exc) if isinstance(exc, IngestError) else f"{type(exc).__name__}: {exc}"
-        raise
+        summary.stopped = f"{type(exc).__name__}: {exc}" if error is None else str(error)
+        if error is None or error is exc:
+            raise
+        raise error from exc
     finally:
         summary.seconds = time.monotonic() - began
         observer(summary)

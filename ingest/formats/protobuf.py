@@ -15,6 +15,7 @@ from pydantic import Field, PrivateAttr, ValidationInfo, model_validator
 from ingest.component.options import OptionErrors, Options, is_written
 from ingest.errors import IngestError
 from ingest.formats.row_decoder import RowFormat
+from ingest.packages import lacking, require
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -75,6 +76,8 @@ class Protobuf(RowFormat, Options):
         key, given = (_FILE, self.descriptor_file) if self.schema_text is None else (_SCHEMA, self.schema_text)
         if given is None or "${" in given or "${" in self.message_name:
             return self
+        if key == _SCHEMA and lacking("protobuf"):
+            return self  # `packages` says it
         try:
             self._content = compiled(given) if key == _SCHEMA else Path(given).read_bytes()
             self._schema()
@@ -86,6 +89,10 @@ class Protobuf(RowFormat, Options):
             key = _MESSAGE if "no message" in str(exc) else key
             raise OptionErrors((key, f"{key}: {exc}")) from exc
         return self
+
+    def packages(self) -> list[tuple[str, str]]:
+        """Return the options that need packages which may be missing: for each its key, and the name of the extra."""
+        return [*super().packages(), *([] if self.schema_text is None else [(_SCHEMA, "protobuf")])]
 
     def warnings(self) -> list[tuple[str, str]]:
         """Return the options that are accepted but have no effect: for each its key, and why it has none."""
@@ -105,6 +112,8 @@ class Protobuf(RowFormat, Options):
         return self._schema().declared.types if self._content else {}
 
     def _schema(self) -> RowSchema:
+        if not self._content:
+            require("protobuf")
         return _row_schema(self._content, self.message_name, self.read_defaults, self.unknown_fields == "ignore")
 
     def reader(self) -> ReadRow:

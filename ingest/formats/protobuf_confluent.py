@@ -14,6 +14,7 @@ from ingest.component.options import OptionErrors, is_written
 from ingest.errors import IngestError
 from ingest.formats.protobuf import CODES, compiled, idle_options
 from ingest.formats.row_decoder import RowFormat
+from ingest.packages import lacking
 from ingest.registry.options import RegistryOptions, keys_behind
 
 if TYPE_CHECKING:
@@ -56,11 +57,17 @@ class ProtobufConfluent(RowFormat, RegistryOptions):
             return self
         if not is_written(info):
             raise OptionErrors((key, f"{key} is for sinks: the messages of a source have the ids of their schemas"))
+        if lacking("protobuf"):
+            return self  # `packages` says it
         try:
             compiled(self.schema_text)
         except (ValueError, IngestError) as exc:
             raise OptionErrors((key, f"{key}: the schema cannot be used: {exc}")) from exc
         return self
+
+    def packages(self) -> list[tuple[str, str]]:
+        """Return the options that need packages which may be missing: for each its key, and the name of the extra."""
+        return [*super().packages(), ("", "protobuf")]  # a registry has texts
 
     def warnings(self) -> list[tuple[str, str]]:
         """Return the options that are accepted but have no effect: for each its key, and why it has none."""

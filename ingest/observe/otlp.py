@@ -8,23 +8,17 @@ from __future__ import annotations
 
 import logging
 import time
-from importlib.util import find_spec
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
-
-from ingest import __version__
-from ingest.errors import ProgramMissing
-from ingest.observe.events import RunEnded, Warned
-
-if not all(map(find_spec, ("opentelemetry", "opentelemetry.exporter", "opentelemetry.sdk"))):
-    _MISSING = "the package that sends metrics to OpenTelemetry is missing"
-    raise ProgramMissing(_MISSING, "install it where the command runs: pip install 'ingest[opentelemetry]'")
 
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 from opentelemetry.metrics import Observation
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import MetricExportResult, PeriodicExportingMetricReader
 from opentelemetry.sdk.resources import Resource
+
+from ingest import __version__
+from ingest.observe.events import RunEnded, Warned
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

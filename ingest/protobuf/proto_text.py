@@ -31,8 +31,9 @@ from google.protobuf import (
 )
 from google.protobuf.message import DecodeError
 
-from ingest.errors import ProgramMissing, Unavailable
+from ingest.errors import Unavailable
 from ingest.model.text import one_line
+from ingest.packages import require
 from ingest.protobuf.descriptors import SchemaError
 
 if TYPE_CHECKING:
@@ -122,10 +123,10 @@ def _file_of(module: AnyMessage) -> AnyMessage:
 
 
 def _compile_text(text: str, references: Mapping[str, str]) -> bytes:
+    require("protobuf")
     found = find_spec("grpc_tools")
-    if found is None or not found.submodule_search_locations:
-        msg = "schemas of Protocol Buffers are texts, and the package that reads them is missing: grpcio-tools"
-        raise ProgramMissing(msg, "install it where the command and the workers run: pip install 'ingest[protobuf]'")
+    assert found is not None
+    assert found.submodule_search_locations is not None
     with TemporaryDirectory(prefix="ingest-proto-") as folder:
         for name, other in {**KNOWN, **references, _MAIN: text}.items():
             path = Path(folder, _checked(name))

@@ -59,6 +59,8 @@ class DeltaSink(LakeOptions):
     times: ClassVar[bool] = False
     lays_out: ClassVar[tuple[str, ...]] = ("partition-keys", "table-options")
 
+    needed_packages: ClassVar[tuple[str, ...]] = ("delta",)
+
     type: Literal["delta"]
     """`delta`."""
 

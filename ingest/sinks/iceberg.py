@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 PREFIX: Final = "catalog.properties."
 TYPES: Final = ("sql", "rest", "glue", "hive", "dynamodb", "bigquery")
+_EXTRAS: Final = {"glue": "glue", "dynamodb": "glue", "hive": "hive", "bigquery": "bigquery"}
+"""Types of catalogs whose clients are packages of their own."""
 _CODE: Final = re.compile(r"(?:^|[.-])(?:py-|impl(?:$|\.))|^py-|-impl$")
 """Names of properties that name classes to import."""
 _NO_CODE: Final = "names code, which a pipeline file must not: the catalogs are those of the library"
@@ -38,6 +40,8 @@ class IcebergSink(LakeOptions):
     prefix_of_properties: ClassVar[str] = PREFIX
     times: ClassVar[bool] = True
     lays_out: ClassVar[tuple[str, ...]] = ("partition-keys", "table-options")
+
+    needed_packages: ClassVar[tuple[str, ...]] = ("iceberg",)
 
     type: Literal["iceberg"]
     """`iceberg`."""
@@ -71,6 +75,17 @@ class IcebergSink(LakeOptions):
         if problems:
             raise OptionErrors(*((key, f"{key}: {why}") for key, why in problems))
         return self
+
+    def packages(self) -> list[tuple[str, str]]:
+        """Return the options that need packages which may be missing: for each its key, and the name of the extra."""
+        found = super().packages()
+        kind, uri = self.catalog.get("type", "").lower(), self.catalog.get("uri", "")
+        if kind in _EXTRAS:
+            found.append((f"{PREFIX}type", _EXTRAS[kind]))
+        elif kind in {"", "sql"} and uri.startswith("postgresql"):
+            driver = "psycopg2" if uri.startswith("postgresql+psycopg2:") else "postgres"
+            found.append((f"{PREFIX}uri", driver))
+        return found
 
     def check_layout(self, layout: TableLayout) -> list[tuple[str, str]]:
         """Return what of a layout no table can have: properties that name code, and those that are ours."""

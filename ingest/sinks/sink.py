@@ -51,8 +51,15 @@ class SinkOptions(Labelled):
     most_per_batch: ClassVar[int | None] = None
     """Records of a shard in one batch, where the sink cannot take any number."""
 
+    needed_packages: ClassVar[tuple[str, ...]] = ()
+    """The names of the extras that the sink needs (`ingest.packages.EXTRAS`)."""
+
     lays_out: ClassVar[tuple[str, ...]] = ()
     """Those of `partition-keys` and `table-options` that the sink follows in tables that it makes."""
+
+    def packages(self) -> list[tuple[str, str]]:
+        """Return the options that need packages which may be missing: for each its key, and the name of the extra."""
+        return [*super().packages(), *(("type", name) for name in self.needed_packages)]
 
     def check_layout(self, _layout: TableLayout) -> list[tuple[str, str]]:
         """Return what of a layout no table of the sink's can have: the option, and the reason."""

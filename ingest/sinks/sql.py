@@ -45,6 +45,8 @@ class SqlSinkOptions(HistorySinkOptions):
     guarantee: ClassVar[str] = "exactly-once"
     """Guarantee of rows and progress in one transaction."""
 
+    needed_packages: ClassVar[tuple[str, ...]] = ("postgres",)
+
     lays_out: ClassVar[tuple[str, ...]] = ("table-options",)
 
     port: ClassVar[int] = 5432

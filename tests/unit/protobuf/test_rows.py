@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from protobuf_messages import class_of, message_of
 
+from ingest import packages
 from ingest.errors import ConfigError
 from ingest.formats.protobuf import Protobuf
 from ingest.model import types
@@ -340,12 +341,13 @@ def test_texts_that_are_no_schemas(text: str, references: dict[str, str], why: s
 def test_what_reads_texts_may_be_missing_or_slow(monkeypatch: pytest.MonkeyPatch) -> None:
     text = 'syntax = "proto3"; message M {}'
     with monkeypatch.context() as patched:
-        patched.setattr(proto_text, "find_spec", lambda _: None)
-        with pytest.raises(ConfigError, match="grpcio-tools") as raised:
+        patched.setattr(packages, "find_spec", lambda _: None)
+        with pytest.raises(ConfigError, match="grpc_tools") as raised:
             compile_schema(text, {})
         assert "pip install 'ingest[protobuf]'" in str(raised.value.hint)
-        with pytest.raises(ValueError, match="grpcio-tools"):
-            Protobuf.model_validate({"protobuf.message-class-name": "M", "protobuf.schema": f"{text} "})
+        made = Protobuf.model_validate({"protobuf.message-class-name": "M", "protobuf.schema": f"{text} "})
+        with pytest.raises(ConfigError, match="grpc_tools"):
+            made.reader()
     monkeypatch.setattr(proto_text, "_SECONDS", 0.001)
     with pytest.raises(SchemaError, match="did not read it within"):
         compile_schema(text, {})
