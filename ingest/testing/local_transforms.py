@@ -15,6 +15,7 @@ from ingest.task.transform_pipeline import run_read_stage, run_write_stage
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ingest.encode.compiled_transform import CompiledTransforms
     from ingest.schema.evolve import Schemas
     from ingest.task.assignment import Task, TaskResult
     from ingest.transform.compiler import TransformCompiler
@@ -35,6 +36,10 @@ class LocalTransformRunner:
         for task in tasks:
             with tempfile.TemporaryDirectory() as folder:
                 rows = pa.Table.from_batches(run_read_stage(task, transforms, SpillStore(Path(folder))))
-                results = self._compiler.results(transforms, self._compiler.spark.createDataFrame(rows))
-                out.append(run_write_stage(task, transforms, SpillStore(Path(folder)), results.toArrow().to_batches()))
+                results = self.computed(transforms, rows)
+                out.append(run_write_stage(task, transforms, SpillStore(Path(folder)), results.to_batches()))
         return self._explainer.explain(out)
+
+    def computed(self, transforms: CompiledTransforms, rows: pa.Table) -> pa.Table:
+        """Return what Spark computes of the rows of a task."""
+        return self._compiler.results(transforms, self._compiler.spark.createDataFrame(rows)).toArrow()

@@ -7,7 +7,7 @@ Spark's own parser finds the names of columns in an expression; the module `bind
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -127,6 +127,10 @@ class TransformCompiler:
             return ""
         values = [(slot, SLOT_TYPES[slot[0]], value) for slot, value in failed.values.items()]
         values += [(name, literal_type(name), value) for name, value in made.literals]
+        return self._why(sql, values)
+
+    def _why(self, sql: str, values: Sequence[tuple[str, str, Any]]) -> str:
+        """Return Spark's reason for one expression, whose columns have these names, types and values."""
         try:
             # Spark computes a single local row while it makes the plan, so that no job is needed
             kinds = {"string": pa.string(), "bigint": pa.int64(), "double": pa.float64(), "boolean": pa.bool_()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 from inmemory import pipeline, records_of
@@ -12,14 +12,26 @@ from ingest.driver.counters import Counters
 from ingest.native import native
 from ingest.task.decoding import ChunkDecoder
 from ingest.testing.in_memory_run import run_in_memory
+from ingest.testing.local_transforms import LocalTransformRunner
+from ingest.transform.compiler import TransformCompiler
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import pyarrow as pa
+
+    from ingest.config.pipeline import Pipeline
+    from ingest.encode.compiled_transform import CompiledTransforms
     from ingest.model.table import TableId
     from ingest.task.assignment import TaskResult
     from ingest.testing.in_memory_run import InMemoryRun
     from ingest.testing.records import MemoryRecord
+    from ingest.transform.compiled_rule import CompiledRule
+
+BOUND: Final[dict[Any, CompiledRule]] = {}
+"""Rules bound to tables, of all runs in this process."""
+REASONS: Final[dict[tuple[str, str], str]] = {}
+"""Why expressions fail for some values, likewise."""
 
 
 def read(value: bytes | None) -> Any:
@@ -43,6 +55,12 @@ def both_ways_of(
 ) -> InMemoryRun:
     """Do the same with records of which more is given than keys and values."""
     made = pipeline(**given_sections)
+    with pytest.MonkeyPatch.context() as asked:
+        ask_spark_once(asked)
+        return _both_ways(made, records, look_ahead, exact=exact)
+
+
+def _both_ways(made: Pipeline, records: Sequence[MemoryRecord], look_ahead: int, *, exact: bool) -> InMemoryRun:
     with pytest.MonkeyPatch.context() as patch:
         bytes_with_it = bytes_by_table(patch)
         with_it = run_in_memory(made, records, look_ahead=look_ahead)
@@ -55,6 +73,40 @@ def both_ways_of(
     if exact:
         assert bytes_with_it == bytes_without
     return with_it
+
+
+def ask_spark_once(patch: pytest.MonkeyPatch) -> None:
+    """Keep what Spark has answered: about a rule bound to a table, why an expression fails, and of a task's rows.
+
+    Both runs ask it the same where they agree, and to answer is most of what they cost.
+    """
+    compiled, why, computed = TransformCompiler._compiled, TransformCompiler._why, LocalTransformRunner.computed
+    answers: list[tuple[Any, Any, Any]] = []
+
+    def bound(self: TransformCompiler, *of: Any) -> CompiledRule:
+        if self._analyser.functions:  # which have the names of others, in another pipeline
+            return compiled(self, *of)
+        key = (self._analyser._zone, *of)
+        if key not in BOUND:
+            BOUND[key] = compiled(self, *of)
+        return BOUND[key]
+
+    def reason(self: TransformCompiler, sql: str, values: Any) -> str:
+        key = (sql, repr(values))
+        if key not in REASONS:
+            REASONS[key] = why(self, sql, values)
+        return REASONS[key]
+
+    def of_rows(self: LocalTransformRunner, transforms: CompiledTransforms, rows: pa.Table) -> pa.Table:
+        known = next((answer for of, asked, answer in answers if of == transforms and asked.equals(rows)), None)
+        if known is None:
+            known = computed(self, transforms, rows)
+            answers.append((transforms, rows, known))
+        return known
+
+    patch.setattr(TransformCompiler, "_compiled", bound)
+    patch.setattr(TransformCompiler, "_why", reason)
+    patch.setattr(LocalTransformRunner, "computed", of_rows)
 
 
 def bytes_by_table(patch: pytest.MonkeyPatch) -> dict[TableId, list[int]]:
