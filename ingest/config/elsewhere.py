@@ -41,6 +41,14 @@ CONNECTORS: Final = frozenset({
 })  # fmt: skip
 """Sources and sinks that this program lacks."""
 
+SINKS: Final = {
+    "postgresql": "postgres", "pg": "postgres", "deltalake": "delta", "delta-lake": "delta", "delta_lake": "delta",
+    "apache-iceberg": "iceberg", "holo": "hologres",
+}  # fmt: skip
+"""Names that sinks of this program have elsewhere, with those that they have here."""
+
+CONNECTOR: Final = "connector"
+"""The name in Flink of a component's type. Its value is no secret."""
 _DATABASES: Final = frozenset({
     "cassandra", "db2", "mariadb", "mongodb", "mysql", "oracle", "postgres", "postgresql", "sqlserver", "vitess",
 })  # fmt: skip
@@ -73,6 +81,8 @@ def advice(section: str, kind: str, option: str, owners: Mapping[str, Mapping[st
     """
     if own := _OWN.get((section, kind, option)):
         return f": {own}"
+    if option == CONNECTOR and section in {"source", "sink"}:
+        return ": it is called type here"
     here = [name for name, options in owners.get(section, {}).items() if name and option in options]
     if here:
         return f": it is an option of {section} type {_listed(here)}"

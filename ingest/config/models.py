@@ -78,9 +78,12 @@ class ModelReader:
         if cls is None:
             names = registry.names()
             given = self._wording.given(kind, section, "type")
+            here = elsewhere.SINKS.get(kind.value.lower()) if section == "sink" else None
             database = elsewhere.of_source(kind.value) if section == "source" and not kind.filled else ""
             if database:
                 text = f"there is no source type {given}{database}"
+            elif here:
+                text = f"{section} type {given} is called {here} here"
             elif kind.value.lower() in elsewhere.CONNECTORS:
                 text = f"{section} type {given} is not there yet"
             else:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import ingest
+from ingest.config.elsewhere import CONNECTOR
 from ingest.config.masking import (
     HARMLESS,
     HIDDEN,
@@ -165,7 +166,7 @@ class Visible:
 
 @cache
 def _known() -> dict[str, frozenset[str]]:
-    """Return the names of each section's options that have a text as value.
+    """Return the names of each section's options that have a text as value, and the name of `type` in Flink.
 
     It is a function and not a constant, so that components are loaded only when a file has a mistake.
     """
@@ -178,8 +179,8 @@ def _known() -> dict[str, frozenset[str]]:
     formats = {prefix + name for name in names(*FORMATS.values()) for prefix in ("", "key.", "value.")}
     functions = {_FUNCTION + name for name in names(UserFunction)}
     return {
-        "source": frozenset(names(*SOURCES.values()) | formats),
-        "sink": frozenset(names(*SINKS.values()) | formats),
+        "source": frozenset(names(*SOURCES.values()) | formats | {CONNECTOR}),
+        "sink": frozenset(names(*SINKS.values()) | formats | {CONNECTOR}),
         "route": frozenset(names(Route)),
         "transform": frozenset(names(Transform)),
         "pipeline": frozenset(names(PipelineOptions, DirtyDataCollector) | functions),
