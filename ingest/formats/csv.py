@@ -16,7 +16,7 @@ from pydantic import AfterValidator, Field, model_validator
 from ingest.component.options import OptionErrors
 from ingest.errors import ConfigError
 from ingest.formats.csv_dialect import BOM, CsvError, Dialect
-from ingest.formats.csv_values import reader_for
+from ingest.formats.csv_values import of_field
 from ingest.formats.form import Form, Lines
 from ingest.formats.positional import PositionalOptions
 from ingest.formats.template import ColumnRef, ValueTemplate, csv_cells
@@ -232,7 +232,7 @@ class CsvRows:
         self._prefix = prefix
         self._names = None if columns is None else [*columns]
         types = enumerate((columns or {}).values())
-        read_as = partial(reader_for, delimiter=options.element_delimiter, null=options.null_literal)
+        read_as = partial(of_field, delimiter=options.element_delimiter, null=options.null_literal)
         made = ((at, None if kind is None else read_as(kind)) for at, kind in types)
         self._reads: list[tuple[int, Read]] = [(at, read) for at, read in made if read is not None]
         """Places of columns whose values are no texts, with the functions that read them."""

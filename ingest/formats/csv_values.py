@@ -54,13 +54,25 @@ def reader_for(data_type: DataType, delimiter: str, null: str) -> Read | None:
     return _map if isinstance(data_type, MapType) else None
 
 
+def of_field(data_type: DataType, delimiter: str, null: str) -> Read | None:
+    """Return `reader_for` for a field of a row: with a text of nulls, an empty field whose type has none is null."""
+    read = reader_for(data_type, delimiter, null)
+    if not null or is_text(data_type) or isinstance(data_type, (BinaryType, ArrayType)):
+        return read
+    return _unless({""}, read or str)
+
+
 def _part(data_type: DataType, delimiter: str, null: str) -> Read:
     """Return the function that reads an element of an ARRAY, or a field of a ROW, which may be null."""
     read = reader_for(data_type, delimiter, null) or str
     nulls = {null} - {""}
     if not is_text(data_type) and not isinstance(data_type, (BinaryType, ArrayType, StructType, MapType)):
         nulls.add("")
-    return (lambda text: None if text in nulls else read(text)) if nulls else read
+    return _unless(nulls, read) if nulls else read
+
+
+def _unless(nulls: set[str], read: Read) -> Read:
+    return lambda text: None if text in nulls else read(text)
 
 
 def _number(text: str) -> Json:
