@@ -16,6 +16,7 @@ from ingest.checkpoint.checkpoint import Checkpoint, Progress
 from ingest.checkpoint.hadoop_storage import HadoopStorage
 from ingest.checkpoint.local_storage import LocalStorage
 from ingest.errors import CheckpointError, ConfigError
+from ingest.model.record import is_another
 from ingest.paths import is_remote
 from ingest.schema.routes import Rules
 
@@ -180,7 +181,7 @@ def _targets(
         for name, found in there.items():
             if name not in progress.ids:
                 continue  # not this pipeline's
-            if found.id != progress.ids[name] and partition is not None and found.partitions > 1:
+            if is_another(progress.ids[name], found.id) and partition is not None and found.partitions > 1:
                 msg = f"topic {name} was created again, so the positions of all its partitions are those of the old one"
                 raise ConfigError(msg, "reset it as a whole: leave out --partition")
             progress.ids[name] = found.id  # a topic that was created again is accepted with its new positions

@@ -22,6 +22,7 @@ from ingest.driver.recovery import Recovery
 from ingest.driver.run import prepared, spark_parts, started, summarised
 from ingest.driver.startup import PipelineStartup, Start, begin_existing, still_there
 from ingest.errors import ConfigError
+from ingest.model.record import is_another
 from ingest.model.table import show
 from ingest.observe.events import RunEnded
 from ingest.sources.backfill import BackfillSource
@@ -144,7 +145,11 @@ class BackfillStartup:
         coordinator = cast("BackfillCoordinator", self._parts.source)
         first = coordinator.bound({split: at for split, at in reached.items() if source.reads(split)}, main.ids)
         # Positions in a topic that was made again mean nothing
-        own = {s: at for s, at in progress.positions.items() if progress.ids.get(s[0]) == coordinator.ids.get(s[0])}
+        own = {
+            s: at
+            for s, at in progress.positions.items()
+            if not is_another(progress.ids.get(s[0], ""), coordinator.ids.get(s[0], ""))
+        }
         progress.positions = {split: max(at, own.get(split, at)) for split, at in first.items()}
         progress.ids = dict(coordinator.ids)
 

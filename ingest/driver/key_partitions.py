@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from ingest.checkpoint.checkpoint import KeptPartitions
 from ingest.errors import IngestError
+from ingest.model.record import NO_ID, is_another
 from ingest.observe.events import TopicGrown
 
 if TYPE_CHECKING:
@@ -70,11 +71,14 @@ class KeyPartitions:
         if not found:
             return
         stored = self._checkpoint.partitions()
-        new = {
-            name: KeptPartitions(topic.id, topic.partitions)
-            for name, topic in found.items()
-            if (known := stored.get(name)) is None or known.id != topic.id
-        }
+        new = {}
+        for name, topic in found.items():
+            known = stored.get(name)
+            # A topic never loses partitions: with fewer it is another one, whatever its id says
+            if known is None or is_another(known.id, topic.id) or topic.partitions < known.partitions:
+                new[name] = KeptPartitions(topic.id, topic.partitions)
+            elif topic.id not in {known.id, NO_ID}:
+                new[name] = KeptPartitions(topic.id, known.partitions)
         if new:
             self._checkpoint.keep_partitions({**stored, **new})
         counts = {name: (new.get(name) or stored[name]).partitions for name in found}

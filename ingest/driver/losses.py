@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ingest.errors import DataLoss
+from ingest.model.record import is_another
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -63,7 +64,11 @@ class Losses:
         before, ids = backlog.positions, dict(self._source.ids)
         now = self._patience.ask(lambda: self._source.check(before))
         self._checked = self._clock.now()
-        other = {split: at for split, at in now.items() if ids.get(split[0]) != self._source.ids.get(split[0])}
+        other = {
+            split: at
+            for split, at in now.items()
+            if is_another(ids.get(split[0], ""), self._source.ids.get(split[0], ""))
+        }
         backlog.progress.positions = now
         if backlog.targets:
             backlog.targets = self._targets(backlog.targets, now, other)

@@ -16,6 +16,15 @@ METADATA: Final = (
 """What of a record may become a column (`metadata.list`)."""
 
 
+NO_ID: Final = "A" * 22
+"""The id of topics where the cluster gives them none, as Kafka before 2.8 does: Kafka's id of zeros."""
+
+
+def is_another(id_before: str, id_now: str) -> bool:
+    """Tell whether two ids are of two topics. Without an id nobody knows: a cluster may give ids from an upgrade on."""
+    return id_before != id_now and NO_ID not in {id_before, id_now}
+
+
 class Record(Protocol):
     """One record. Every source's records have these methods."""
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from ingest.formats import OF_ROWS
 from ingest.model.change import NOT_SELECTED, Reject, Skip
+from ingest.model.record import is_another
 from ingest.sources.derived import DerivedSource
 
 if TYPE_CHECKING:
@@ -145,7 +146,9 @@ class BackfillCoordinator:
         Warn of topics that are not there any more, and of those whose beginning is not.
         """
         there = self._real.topics({topic for topic, _ in reached})
-        own = {name for name, topic in there.items() if topic is None or topic.id == ids.get(name, topic.id)}
+        own = {
+            name for name, topic in there.items() if topic is None or not is_another(ids.get(name, topic.id), topic.id)
+        }
         gone = sorted({topic for topic, _ in reached} - own)
         if gone:
             self._warn(

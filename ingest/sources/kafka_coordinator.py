@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from ingest.errors import DataLoss, TopicMissing
 from ingest.kafka.admin import SETTLE_S, Cluster
+from ingest.model.record import is_another
 from ingest.sources.kafka_group import GroupOffsets
 from ingest.sources.kafka_positions import ChosenPositions
 
@@ -110,7 +111,7 @@ class KafkaSourceCoordinator:
             if topic is None:
                 if name not in self._gone:
                     self._loss(f"topic {name} was deleted", "it is read no more")
-            elif topic.id != known:
+            elif is_another(known, topic.id):
                 self._loss(f"topic {name} was deleted and created again {when}", "it is read afresh")
                 out = {split: at for split, at in out.items() if split[0] != name}
                 reset = "earliest-offset" if self.options.on_data_loss != "latest" else "latest-offset"
@@ -159,7 +160,7 @@ class KafkaSourceCoordinator:
                     raise DataLoss(exc.message, f"it was there a moment ago; {exc.hint}") from exc
                 time.sleep(0.2)
                 continue
-            other = {split: at for split, at in now.items() if before.get(split[0]) != self.ids[split[0]]}
+            other = {split: at for split, at in now.items() if is_another(before.get(split[0], ""), self.ids[split[0]])}
             if self._bounds is not None:
                 kept = {split: self._bounds[split] for split in now if split not in other}
                 self._bounds = {**kept, **self._chosen.bounds_of_others(other)}
@@ -249,7 +250,7 @@ class KafkaSourceCoordinator:
     def _refuse_changed(self, found: Mapping[str, Topic], names: Iterable[str]) -> None:
         """Raise DataLoss where one of these topics is gone, or another than the one that was read."""
         for name in names:
-            if name in found and found[name].id != self.ids.get(name, found[name].id):
+            if name in found and is_another(self.ids.get(name, found[name].id), found[name].id):
                 msg = f"data loss: topic {name} was deleted and created again during the run"
                 raise DataLoss(msg, LOSS_HINT)
             if name not in found and name not in self._gone:

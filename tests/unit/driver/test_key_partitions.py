@@ -14,6 +14,7 @@ from ingest.driver.broadcast import PartitionBroadcast
 from ingest.driver.key_partitions import LOOK_S, KeyPartitions
 from ingest.errors import CheckpointError, ConfigError, Unavailable
 from ingest.kafka.admin import Topic
+from ingest.model.record import NO_ID
 from ingest.observe.events import TopicGrown
 from ingest.sinks.sink import PlainSinkCoordinator
 from ingest.testing.in_process import InProcessRunner
@@ -83,6 +84,23 @@ def test_a_topic_that_was_made_again_has_its_own_number(checkpoint: Checkpoint) 
     run.keys.take([A])
     assert (run.keys.counts, run.told.events) == ({"a": 5}, [])
     assert checkpoint.partitions() == {"a": KeptPartitions("2", 5)}
+
+
+def test_a_topic_without_an_id_is_another_one_only_with_fewer_partitions(checkpoint: Checkpoint) -> None:
+    Run(Topics(a=(NO_ID, 3)), checkpoint).keys.take([A])
+    grown = Run(Topics(a=(NO_ID, 5)), checkpoint)
+    grown.keys.take([A])
+    assert (grown.keys.counts, grown.grown) == ({"a": 3}, [TopicGrown("a", 2)])
+    upgraded = Run(Topics(a=("1", 5)), checkpoint)
+    upgraded.keys.take([A])
+    assert upgraded.keys.counts == {"a": 3}, "the cluster gives ids from an upgrade on: the keys stay where they are"
+    assert checkpoint.partitions() == {"a": KeptPartitions("1", 3)}
+    between = Run(Topics(a=(NO_ID, 5)), checkpoint)
+    between.keys.take([A])
+    assert checkpoint.partitions() == {"a": KeptPartitions("1", 3)}, "a broker of the older version answered"
+    fewer = Run(Topics(a=(NO_ID, 2)), checkpoint)
+    fewer.keys.take([A])
+    assert (fewer.keys.counts, fewer.told.events) == ({"a": 2}, [])
 
 
 def test_a_run_looks_now_and_then_and_says_each_growth_once(checkpoint: Checkpoint) -> None:
