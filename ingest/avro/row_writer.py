@@ -6,14 +6,18 @@ stands in front of it. Rules: docs/spec/avro.md#writing.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ingest.avro.schema import SchemaError, parse
 from ingest.avro.writing import FieldError, FieldWriter, WriterCompiler, write_fields
+from ingest.model.numbers import either
 from ingest.model.reject import RowError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+
+    from ingest.model.numbers import Rounds
 
 
 class RowWriter:
@@ -25,6 +29,7 @@ class RowWriter:
         try:
             node = parse(text)
             compiler = WriterCompiler()
+            self._node, self._compiler = node, compiler
             self._fields = [FieldWriter(one, compiler.compile(one.node)) for one in node.fields]
         except (SchemaError, RecursionError) as exc:
             msg = f"its Avro schema cannot be used: {exc}"
@@ -45,6 +50,23 @@ class RowWriter:
                 why = field.why if field.why.startswith("has ") else f"cannot be left out ({field.why})"
                 msg = f"{what} {why}, and no column has its name"
                 raise RowError("unwritable-table", msg)
+
+    @cached_property
+    def rounds(self) -> Mapping[str, Rounds]:
+        """What says of values of fields, as they were written, whether they became other numbers."""
+        found = {one.name: self._compiler.rounding(one.node) for one in self._node.fields}
+        return {name: rounds for name, rounds in found.items() if rounds is not None}
+
+    def rounds_inside(self, names: Iterable[str]) -> Mapping[str, Rounds]:
+        """Return the same of the members of these fields, which are records."""
+        out: dict[str, Rounds] = {}
+        nodes = [one.node for one in self._node.fields if one.name in names]
+        for record in (branch for node in nodes for branch in (node, *node.branches) if branch.kind == "record"):
+            for one in record.fields:
+                rounds = either(out.get(one.name), self._compiler.rounding(one.node))
+                if rounds is not None:
+                    out[one.name] = rounds
+        return out
 
     def write(self, row: Mapping[str, bytes]) -> bytes:
         """Return the bytes of a row. Raise RowError where a value is none that its field can have."""

@@ -7,7 +7,7 @@ have, or not exactly, raises ValueError. Rules: docs/spec/avro.md#writing.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ingest.avro.defaults import default_bytes, number_bytes
 from ingest.avro.rows import Compiler
@@ -15,6 +15,7 @@ from ingest.avro.scalars import NULL, characters, scalar, unwritable, write_enum
 from ingest.avro.schema import SchemaError
 from ingest.model import types
 from ingest.model.jsontext import MALFORMED, fields_of
+from ingest.model.numbers import in_elements, in_fields, in_values, rounding_of
 from ingest.model.values import elements_of
 
 if TYPE_CHECKING:
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
 
     from ingest.avro.scalars import Write
     from ingest.avro.schema import Field, Node
+    from ingest.model.data_type import DataType
+    from ingest.model.numbers import Rounds
+
+_FLOATS: Final = {"float": types.FLOAT, "double": types.DOUBLE}
 
 
 class FieldError(ValueError):
@@ -46,6 +51,7 @@ class WriterCompiler:
     def __init__(self) -> None:
         """Know no record yet."""
         self._records: dict[int, list[Write]] = {}
+        self._rounds: dict[int, list[Rounds | None]] = {}
         self._types = Compiler()
 
     def compile(self, node: Node) -> Write:
@@ -74,6 +80,33 @@ class WriterCompiler:
             known.append(partial(_write_record, fields=fields))
         return partial(_write_later, known=known)
 
+    def rounding(self, node: Node) -> Rounds | None:
+        """Return what says of a node's values whether they become other numbers; None where none does.
+
+        Raise SchemaError.
+        """
+        kind = node.kind
+        if kind in _FLOATS:
+            return rounding_of(_FLOATS[kind])
+        if kind == "union":
+            branches = [branch for branch in node.branches if branch.kind != "null"]
+            found = [(self.compile(branch), self.rounding(branch)) for branch in branches]
+            if len(found) == 1 or all(rounds is None for _, rounds in found):
+                return found[0][1] if found else None
+            return partial(_rounds_in_union, branches=found)
+        if kind in {"array", "map"}:
+            return (in_elements if kind == "array" else in_values)(self.rounding(node.branches[0]))
+        return self._rounding_of_record(node) if kind == "record" else None
+
+    def _rounding_of_record(self, node: Node) -> Rounds | None:
+        known = self._rounds.get(id(node))
+        if known is not None:  # maybe a record within itself
+            return known[0] if known else partial(_rounds_later, known=known)
+        known = self._rounds[id(node)] = []
+        found = in_fields({one.name: self.rounding(one.node) for one in node.fields})
+        known.append(found)
+        return found
+
     @staticmethod
     def _union(branches: Sequence[Write], node: Node) -> Write:
         nulls = [number_bytes(at) for at, branch in enumerate(node.branches) if branch.kind == "null"]
@@ -98,6 +131,22 @@ def _write_union(raw: bytes, null: bytes | None, others: Sequence[tuple[bytes, W
         except ValueError as exc:
             failed = exc
     raise failed or wrong("not null")
+
+
+def _rounds_in_union(raw: bytes, said: DataType | None, branches: Sequence[tuple[Write, Rounds | None]]) -> bool:
+    """Return what the branch says as which a value is written."""
+    for write, rounds in branches:
+        try:
+            write(raw)
+        except ValueError:
+            continue
+        return rounds is not None and rounds(raw, said)
+    return False
+
+
+def _rounds_later(raw: bytes, said: DataType | None, known: Sequence[Rounds | None]) -> bool:
+    """Ask the one function that the list holds by the time that a value comes."""
+    return known[0] is not None and known[0](raw, said)
 
 
 def _write_array(raw: bytes, item: Write) -> bytes:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ingest.encode.record_metadata import RecordMetadata
     from ingest.encode.upsert_encoder import Record
     from ingest.formats.template import Image, Segments, Value
+    from ingest.formats.written import Rounding
     from ingest.model.change import InlineSchema
     from ingest.model.data_type import DataType
     from ingest.model.schema import TableSchema
@@ -122,6 +123,7 @@ class ChangeEncoder:
         """Columns of keys that are not of the primary key: their values may be null."""
         self._key_columns = (*sink.primary_key, *self._more_of_key)
         self._coercer = RowCoercer(table, source.schema, sink, inference, self._more_of_key)
+        self._rounding: Callable[[], Rounding] | None = None
         self.withheld, self.rounded = self._coercer.withheld, self._coercer.rounded
         self.numbers = self._coercer.numbers
         self.strings_in_keys = self._coercer.strings_in_keys
@@ -140,6 +142,14 @@ class ChangeEncoder:
     def with_metadata(self, metadata: RecordMetadata | None) -> Self:
         """Return this encoder, which counts what `render` cannot take of rows before a delete for `metadata`."""
         self._metadata = metadata
+        return self
+
+    def with_rounding(self, rounding: Callable[[], Rounding] | None) -> Self:
+        """Return this encoder, which counts the numbers that become others where they are written.
+
+        `rounding` is asked once something was written. None: the types of the sink's columns say which do.
+        """
+        self._rounding, self._coercer.counts_numbers = rounding, rounding is None
         return self
 
     @property
@@ -174,9 +184,9 @@ class ChangeEncoder:
             check_before(self._key_columns, old_key, declared)
             old, old_key = self._with_written_key(old, old_key, message_key, declared)
             old = self._writable(old)
-            self._coercer.count_rounded(old, declared)
         for record in self._render(RowChange(kind, old, row, key, old_key)):
             emit(record)
+        self._count_numbers(row, old, declared, moved=bool(old_key) and old_key != key)
         for name, data_type in self._fine.items():
             if coarse_of(data_type, row[name].decode())[1]:
                 self.cut[name] = self.cut.get(name, 0) + 1
@@ -207,7 +217,6 @@ class ChangeEncoder:
             if name not in key:
                 raise RowError("no-key", f"a delete needs {name!r}, a column of the record's key, in its before image")
         row = self._writable(row)
-        self._coercer.count_rounded(row, declared)
         said = False
         for record in self._render(RowChange(Kind.DELETE, row, None, key, {})):
             emit(record)
@@ -216,8 +225,23 @@ class ChangeEncoder:
             count_up(self.unread, name, 1, OTHERS)
         if said:
             self.deleted += 1
+            self._count_numbers(None, row, declared, moved=True)
         else:
             self.unrepresentable += 1
+
+    def _count_numbers(
+        self, row: Image | None, old: Image | None, declared: InlineSchema | None, *, moved: bool
+    ) -> None:
+        """Count the numbers that became others in the records of a change. `moved`: one has the key before it."""
+        coercer, rounding = self._coercer, None if self._rounding is None else self._rounding()
+        if rounding is None:
+            if old is not None:
+                coercer.count_rounded(old, declared)
+            return
+        if row is not None:
+            coercer.count_written(row, declared, rounding.after, rounding.keys)
+        if old is not None:
+            coercer.count_written(old, declared, rounding.before, rounding.keys if moved else {})
 
     def _writable(self, image: Image) -> Image:
         """Return a row before a change without what its columns' types do not have, where values are written by these.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from ingest.model import types
 from ingest.model.cache import count_up
-from ingest.model.numbers import FLOATS, Fit, Numbers, fit_of, is_key, is_number, is_rounded, says_exactly
+from ingest.model.numbers import FLOATS, Fit, Numbers, fit_of, is_key, is_number, rounding_of, says_exactly
 from ingest.model.reject import RowError
 from ingest.model.rowtext import key_image, parse_row
 from ingest.model.schema import MAX_NAME
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from ingest.model.change import InlineSchema
     from ingest.model.data_type import DataType
+    from ingest.model.numbers import Rounds
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
     from ingest.schema.infer import Inference
@@ -86,6 +87,8 @@ class RowCoercer:
 
         `never_null`: columns in which no null stands for a value that does not fit.
         """
+        self.counts_numbers = True
+        """True if the types of the sink's columns say which numbers are rounded; else `count_written` counts them."""
         self.declared = inference.declared(table)
         """Columns that take every spelling of their values."""
         self._inference, self._reading = inference, inference.reading
@@ -136,7 +139,7 @@ class RowCoercer:
                 continue
             own, own_type = self._conforming(name, column_type, value, declared)
             sink_type = self.sink_types.get(name)
-            if self._is_rounded(name, own, declared, drifts=True):
+            if self.counts_numbers and self._is_rounded(name, own, declared, drifts=True):
                 rounded.append(name)
             if sink_type is None:
                 self._withhold(name)
@@ -210,7 +213,8 @@ class RowCoercer:
             return False
         said = self._said(name, value, declared)
         if not isinstance(kept, FLOATS) or not is_number(value):
-            return not self._stores and is_rounded(kept, value, said)
+            rounds = None if self._stores else rounding_of(kept)
+            return rounds is not None and rounds(value, said)
         found = fit_of(kept, value, said)
         no_key = self._stores and name in self._key and not is_key(kept, value, said)
         if drifts and (no_key or found is Fit.UNFIT):
@@ -224,7 +228,7 @@ class RowCoercer:
     def _said(self, name: str, value: bytes, declared: InlineSchema | None) -> DataType | None:
         """Return the type by which a value is a binary number: its message's, or that of what an expression gave."""
         column_type = self.source_types.get(name)
-        computed = self.numbers is Numbers.COMPUTED and isinstance(column_type, FLOATS)
+        computed = self.numbers is Numbers.COMPUTED and isinstance(column_type, (*FLOATS, *types.NESTED))
         return column_type if computed else said_of(declared, name, value)
 
     def names_row(self, name: str, value: bytes, declared: InlineSchema | None) -> bool:
@@ -238,6 +242,15 @@ class RowCoercer:
         """Count the numbers of a row before a change that are rounded when it is written. It widens no column."""
         for name, value in image.items() if self.numbers is not Numbers.TEXTS else ():
             if self._is_rounded(name, value, declared):
+                count_up(self.rounded, name, 1, OTHERS)
+
+    def count_written(
+        self, image: Mapping[str, bytes], declared: InlineSchema | None, *places: Mapping[str, Rounds]
+    ) -> None:
+        """Count the numbers of a row that became others where it was written. `places`: what says so, by column."""
+        for name in {name: None for of in places for name in of}:
+            value = image.get(name, b"null")
+            if any(name in of and of[name](value, self._said(name, value, declared)) for of in places):
                 count_up(self.rounded, name, 1, OTHERS)
 
     def is_of(self, name: str, column_type: DataType, value: bytes) -> bool:

@@ -125,7 +125,7 @@ def has_schemas(chosen: object) -> bool:
 
 def is_binary(chosen: object) -> bool:
     """Return whether numbers of a format may be binary ones, so that those of too many digits are rounded."""
-    return has_schemas(chosen) or getattr(chosen, "name", "") == "raw"
+    return (has_schemas(chosen) and not getattr(chosen, "keeps_digits", False)) or getattr(chosen, "name", "") == "raw"
 
 
 def _name(value: str) -> str:

@@ -14,7 +14,7 @@ from pydantic import Field, PrivateAttr, ValidationInfo, model_validator
 
 from ingest.component.options import OptionErrors, is_written
 from ingest.formats.form import AvroMessages, Form
-from ingest.formats.given_schema import field_names, field_types
+from ingest.formats.given_schema import field_names
 from ingest.formats.row_decoder import RowFormat
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from ingest.avro.native.reader import AvroReader
     from ingest.formats.row_decoder import ReadRow
     from ingest.formats.written import RowBytes, RowPlace
-    from ingest.model.data_type import DataType
     from ingest.model.schema import Column
 
 _SCHEMA: Final = "avro.schema"
@@ -72,11 +71,6 @@ class Avro(RowFormat):
     def own_names(self) -> tuple[str, ...]:
         """The names of the fields of the given schema's record."""
         return field_names(self._text)
-
-    @property
-    def given_types(self) -> Mapping[str, DataType]:
-        """The types of the columns of the given schema; none where there is none."""
-        return field_types(self._text) if self._text else {}
 
     @property
     def form(self) -> Form:

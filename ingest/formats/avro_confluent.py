@@ -13,7 +13,7 @@ from pydantic import ValidationInfo, model_validator
 
 from ingest.component.options import is_written
 from ingest.formats.form import AvroMessages, Form
-from ingest.formats.given_schema import check_given, field_names, field_types
+from ingest.formats.given_schema import check_given, field_names
 from ingest.formats.row_decoder import RowFormat
 from ingest.registry.options import RegistryOptions, keys_behind
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from ingest.formats.row_decoder import ReadRow
     from ingest.formats.written import RowBytes, RowPlace
-    from ingest.model.data_type import DataType
     from ingest.model.schema import Column
 
 
@@ -42,11 +41,6 @@ class AvroConfluent(RowFormat, RegistryOptions):
     def own_names(self) -> tuple[str, ...]:
         """The names of the fields of the given schema's record."""
         return field_names(self.schema_text)
-
-    @property
-    def given_types(self) -> Mapping[str, DataType]:
-        """The types of the columns of the given schema; none where there is none."""
-        return field_types(self.schema_text) if self.schema_text else {}
 
     @property
     def form(self) -> Form:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from ingest.formats.template import Image
     from ingest.formats.written import RowPlace
+    from ingest.model.numbers import Rounds
     from ingest.model.table import TableId
     from ingest.registry.options import RegistryOptions
 
@@ -54,6 +55,16 @@ class AvroRows:
             self.register()
         return self._head + body
 
+    @property
+    def rounds(self) -> Mapping[str, Rounds]:
+        """What says of values whether they became other numbers, by column."""
+        found, names = self._writer.rounds, self._names
+        return found if names is None else {names[name]: one for name, one in found.items() if name in names}
+
+    def rounds_inside(self, *names: str) -> Mapping[str, Rounds]:
+        """Return the same of the members of these fields, which are records."""
+        return self._writer.rounds_inside(names)
+
     def register(self) -> None:
         """Register the schema, where there is a registry. Raise IngestError."""
         if self._number is not None:
@@ -77,6 +88,11 @@ class AvroChanges:
         images = (None if kind is Kind.INSERT else before, None if kind is Kind.DELETE else after)
         texts = [object_or_null(image) for image in images]
         return self._rows({"before": texts[0], "after": texts[1], "source": self._source, "op": _OPS[kind]})
+
+    @property
+    def rounds(self) -> Mapping[str, Rounds]:
+        """What says of values of rows before and after changes whether they became other numbers, by column."""
+        return self._rows.rounds_inside("before", "after")
 
     def register(self) -> None:
         """Register the envelope's schema. Raise IngestError."""

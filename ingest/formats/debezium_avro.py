@@ -15,7 +15,7 @@ from pydantic import PrivateAttr, ValidationInfo, model_validator
 from ingest.component.options import InlineSchemaOptions, is_written
 from ingest.formats.debezium_json import DebeziumJson, no_table, with_key
 from ingest.formats.form import AvroMessages, Form
-from ingest.formats.given_schema import check_given, field_types
+from ingest.formats.given_schema import check_given
 from ingest.formats.key_reading import read_key
 from ingest.formats.unavailable import is_placeholder, known_of, may_hold_in_avro
 from ingest.model.cache import Cache
@@ -64,11 +64,6 @@ class DebeziumAvroConfluent(InlineSchemaOptions, RegistryOptions):
     def beside_keys(self, key_format: str | None) -> Self:
         """Return these options for records whose keys have this `key.format`: another one has no keys in Avro."""
         return self.holding(_keys_registered=key_format in {None, "avro-confluent"})
-
-    @property
-    def given_types(self) -> Mapping[str, DataType]:
-        """The types of the columns of the given schema; none where there is none."""
-        return field_types(self.schema_text, of_envelopes=True) if self.schema_text else {}
 
     @property
     def form(self) -> Form:

@@ -1,32 +1,13 @@
-"""The check of an Avro schema that a pipeline's file gives, and the names and types of its fields."""
+"""The check of an Avro schema that a pipeline's file gives, and the names of its fields."""
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from ingest.component.options import OptionErrors
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from ingest.model.data_type import DataType
     from ingest.registry.options import RegistryOptions
-
-
-@lru_cache(maxsize=16)
-def field_types(text: str, *, of_envelopes: bool = False) -> Mapping[str, DataType]:
-    """Return the types of the columns of a given schema, as its messages declare them; none where it cannot be used.
-
-    `of_envelopes`: it is one of Debezium's envelopes.
-    """
-    from ingest.avro.messages import EnvelopeSchema, RowSchema  # noqa: PLC0415  (`check` needs none of this)
-    from ingest.avro.schema import SchemaError, parse  # noqa: PLC0415
-
-    try:
-        return (EnvelopeSchema if of_envelopes else RowSchema)(parse(text)).declared.types
-    except (SchemaError, RecursionError):
-        return {}  # each row is a reject, which says why
 
 
 def field_names(text: str | None) -> tuple[str, ...]:

@@ -44,6 +44,8 @@ class JsonConfluent(RowFormat, RegistryOptions):
 
     name: ClassVar[str] = "json-confluent"
     counts_times: ClassVar[bool] = True
+    keeps_digits: ClassVar[bool] = True
+    """True, as numbers are written as texts."""
     model_config = keys_behind(name)
 
     @model_validator(mode="after")

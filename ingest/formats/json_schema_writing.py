@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ingest.formats.template import Image
     from ingest.formats.written import RowPlace
     from ingest.model.data_type import DataType
+    from ingest.model.numbers import Rounds
     from ingest.model.schema import Column
 
 _KINDS: Final = {
@@ -65,6 +66,11 @@ class RegisteredJsonRows:
                 msg = f"column {column!r} holds {shown}, which its schema cannot say"
                 raise RowError("type-mismatch", msg) from None
         return self._head + object_of(out)
+
+    @property
+    def rounds(self) -> Mapping[str, Rounds]:
+        """Nothing: numbers keep their texts."""
+        return {}
 
     def register(self) -> None:
         """Register the schema. Raise IngestError."""

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from ingest.formats.protobuf_writing import ProtobufRows
     from ingest.formats.row_decoder import ReadRow
     from ingest.formats.written import RowPlace
-    from ingest.model.data_type import DataType
     from ingest.model.schema import Column
     from ingest.protobuf.messages import RowSchema
 
@@ -105,11 +104,6 @@ class Protobuf(RowFormat, Options):
     def own_names(self) -> tuple[str, ...]:
         """The names of the fields of the given message."""
         return self._schema().columns if self._content else ()
-
-    @property
-    def given_types(self) -> Mapping[str, DataType]:
-        """The types of the columns of the given schema; none where there is none."""
-        return self._schema().declared.types if self._content else {}
 
     def _schema(self) -> RowSchema:
         if not self._content:

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from ingest.formats.protobuf_writing import RegisteredRows
     from ingest.formats.row_decoder import ReadRow
     from ingest.formats.written import RowPlace
-    from ingest.model.data_type import DataType
     from ingest.model.schema import Column
     from ingest.protobuf.message_types import MessageTypes
     from ingest.registry.client import Found
@@ -76,13 +75,6 @@ class ProtobufConfluent(RowFormat, RegistryOptions):
         names = [f"{self.name}.{keys.get(name, name.replace('_', '-'))}" for name in idle]
         what = "sink" if self._written else "source"
         return [*super().warnings(), *((key, f"{key} has no effect for a {what}") for key in names)]
-
-    @property
-    def given_types(self) -> Mapping[str, DataType]:
-        """The types of the columns of the given schema; none where there is none."""
-        from ingest.formats.protobuf_writing import first_types  # noqa: PLC0415  (as in `reader`)
-
-        return first_types(self.schema_text) if self.schema_text else {}
 
     def reader(self) -> ReadRow:
         """Return a function that reads a key or a value: its row as JSON text with what it declares, or its reject.

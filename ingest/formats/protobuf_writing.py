@@ -18,7 +18,6 @@ from ingest.model.table import show
 from ingest.protobuf.descriptors import DescriptorSet, SchemaError
 from ingest.protobuf.generated import is_plain, schema_text
 from ingest.protobuf.message_types import write_indexes
-from ingest.protobuf.messages import RowSchema
 from ingest.protobuf.proto_text import compile_schema
 from ingest.protobuf.writing import RowWriter
 from ingest.registry.client import client_of
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
     from ingest.formats.template import Image
     from ingest.formats.written import RowPlace
     from ingest.model.data_type import DataType
+    from ingest.model.numbers import Rounds
     from ingest.model.schema import Column
     from ingest.model.table import TableId
     from ingest.registry.client import Found, RegistryClient
@@ -50,11 +50,16 @@ class ProtobufRows:
         """Compile the message type for columns, by the names of their fields. Raise RowError."""
         self._columns = _types(columns)
         self._row = _Renamed(columns)
-        self._write = RowWriter(descriptor, self._columns, null_text).write
+        self._writer = RowWriter(descriptor, self._columns, null_text)
 
     def __call__(self, row: Image) -> bytes:
         """Return the bytes of a row, given as the JSON texts of its columns in the sink's table. Raise RowError."""
-        return self._write(self._row.of(row))
+        return self._writer.write(self._row.of(row))
+
+    @property
+    def rounds(self) -> Mapping[str, Rounds]:
+        """What says of values whether they became other numbers, by column."""
+        return self._row.back(self._writer.rounds)
 
     def register(self) -> None:
         """Do nothing: there is no registry."""
@@ -92,6 +97,11 @@ class RegisteredRows:
             assert self._refusal is not None, "a schema is taken or refused"
             raise self._refusal
         return self._head + self._writer.write(self._row.of(row))
+
+    @property
+    def rounds(self) -> Mapping[str, Rounds]:
+        """What says of values whether they became other numbers, by column."""
+        return {} if self._writer is None else self._row.back(self._writer.rounds)
 
     def register(self) -> None:
         """Find the schema for the rows in the registry, or register one. Raise IngestError.
@@ -167,15 +177,6 @@ def _is_own(message: Descriptor, text: str) -> bool:
     return bool(file == own)
 
 
-@lru_cache(maxsize=16)
-def first_types(text: str) -> Mapping[str, DataType]:
-    """Return the types of the columns of a schema's first message; none where it cannot be used."""
-    try:
-        return RowSchema(_first(text, ())).declared.types
-    except (RowError, SchemaError):
-        return {}  # each row is a reject, which says why
-
-
 @lru_cache(maxsize=64)
 def _first(text: str, references: tuple[tuple[str, str], ...]) -> Descriptor:
     """Return the first message of a schema. Raise RowError where there is none."""
@@ -202,6 +203,11 @@ class _Renamed:
         if self._names is None:
             return row
         return {name: row[column] for name, column in self._names.items() if column in row}
+
+    def back(self, fields: Mapping[str, Rounds]) -> Mapping[str, Rounds]:
+        """Return what is known of fields by the names of their columns."""
+        names = self._names
+        return fields if names is None else {names[name]: one for name, one in fields.items() if name in names}
 
 
 def _types(columns: Mapping[str, Column]) -> dict[str, DataType]:

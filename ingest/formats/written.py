@@ -14,8 +14,19 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ingest.formats.template import Image
+    from ingest.model.numbers import Rounds
     from ingest.model.schema import Column
     from ingest.model.table import TableId
+
+
+class Rounding(NamedTuple):
+    """What says of values, as they are written, whether they became other numbers: by place, and by column."""
+
+    keys: Mapping[str, Rounds]
+    after: Mapping[str, Rounds]
+    """In the row after a change."""
+    before: Mapping[str, Rounds]
+    """In the row before a change."""
 
 
 class RowPlace(NamedTuple):
@@ -35,6 +46,10 @@ class RowBytes(Protocol):
     def __call__(self, row: Image) -> bytes:
         """Return the bytes of a row, given as the JSON texts of its columns in the sink's table."""
 
+    @property
+    def rounds(self) -> Mapping[str, Rounds]:
+        """What says of values whether they became other numbers, by column. It is asked for once a row was written."""
+
     def register(self) -> None:
         """Register the schema of the rows, where there is a registry. Raise IngestError."""
 
@@ -47,6 +62,10 @@ class ChangeBytes(Protocol):
 
     def __call__(self, kind: Kind, before: Image | None, after: Image | None) -> bytes | None:
         """Return the bytes of a change. None is Kafka's null."""
+
+    @property
+    def rounds(self) -> Mapping[str, Rounds]:
+        """What `RowBytes.rounds` is, of the rows before and after changes."""
 
     def register(self) -> None:
         """Register the schema of the changes, where there is a registry. Raise IngestError."""
@@ -65,6 +84,11 @@ class Upserts:
     def __call__(self, kind: Kind, _before: Image | None, after: Image | None) -> bytes | None:
         """Return the bytes of the row after a change; None for a delete."""
         return None if kind is Kind.DELETE or after is None else self._rows(after)
+
+    @property
+    def rounds(self) -> Mapping[str, Rounds] | None:
+        """What says of values whether they became other numbers, by column; None where a format does not say it."""
+        return getattr(self._rows, "rounds", None)
 
     def register(self) -> None:
         """Register the schema of the rows. Raise IngestError."""

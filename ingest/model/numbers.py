@@ -9,19 +9,27 @@ from __future__ import annotations
 import math
 from decimal import Decimal, DecimalException
 from enum import Enum, auto
+from functools import lru_cache, partial
 from struct import Struct
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import msgspec
 
 from ingest.model.data_type import ArrayType, DecimalType, DoubleType, FloatType, MapType, StructType
 from ingest.model.jsontext import MALFORMED, fields_of
-from ingest.model.types import INTEGERS, NESTED, STRING
+from ingest.model.types import INTEGERS, STRING
 from ingest.model.values import elements_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Mapping
 
     from ingest.model.data_type import DataType
 
+Rounds: TypeAlias = "Callable[[bytes, DataType | None], bool]"
+"""Function that says whether a value, given as JSON text, or one inside of it is written as another number.
+
+The second argument is the type that its message declares, as in `fit_of`."""
+_text_of: Final = msgspec.json.Decoder(str).decode
 FLOATS: Final = (FloatType, DoubleType)
 LARGEST: Final = 1 << 53
 """The largest number up to which a DOUBLE has each whole number; a number that is not exact fits up to it."""
@@ -74,7 +82,7 @@ def stored_as(rows: DataType, there: DataType | None) -> DataType | None:
         return None
     if isinstance(rows, (*INTEGERS, *FLOATS, DecimalType)) and isinstance(there, FLOATS):
         return there
-    return there if isinstance(rows, FLOATS if there == STRING else NESTED) else None
+    return there if isinstance(rows, FLOATS) and there == STRING else None
 
 
 def says_exactly(data_type: DataType, raw: bytes) -> bool:
@@ -114,38 +122,83 @@ def is_key(data_type: DataType, raw: bytes, said: DataType | None = None) -> boo
     return _is_said_by(value, raw)
 
 
-def is_rounded(data_type: DataType, raw: bytes, said: DataType | None = None) -> bool:
-    """Return whether a value, or one inside of it, is a number that its FLOAT or DOUBLE is not.
+def rounds_number(raw: bytes, said: DataType | None, data_type: DataType) -> bool:
+    """Return whether a value is a number that a FLOAT or DOUBLE is not. `said`: see `fit_of`."""
+    return is_number(raw) and fit_of(data_type, raw, said) is not Fit.EXACT
 
-    `said`: see `fit_of`.
-    """
+
+@lru_cache(maxsize=10_000)
+def rounding_of(data_type: DataType) -> Rounds | None:
+    """Return the function that says whether a value of a type, or one inside of it, is rounded; None where none is."""
     if isinstance(data_type, FLOATS):
-        return is_number(raw) and fit_of(data_type, raw, said) is not Fit.EXACT
-    if not isinstance(data_type, NESTED) or data_type == said:
-        return False
-    try:
-        return any(is_rounded(kind, value, declared) for kind, value, declared in _inside(data_type, raw, said))
-    except MALFORMED:
-        return False  # it is no value of its type, which is said elsewhere
-
-
-def _inside(
-    data_type: DataType, raw: bytes, said: DataType | None
-) -> Iterator[tuple[DataType, bytes, DataType | None]]:
-    """Yield the values inside of one, with their types and those that its message declares. Raise one of MALFORMED."""
+        return partial(rounds_number, data_type=data_type)
     if isinstance(data_type, ArrayType):
-        element = said.element if isinstance(said, ArrayType) else None
-        yield from ((data_type.element, bytes(one), element) for one in (elements_of(raw) if raw[:1] == b"[" else ()))
-        return
-    values = fields_of(raw) if raw[:1] == b"{" else {}
+        return in_elements(rounding_of(data_type.element))
     if isinstance(data_type, MapType):
-        of = said.value if isinstance(said, MapType) else None
-        yield from ((data_type.value, bytes(one), of) for one in values.values())
-    elif isinstance(data_type, StructType):
+        return in_values(rounding_of(data_type.value))
+    if isinstance(data_type, StructType):
+        return in_fields({field.name: rounding_of(field.type) for field in data_type.fields})
+    return None
+
+
+def in_elements(rounds: Rounds | None) -> Rounds | None:
+    """Return the function for arrays whose elements have this one."""
+    if rounds is None:
+        return None
+
+    def any_rounded(raw: bytes, said: DataType | None) -> bool:
+        element = said.element if isinstance(said, ArrayType) else None
+        return any(rounds(one, element) for _, one in _inside(raw, b"["))
+
+    return any_rounded
+
+
+def in_values(rounds: Rounds | None) -> Rounds | None:
+    """Return the function for objects of which each value has this one."""
+    if rounds is None:
+        return None
+
+    def any_rounded(raw: bytes, said: DataType | None) -> bool:
+        value = said.value if isinstance(said, MapType) else None
+        return any(rounds(one, value) for _, one in _inside(raw, b"{"))
+
+    return any_rounded
+
+
+def in_fields(fields: Mapping[str, Rounds | None]) -> Rounds | None:
+    """Return the function for objects whose members have these, by their names."""
+    known = {name: rounds for name, rounds in fields.items() if rounds is not None}
+    if not known:
+        return None
+
+    def any_rounded(raw: bytes, said: DataType | None) -> bool:
         declared = {field.name: field.type for field in said.fields} if isinstance(said, StructType) else {}
-        for field in data_type.fields:
-            if field.name in values:
-                yield field.type, bytes(values[field.name]), declared.get(field.name)
+        return any(known[name](one, declared.get(name)) for name, one in _inside(raw, b"{") if name in known)
+
+    return any_rounded
+
+
+def either(one: Rounds | None, other: Rounds | None) -> Rounds | None:
+    """Return the function for values that are written in two places."""
+    if one is None or other is None:
+        return one or other
+    return lambda raw, said: one(raw, said) or other(raw, said)
+
+
+def _inside(raw: bytes, first: bytes) -> list[tuple[str, bytes]]:
+    """Return the values inside of an array or object, or of the one whose JSON a text holds, with their names.
+
+    There are none in another value. `first`: the byte that it begins with.
+    """
+    try:
+        opened = _text_of(raw).encode() if raw[:1] == b'"' else raw
+        if opened[:1] != first:
+            return []
+        if first == b"[":
+            return [("", bytes(one)) for one in elements_of(opened)]
+        return [(name, bytes(one)) for name, one in fields_of(msgspec.Raw(opened)).items()]
+    except (*MALFORMED, UnicodeEncodeError):
+        return []  # it is no value of its type, which is said elsewhere
 
 
 def _is_single(value: float) -> bool:

@@ -8,16 +8,22 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from ingest.model import temporal
-from ingest.model.jsontext import fields_of
+from ingest.model import temporal, types
+from ingest.model.jsontext import MALFORMED, fields_of
+from ingest.model.numbers import rounds_number
 from ingest.model.values import elements_of
 from ingest.protobuf.scalars import boolean, characters, number
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import msgspec
+
+    from ingest.model.data_type import DataType
+    from ingest.model.numbers import Rounds
     from ingest.protobuf.descriptors import AnyMessage
 
 _EPOCH: Final = dt.datetime(1970, 1, 1)  # noqa: DTZ001  (UTC throughout)
@@ -132,3 +138,29 @@ FILLED: Final[dict[str, Callable[[Any, bytes], None]]] = {
     "confluent.type.Decimal": fill_decimal,
 }
 """Functions that fill messages, by the full names of these. Wrappers are not among them."""
+_OF_JSON: Final = {
+    "google.protobuf.Struct": True, "google.protobuf.ListValue": True, "google.protobuf.Value": False,
+}  # fmt: skip
+"""Messages that hold any JSON, of which all numbers are doubles: whether a text is the JSON of such a value."""
+
+
+def rounding(name: str) -> Rounds | None:
+    """Return what says of values of such a message whether they become other numbers; None for another message."""
+    return partial(_rounds_any, opened=_OF_JSON[name]) if name in _OF_JSON else None
+
+
+def _rounds_any(raw: bytes, said: DataType | None, *, opened: bool) -> bool:
+    try:
+        raw = inside(raw) if opened else raw
+        values = {b"{": _members, b"[": elements_of}.get(raw[:1], _none)(raw)
+    except (ValueError, *MALFORMED):
+        return False  # it is none of its type, which is said elsewhere
+    return rounds_number(raw, said, types.DOUBLE) or any(_rounds_any(bytes(one), None, opened=False) for one in values)
+
+
+def _members(raw: bytes) -> list[msgspec.Raw]:
+    return list(fields_of(raw).values())
+
+
+def _none(_: bytes) -> list[msgspec.Raw]:
+    return []

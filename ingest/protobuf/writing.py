@@ -6,20 +6,24 @@ messages. google's library writes them. Rules: docs/spec/protobuf.md#writing.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from google.protobuf import descriptor_pb2, message_factory
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import EncodeError
 
+from ingest.model import types
 from ingest.model.data_type import ArrayType, MapType, StructType
 from ingest.model.jsontext import MALFORMED, fields_of
+from ingest.model.numbers import in_elements, in_fields, in_values, rounding_of
 from ingest.model.reject import RowError
 from ingest.model.values import elements_of
 from ingest.protobuf import well_known
 from ingest.protobuf.rows import is_choice
 from ingest.protobuf.scalars import key_text, scalar
 from ingest.protobuf.well_known_writing import FILLED, inside
+from ingest.protobuf.well_known_writing import rounding as any_rounding
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -28,12 +32,14 @@ if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor
 
     from ingest.model.data_type import DataType
+    from ingest.model.numbers import Rounds
     from ingest.protobuf.descriptors import AnyMessage
     from ingest.protobuf.scalars import Make
 
     Put: TypeAlias = Callable[[Any, bytes], None]
     """Function that puts a JSON text into a message's field. It raises ValueError."""
 
+_FLOATS: Final = {FieldDescriptor.TYPE_FLOAT: types.FLOAT, FieldDescriptor.TYPE_DOUBLE: types.DOUBLE}
 _NULL: Final = b"null"
 _SET_IN_PARENT: Final[Callable[[Any], None]] = descriptor_pb2.FileDescriptorSet.SetInParent
 _WHICH: Final[Callable[[Any, str], str | None]] = descriptor_pb2.FileDescriptorSet.WhichOneof
@@ -57,11 +63,18 @@ class RowWriter:
         """
         try:
             _check_fields(descriptor, columns)
+            self._descriptor = descriptor
             self._class: Any = message_factory.GetMessageClass(descriptor)
             self._put = _Fields(descriptor, null_text, {})
         except RecursionError:
             msg = f"the message {descriptor.full_name} is nested too deep"
             raise RowError("unwritable-table", msg) from None
+
+    @cached_property
+    def rounds(self) -> Mapping[str, Rounds]:
+        """What says of values of fields, as they were written, whether they became other numbers."""
+        found = ((field.name, _rounding(field, {})) for field in self._descriptor.fields)
+        return {name: rounds for name, rounds in found if rounds is not None}
 
     def write(self, row: Mapping[str, bytes]) -> bytes:
         """Return the bytes of a row. Raise RowError where a value is none that its field can have."""
@@ -100,6 +113,34 @@ def _check_fields(descriptor: Descriptor, columns: Mapping[str, DataType], above
         if field.is_required and field.name not in columns:
             msg = f"the message {descriptor.full_name} must have {above}{field.name}, and no column has its name"
             raise RowError("unwritable-table", msg)
+
+
+def _rounding(field: FieldDescriptor, known: dict[str, list[Rounds | None]]) -> Rounds | None:
+    """Return what says of a field's values whether they become other numbers; None where none does.
+
+    `known` has those of the messages that the field is inside of; a message may hold itself.
+    """
+    inner = field.message_type
+    if inner is None:
+        found = rounding_of(_FLOATS[field.type]) if field.type in _FLOATS else None
+    elif inner.GetOptions().map_entry:
+        return in_values(_rounding(inner.fields_by_number[2], known))
+    elif well_known.is_known(inner):
+        of_any = any_rounding(inner.full_name)
+        found = of_any if inner.full_name in FILLED else _rounding(inner.fields[0], known)
+    else:
+        found = _rounding_of_message(inner, known)
+    return in_elements(found) if field.is_repeated else found
+
+
+def _rounding_of_message(inner: Descriptor, known: dict[str, list[Rounds | None]]) -> Rounds | None:
+    of_it = known.get(inner.full_name)
+    if of_it is None:
+        of_it = known[inner.full_name] = []
+        of_it.append(in_fields({field.name: _rounding(field, known) for field in inner.fields}))
+        return of_it[0]
+    found = of_it
+    return found[0] if found else lambda raw, said: found[0] is not None and found[0](raw, said)
 
 
 class _Fields:

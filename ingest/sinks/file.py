@@ -27,7 +27,7 @@ from ingest.model.reject import RowError
 from ingest.model.table import TableId, show
 from ingest.model.values import has_times
 from ingest.sinks.sink import PlainWriter
-from ingest.sinks.typed import TypedSinkCoordinator, TypedSinkOptions
+from ingest.sinks.typed import TypedSinkCoordinator, TypedSinkOptions, WrittenPart
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -116,7 +116,8 @@ class FileSink(TypedSinkOptions):
             yield (name, b"", value or b"")
 
         coarse = has_times if typed else None
-        return ChangeEncoder(table, source, self.as_given(sink), render, inference, coarse=coarse)
+        rounding = self.rounding(None, WrittenPart(self.format, {one.name: one for one in sink.columns}, typed))
+        return ChangeEncoder(table, source, sink, render, inference, coarse=coarse).with_rounding(rounding)
 
     def topic_of(self, table: TableId) -> str:
         """Return what stands for a table in subjects: the name of its files."""

@@ -26,6 +26,7 @@ from ingest.model.table import Selector, SelectorError, selector, show
 from ingest.model.values import has_times
 from ingest.sinks.partitioner import NAMES, Partitioner, load, packed
 from ingest.sinks.topics import Destination, TopicsOptions, topic_name
+from ingest.sinks.typed import WrittenPart
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from ingest.formats.template import Segments, Value
     from ingest.formats.written import ChangeBytes, RowBytes, Upserts
     from ingest.model.data_type import DataType
-    from ingest.model.schema import TableSchema
+    from ingest.model.schema import Column, TableSchema
     from ingest.model.table import TableId
     from ingest.schema.evolve import SourceTable
     from ingest.schema.infer import Inference
@@ -229,7 +230,9 @@ class KafkaSink(TopicsOptions):
         metadata = self.record_metadata(sink)
         typed_key, typed_value = self.typed(target, sink)
         value = typed_value or self._value(target, sink, left_out)
-        moves, sink = is_of_rows(self.value_format), self.as_given(sink)
+        moves, (key_columns, columns) = is_of_rows(self.value_format), self._parts(sink)
+        key_part = None if self.key_format is None else WrittenPart(self.key_options, key_columns, typed_key)
+        rounding = self.rounding(key_part, WrittenPart(self.format, columns, typed_value))
         coarse = has_times if typed_value is not None else _counted if self.include_schema else None
         template: RecordTemplate | TypedRecords
         if typed_key is not None:
@@ -241,7 +244,7 @@ class KafkaSink(TopicsOptions):
             return ChangeEncoder(
                 table, source, sink, template.render, inference, template=written, coarse=coarse,
                 key_columns=self.key_fields,
-            ).with_metadata(metadata)  # fmt: skip
+            ).with_rounding(rounding).with_metadata(metadata)  # fmt: skip
         hashed = json_cells(((name, ColumnRef(name)) for name in sink.primary_key), table_member(target))
 
         def render(change: RowChange) -> Iterator[Record]:
@@ -249,7 +252,17 @@ class KafkaSink(TopicsOptions):
                 place = crc32(fill(hashed, None, change.key)).to_bytes(4, "big")
                 yield (at._replace(partition=place), none, made)
 
-        return ChangeEncoder(table, source, sink, render, inference, coarse=coarse).with_metadata(metadata)
+        return (
+            ChangeEncoder(table, source, sink, render, inference, coarse=coarse)
+            .with_rounding(rounding)
+            .with_metadata(metadata)
+        )
+
+    def _parts(self, schema: TableSchema) -> tuple[dict[str, Column], dict[str, Column]]:
+        """Return the columns of keys and those of values, by the names of their fields."""
+        columns, form, left_out = {c.name: c for c in schema.columns}, self._key_form, self._left_out(schema)
+        key = {name: columns[column] for name, column in replace(form, table_id=False).named(schema)}
+        return key, {name: column for name, column in columns.items() if name not in left_out}
 
     def _check_key(self, sink: TableSchema) -> None:
         """Raise RowError for a table that lacks a column of the keys."""
@@ -283,9 +296,7 @@ class KafkaSink(TopicsOptions):
         if not self.declares:
             return None, None
         self._check_key(schema)
-        columns, form, left_out = {c.name: c for c in schema.columns}, self._key_form, self._left_out(schema)
-        key = {name: columns[column] for name, column in replace(form, table_id=False).named(schema)}
-        value = {name: column for name, column in columns.items() if name not in left_out}
+        key, value = self._parts(schema)
         return self.typed_key(table, key), self.typed_value(table, value)
 
 

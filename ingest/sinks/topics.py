@@ -199,6 +199,11 @@ class TopicsOptions(KafkaConnection, TypedSinkOptions):
         """The options of the formats of values and, where they have any, of keys."""
         return (self.format, self._key_options)
 
+    @property
+    def key_options(self) -> AnyOptions:
+        """The options of the keys' format; None where it takes none."""
+        return self._key_options
+
     def typed_key(self, table: TableId, columns: Mapping[str, Column]) -> RowBytes | None:
         """Return the function that makes keys of a format with schemas; None for another format.
 

@@ -6,13 +6,14 @@ schemas in a registry, before the rows that need them. Rules: docs/spec/avro.md#
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias, TypeVar
+from functools import cache
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, TypeAlias, TypeVar
 
 from pydantic import Field, PrivateAttr
 
-from ingest.formats import has_schemas
-from ingest.formats.written import RowPlace, Upserts
-from ingest.model.numbers import stored_as
+from ingest.formats import has_schemas, is_binary
+from ingest.formats.written import Rounding, RowPlace, Upserts
+from ingest.model.numbers import Numbers, rounding_of
 from ingest.model.reject import RowError
 from ingest.model.table import show
 from ingest.sinks.sink import PlainSinkCoordinator, SinkOptions
@@ -22,12 +23,37 @@ if TYPE_CHECKING:
 
     from ingest.component.options import AnyOptions
     from ingest.formats.written import ChangeBytes, RowBytes
-    from ingest.model.data_type import DataType
+    from ingest.model.numbers import Rounds
     from ingest.model.schema import Column, TableSchema
     from ingest.model.table import TableId
 
     TypedWriters: TypeAlias = tuple[RowBytes | None, Upserts | ChangeBytes | None]
     """Functions that make the keys and the values of a table, where their formats have schemas."""
+
+
+class WrittenPart(NamedTuple):
+    """Keys or values of a table's records."""
+
+    format: Any
+    """The options of the format."""
+    columns: Mapping[str, Column]
+    """The columns of the table that are in them, by the names of their fields."""
+    writer: Any
+    """The function that makes them, where their format has schemas."""
+
+    @property
+    def is_row(self) -> bool:
+        """True if a value is the row after a change."""
+        return not hasattr(self.format, "change_writer")
+
+    @property
+    def rounds(self) -> Mapping[str, Rounds]:
+        """What says of values whether they became other numbers, by column: the writer, or else their types."""
+        found: Mapping[str, Rounds] | None = getattr(self.writer, "rounds", None)
+        if found is not None:
+            return found
+        columns = self.columns.values() if is_binary(self.format) else ()
+        return {one.name: rounds for one in columns if (rounds := rounding_of(one.type)) is not None}
 
 
 class TypedSinkOptions(SinkOptions):
@@ -71,11 +97,20 @@ class TypedSinkOptions(SinkOptions):
             return made
         return Upserts(self.format.row_writer(place, columns)) if hasattr(self.format, "row_writer") else None
 
-    def as_given(self, sink: TableSchema) -> TableSchema:
-        """Return a schema with the types by which a schema that the file gives for values keeps numbers of columns."""
-        given: Mapping[str, DataType] = getattr(self.format, "given_types", {})
-        kept = {column.name: stored_as(column.type, given.get(column.name)) for column in sink.columns}
-        return sink.with_stored({name: kind for name, kind in kept.items() if kind is not None})
+    def rounding(self, key: WrittenPart | None, value: WrittenPart) -> Callable[[], Rounding] | None:
+        """Return what gives that which counts the numbers that are rounded, once a row was written.
+
+        `key`: that of records, if they have any. Return None where all numbers keep their texts.
+        """
+        if self.numbers is Numbers.TEXTS:
+            return None
+
+        @cache
+        def found() -> Rounding:
+            after = value.rounds
+            return Rounding({} if key is None else key.rounds, after, {} if value.is_row else after)
+
+        return found
 
     def typed(self, _table: TableId, _schema: TableSchema) -> TypedWriters:
         """Return what makes keys and values of a sink table, where their formats have schemas. Raise RowError."""

@@ -21,6 +21,7 @@ from ingest.model.commit import release
 from ingest.model.schema import TableSchema
 from ingest.model.values import has_times
 from ingest.sinks.topics import TopicsOptions
+from ingest.sinks.typed import WrittenPart
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from ingest.kafka.writer import KafkaWriter
     from ingest.model.client_report import ClientReport
     from ingest.model.commit import CommitScope, ResumePoint
+    from ingest.model.schema import Column
     from ingest.model.table import TableId
     from ingest.schema.evolve import SourceTable
     from ingest.schema.infer import Inference
@@ -125,15 +127,26 @@ class UpsertKafka(TopicsOptions):
             return UpsertEncoder(table, source.schema, sink, to, inference, key_from_message=keyed)
         typed_key, typed_value = self.typed(target, sink)
         value = typed_value or self._value(target, sink)
-        metadata = self.record_metadata(sink)
+        metadata, (key_columns, columns) = self.record_metadata(sink), self._parts(sink)
+        rounding = self.rounding(
+            WrittenPart(self.key_options, key_columns, typed_key), WrittenPart(self.format, columns, typed_value)
+        )
         if typed_key is not None or typed_value is not None:
             key = TextKey(self._key(target, sink)) if typed_key is None else TypedKey(sink, sink.primary_key, typed_key)
             made = TypedRecords(to, key, value, True, metadata)
             coarse = None if typed_value is None else has_times
-            sink = self.as_given(sink)
-            return ChangeEncoder(table, source, sink, made.render, inference, coarse=coarse).with_metadata(metadata)
+            encoder = ChangeEncoder(table, source, sink, made.render, inference, coarse=coarse)
+            return encoder.with_rounding(rounding).with_metadata(metadata)
         template = RecordTemplate(to, self._key(target, sink), value, True, metadata)
-        return ChangeEncoder(table, source, sink, template.render, inference, template=template).with_metadata(metadata)
+        encoder = ChangeEncoder(table, source, sink, template.render, inference, template=template)
+        return encoder.with_rounding(rounding).with_metadata(metadata)
+
+    def _parts(self, schema: TableSchema) -> tuple[dict[str, Column], dict[str, Column]]:
+        """Return the columns of keys and those of values, by the names of their fields."""
+        columns = {column.name: column for column in schema.columns}
+        left_out = {*self.metadata_names, *(schema.primary_key if self.fields_include == "EXCEPT_KEY" else ())}
+        key = {name: columns[column] for name, column in self._key_form.named(schema)}
+        return key, {name: column for name, column in columns.items() if name not in left_out}
 
     @property
     def _key_form(self) -> KeyForm:
@@ -144,10 +157,7 @@ class UpsertKafka(TopicsOptions):
         """Return what makes keys and values of a sink table, where their formats have schemas. Raise RowError."""
         if not self.declares:
             return None, None
-        columns = {column.name: column for column in schema.columns}
-        key = {name: columns[column] for name, column in self._key_form.named(schema)}
-        left_out = {*self.metadata_names, *(schema.primary_key if self.fields_include == "EXCEPT_KEY" else ())}
-        value = {name: column for name, column in columns.items() if name not in left_out}
+        key, value = self._parts(schema)
         return self.typed_key(table, key), self.typed_value(table, value)
 
     def _key(self, target: TableId, sink: TableSchema) -> Segments:

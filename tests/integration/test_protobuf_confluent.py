@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
     from registry_pipelines import Pairs
 
+    from ingest.formats.protobuf_writing import RegisteredRows
+
 NAME = "protobuf-confluent"
 ORDER = 'syntax = "proto3"; package shop; message Order { int32 id = 1; optional string name = 2; }'
 JSON = {"type": "kafka", "value.format": "json"}
@@ -196,12 +198,14 @@ def columns_of(**names: str) -> dict[str, Column]:
     return {name: Column(name, types.parse(text)) for name, text in names.items()}
 
 
+def writer_of(server: Registry, topic: str, columns: dict[str, Column], **more: Any) -> RegisteredRows:
+    chosen = ProtobufConfluent.model_validate({f"{NAME}.url": server.url, **more}, context={WRITTEN: True})
+    return chosen.row_writer(RowPlace(topic, "value", ("shop", "orders")), columns)
+
+
 def written(server: Registry, topic: str, columns: dict[str, Column], row: dict[str, Any], **more: Any) -> bytes:
     """A row as the sink writes it, with a writer of its own."""
-    chosen = ProtobufConfluent.model_validate({f"{NAME}.url": server.url, **more}, context={WRITTEN: True})
-    return chosen.row_writer(RowPlace(topic, "value", ("shop", "orders")), columns)(
-        {name: json.dumps(value).encode() for name, value in row.items()}
-    )
+    return writer_of(server, topic, columns, **more)({name: json.dumps(value).encode() for name, value in row.items()})
 
 
 def read_back(server: Registry, message: bytes) -> str:
@@ -252,6 +256,11 @@ def test_a_schema_of_somebody_else_is_taken_or_the_table_refused(server: Registr
     with pytest.raises(RowError, match=r"s\.Order has no field 'more'") as raised:
         written(server, "p-given", columns_of(id="INT", more="INT"), {})
     assert raised.value.code == "unwritable-table"
+    server.register("p-float-value", 'syntax = "proto3"; message M { optional float d = 1; string s = 2; }', "PROTOBUF")
+    rows = writer_of(server, "p-float", columns_of(d="DOUBLE", s="DOUBLE"))
+    assert not rows.rounds, "the schema is not known yet"
+    rows({"d": b"0.1", "s": b"0.1"})
+    assert {name: (one(b"0.5", None), one(b"0.1", None)) for name, one in rows.rounds.items()} == {"d": (False, True)}
     server.register("p-avro-there-value", {"type": "record", "name": "R", "fields": []})
     with pytest.raises(ConfigError, match="has a schema of AVRO"):
         written(server, "p-avro-there", columns, {})

@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ingest.model import types
-from ingest.model.numbers import LARGEST, Fit, Numbers, fit_of, is_key, is_rounded
+from ingest.model.numbers import LARGEST, Fit, Numbers, fit_of, is_key, rounding_of
 from ingest.native import native
 
 if native.BUILT:
@@ -113,12 +113,15 @@ def test_a_key_is_told_from_others_by_its_column(single: float, count: int, text
         ("ROW<a DOUBLE, b ARRAY<ROW<c FLOAT>>>", '{"a":1,"b":[{"c":16777217}]}', "NULL", True),
         ("ROW<a DOUBLE, b ARRAY<ROW<c FLOAT>>>", '{"a":1,"b":[{"c":16777216},{}],"d":0.1}', "NULL", False),
         ("ROW<a STRING, b BIGINT>", '{"a":"0.1","b":9007199254740993}', "NULL", False),
-        ("ARRAY<DOUBLE>", '"[3.3333333333333333]"', "NULL", False), ("BIGINT", "9007199254740993", "NULL", False),
+        ("ARRAY<DOUBLE>", '"[3.3333333333333333]"', "NULL", True), ("ARRAY<DOUBLE>", '"[3.3"', "NULL", False),
+        ("ARRAY<DOUBLE>", '"\\ud800"', "NULL", False), ("ARRAY<DOUBLE>", "{}", "NULL", False),
+        ("BIGINT", "9007199254740993", "NULL", False),
     ],
 )  # fmt: skip
 def test_numbers_inside_of_values(kind: str, text: str, said: str, rounded: bool) -> None:
     told = None if said == "NULL" else types.parse(said)
-    assert is_rounded(types.parse(kind), text.encode(), told) is rounded
+    rounds = rounding_of(types.parse(kind))
+    assert (rounds is not None and rounds(text.encode(), told)) is rounded
 
 
 if native.BUILT:
