@@ -289,6 +289,24 @@ class Checkpoint:
         self.storage.write(f"{self.batches}/{name}", orjson.dumps(value))
         self._kept.append((number, name))
 
+    def state(self) -> dict[str, Any]:
+        """Return the files that say where the last finished batch ended, as JSON has values, by their names."""
+        done = max(self._files(".done"), default=None)
+        names = ["checkpoint.json", "places.json", "partitions.json", f"runs/{self.newest_run}"]
+        names += [] if done is None else [f"{self.batches}/{done[0]}.{done[1]}.done"]
+        found: dict[str, Any] = {}
+        for name in [*names, *(f"schemas/{version}.json" for version in reversed(self.version_numbers()))]:
+            data = self.storage.read(name)
+            if data is None:
+                continue
+            try:
+                found[name] = orjson.loads(data)
+                if name.startswith("schemas/") and found[name]["full"]:
+                    break  # it holds everything that older versions say
+            except (ValueError, KeyError, TypeError) as exc:
+                raise self.damaged(name, exc) from exc
+        return found
+
     # -- schemas -----------------------------------------------------------------------------------------------------
 
     def schemas(self, rules: Rules) -> Schemas:

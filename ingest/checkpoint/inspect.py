@@ -102,6 +102,14 @@ def overview(checkpoint: Checkpoint, source: KafkaSourceCoordinator | None) -> d
     }
 
 
+def exported(checkpoint: Checkpoint, source: KafkaSourceCoordinator | None) -> dict[str, Any]:
+    """Return the overview, and the state that a plan goes on from: after the last batch that was finished.
+
+    It has positions, schemas and options without secrets, and no record.
+    """
+    return {**overview(checkpoint, source), "state": checkpoint.state()}
+
+
 def as_offsets(checkpoint: Checkpoint) -> str:
     """Return the positions as `scan.startup.specific-offsets` takes them, for another pipeline to start from."""
     progress, _ = checkpoint.progress()

@@ -11,11 +11,11 @@ if TYPE_CHECKING:
 class MemoryStorage:
     """Files in memory, which are gone with their process."""
 
-    where = "memory"
     lock: int | None = None
 
-    def __init__(self) -> None:
-        """Keep nothing yet."""
+    def __init__(self, where: str = "memory") -> None:
+        """Keep nothing yet; `where` is the place, for people."""
+        self.where = where
         self._kept: dict[str, bytes] = {}
 
     def read(self, name: str) -> bytes | None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self
+
+import orjson
 
 from ingest.checkpoint.checkpoint import Checkpoint
 from ingest.checkpoint.hadoop_storage import HadoopStorage
@@ -17,6 +19,9 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from ingest.checkpoint.storage import Storage
+
+
+_EXPORT: Final = "make it where the pipeline runs: ingest checkpoint export FILE > EXPORT"
 
 
 class Place(Protocol):
@@ -56,6 +61,30 @@ class UntouchedPlace:
         if hadoop is None:
             return Overlay(LocalStorage(Path(self._where), lock=False))
         return Overlay(HadoopStorage(self._where, *hadoop, make=False))
+
+
+class ExportedPlace:
+    """The state of a checkpoint that `ingest checkpoint export` has written to a file: it is only read."""
+
+    remote = False
+
+    def __init__(self, file: Path) -> None:
+        """Read nothing yet."""
+        self._file = file
+
+    def open(self, _hadoop: tuple[Any, Any] | None) -> Storage:
+        """Read it; raises CheckpointError."""
+        try:
+            state = orjson.loads(self._file.read_bytes())["state"]
+            kept = {str(name): orjson.dumps(value) for name, value in state.items()}
+        except OSError as exc:
+            raise CheckpointError(f"cannot read {self._file}: {exc.strerror or exc}", _EXPORT) from exc
+        except (ValueError, KeyError, TypeError, AttributeError) as exc:
+            raise CheckpointError(f"{self._file} is no export of a checkpoint", _EXPORT) from exc
+        storage = MemoryStorage(f"the export {self._file}")
+        for name, data in kept.items():
+            storage.write(name, data)
+        return Overlay(storage)
 
 
 class MemoryPlace:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ingest.cli.parameters import SetOption, parse_variables
+from ingest.config.deployment import pipelines_in
 from ingest.config.loader import load
 from ingest.errors import ConfigError
 
@@ -30,7 +31,10 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 @app.command()
 def check(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE…", help="Pipeline files.")],
+    files: Annotated[
+        list[Path],
+        typer.Argument(metavar="FILE…", help="Pipeline files, or directories: all pipelines in them."),
+    ],
     variables: SetOption = None,
     form: Annotated[FindingsFormat, typer.Option("--format", help="How to print what is found.")] = FindingsFormat.TEXT,
     deny_warnings: Annotated[
@@ -38,7 +42,9 @@ def check(
     ] = False,
 ) -> None:
     """Say what is wrong with pipeline files: exit code 0, or 78 when there is an error."""
-    found = [d for file in files for d in load(file, parse_variables(variables)).diagnostics]
+    values = parse_variables(variables)
+    checked = [file for given in files for file in (pipelines_in(given) if given.is_dir() else [given])]
+    found = [d for file in checked for d in load(file, values).diagnostics]
     errors = [d for d in found if d.severity == "error" or deny_warnings]
     if form is FindingsFormat.JSON:
         typer.echo(json.dumps([d.as_json() for d in found], indent=2))
@@ -46,7 +52,7 @@ def check(
         for diagnostic in found:
             typer.echo(diagnostic.github() if form is FindingsFormat.GITHUB else diagnostic.text())
     if form is FindingsFormat.TEXT:
-        typer.echo(_summary(len(files), found, errors), err=True)
+        typer.echo(_summary(len(checked), found, errors), err=True)
     if errors:
         raise typer.Exit(ConfigError.exit_code)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ingest.checkpoint.inspect import apply_reset, as_offsets, opened, overview, plan_reset
+from ingest.checkpoint.inspect import apply_reset, as_offsets, exported, opened, overview, plan_reset
 from ingest.cli.parameters import FormatOption, OutputFormat, SetOption, parse_variables
 from ingest.cli.secrets import warner
 from ingest.config.loader import load_strictly
@@ -125,9 +125,9 @@ def export(
     variables: SetOption = None,
     conf: ConfOption = None,
 ) -> None:
-    """Print a checkpoint for other tools, or as the start of another pipeline."""
+    """Print a checkpoint: for other tools, for `ingest plan --progress`, or as the start of another pipeline."""
     with _opened(target, checkpoint, variables, conf, write=False) as (found, source):
-        typer.echo(as_offsets(found) if form is Export.OFFSETS else json.dumps(overview(found, source), indent=2))
+        typer.echo(as_offsets(found) if form is Export.OFFSETS else json.dumps(exported(found, source), indent=2))
 
 
 @app.command()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -37,12 +37,19 @@ def plan(
     variables: SetOption = None,
     form: FormatOption = OutputFormat.TEXT,
     checkpoint: CheckpointOption = None,
+    progress: Annotated[
+        Path | None,
+        typer.Option(metavar="EXPORT", help="Go on from this file, which `ingest checkpoint export` has written."),
+    ] = None,
     conf: ConfOption = None,
 ) -> None:
     """Show what a run would do: tables, routes, columns, topics, rejects. Reads a sample, and writes nothing.
 
     Ends as the run would end, as far as the sample shows: with the same exit code and error.
     """
+    if progress is not None and checkpoint is not None:
+        msg = "give --checkpoint or --progress, not both"
+        raise typer.BadParameter(msg)
     values, spark = parse_variables(variables), parse_variables(conf)
     with running(file, values, spark, checkpoint, "local[1]", once=True, start=None) as (pipeline, settings, observer):
         records: list[dict[str, Any]] = []
@@ -51,7 +58,8 @@ def plan(
             if rows:
                 tap_sample(probe, lambda tapped: records.append(one_by_one.about(tapped)), rows)
 
-        found, error = dry_run(pipeline, settings, tell=lambda text: observer(Warned(text)), then=look)
+        going_on = replace(settings, progress=progress)
+        found, error = dry_run(pipeline, going_on, tell=lambda text: observer(Warned(text)), then=look)
         if form is OutputFormat.JSON:
             shown = asdict(found) | ({"records": records} if rows else {})
             typer.echo(json.dumps(masked(shown, pipeline.secrets), indent=2))

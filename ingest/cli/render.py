@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from ingest.config.deployment import read_deployments
+from ingest.config.deployment import SETTINGS, pipelines_in, read_deployments
 from ingest.config.loader import load_checked
 from ingest.config.written import write_documents
 from ingest.errors import ConfigError
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 _HEAD: Final = "# Made by `ingest render k8s`; do not edit. Change the pipeline, or kubernetes.yaml beside it.\n"
 _KUSTOMIZATION: Final = "kustomization"
-_SETTINGS: Final = "kubernetes.yaml"
 
 app = typer.Typer(
     help="Manifests that run pipelines elsewhere.", no_args_is_help=True, add_completion=False, rich_markup_mode=None
@@ -76,13 +75,9 @@ def _is_ours(path: Path) -> bool:
 
 def manifests(folder: Path) -> dict[str, str]:
     """Return the texts of all files, by their names. Raise ConfigError for a mistake in a file."""
-    files = sorted(
-        path for path in folder.glob("*.y*ml") if path.suffix in {".yaml", ".yml"} and path.name != _SETTINGS
-    )
-    if not files:
-        raise ConfigError(f"there is no pipeline in {folder}", "name the folder with the pipelines' files")
+    files = pipelines_in(folder)
     stems = [path.stem for path in files]
-    settings = read_deployments(folder / _SETTINGS, stems)
+    settings = read_deployments(folder / SETTINGS, stems)
     names: dict[str, Path] = {_KUSTOMIZATION: Path(f"{_KUSTOMIZATION}.yaml")}
     out: dict[str, str] = {}
     for path in files:

@@ -25,6 +25,8 @@ _NAME: Final = r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$"
 _FIELD: Final = re.compile(r"[0-9A-Za-z*,/?-]+")
 _WORDS: Final = frozenset({"@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly"})
 PIPELINES: Final = "pipelines"
+SETTINGS: Final = "kubernetes.yaml"
+"""The name of the file; every other file of YAML in its folder is a pipeline."""
 
 
 class Deployment(Options):
@@ -75,6 +77,14 @@ class Deployment(Options):
             return value
         msg = "cron has five fields, as in '*/15 * * * *', or a word like @hourly"
         raise ValueError(msg)
+
+
+def pipelines_in(folder: Path) -> list[Path]:
+    """Return the pipeline files of a folder, sorted. Raise ConfigError where there is none."""
+    files = sorted(path for path in folder.glob("*.y*ml") if path.suffix in {".yaml", ".yml"} and path.name != SETTINGS)
+    if not files:
+        raise ConfigError(f"there is no pipeline in {folder}", "name the folder with the pipelines' files")
+    return files
 
 
 def read_deployments(file: Path, names: Iterable[str]) -> dict[str, Deployment]:

@@ -33,6 +33,8 @@ class Settings:
     once: bool = False
     alive: Path | None = None
     """A file to touch every few seconds, for whoever watches over the run."""
+    progress: Path | None = None
+    """A file with an exported checkpoint, from which a plan goes on in the place of `checkpoint`."""
     from_time: int | None = None
     """The time to start at where the checkpoint does not say, in milliseconds since 1970."""
 

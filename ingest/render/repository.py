@@ -23,11 +23,15 @@ _README = """\
 ```shell
 pip install -r requirements.txt
 pre-commit install            # checks and tests before each commit
-ingest check pipelines/*.yaml
+ingest check pipelines
 ingest test tests
 ingest plan pipelines/orders.yaml --set bootstrap=localhost:9092
 ingest run pipelines/orders.yaml --set bootstrap=localhost:9092 --once
 ```
+
+A pull request says what each changed pipeline would do from where production stands; the workflow's file says which
+variables of the repository that needs. By hand, with what `ingest checkpoint export` prints in production:
+`ingest plan pipelines/orders.yaml --progress orders.json`.
 
 Secrets are not in here: a file says `${secret_values.NAME}`, and its value comes from the environment
 (`INGEST_SECRET_NAME`), a directory (`INGEST_SECRETS_DIR`), or in the cluster from the Secret of `kubernetes.yaml`.
@@ -124,12 +128,15 @@ jobs:
       - uses: actions/setup-java@v4
         with: {distribution: temurin, java-version: "17"}
       - run: pip install -r requirements.txt
-      - run: ingest check pipelines/*.yaml --deny-warnings
+      - run: ingest check pipelines --deny-warnings
       - run: ingest test tests
       - run: ingest render k8s pipelines --out k8s --check
 
-  # What each changed pipeline would do, as a comment of the pull request. It needs a runner that reaches the brokers,
-  # and the repository's variable BOOTSTRAP; without the variable it is left out.
+  # What each changed pipeline would do from where production stands, as one comment of the pull request. It needs a
+  # runner that reaches production's brokers, and the repository's variable BOOTSTRAP; without it, it is left out.
+  # The variable CHECKPOINTS is where production keeps its checkpoints, by the pipelines' names: a directory of the
+  # runner, or a URI like s3a://bucket/checkpoints. Instead, progress/NAME.json may be what `ingest checkpoint export`
+  # has printed there.
   plan:
     if: github.event_name == 'pull_request' && vars.BOOTSTRAP != ''
     needs: check
@@ -149,23 +156,43 @@ jobs:
         env:
           BASE: ${{ github.event.pull_request.base.sha }}
           BOOTSTRAP: ${{ vars.BOOTSTRAP }}
+          CHECKPOINTS: ${{ vars.CHECKPOINTS }}
           # A secret of the repository for each that the pipelines name:
           # INGEST_SECRET_KAFKA_JAAS: ${{ secrets.KAFKA_JAAS }}
         run: |
-          git diff --name-only --diff-filter=AM -z "$BASE" HEAD -- pipelines/ | while IFS= read -r -d '' file; do
-            case "$file" in *kubernetes.yaml) continue ;; *.yaml | *.yml) ;; *) continue ;; esac
-            echo "### $file"
-            echo '~~~~'
-            ingest plan "$file" --set "bootstrap=$BOOTSTRAP" 2>&1 || echo "ended with exit code $?"
-            echo '~~~~'
-          done > plan.md
+          {
+            echo '<!-- ingest plan -->'
+            git diff --name-only --diff-filter=AM -z "$BASE" HEAD -- pipelines/ | while IFS= read -r -d '' file; do
+              case "$file" in *kubernetes.yaml) continue ;; *.yaml | *.yml) ;; *) continue ;; esac
+              name=$(basename "${file%.*}")
+              export=progress/$name.json
+              if [ ! -f "$export" ] && [ -n "$CHECKPOINTS" ]; then
+                mkdir -p progress
+                ingest checkpoint export "$CHECKPOINTS/$name" > "$export" || rm -f "$export"
+              fi
+              echo "### $file"
+              [ -f "$export" ] || echo 'Production has no checkpoint of it here: this is what a first run would do.'
+              echo '~~~~'
+              if [ -f "$export" ]; then set -- --progress "$export"; else set --; fi
+              ingest plan "$file" --set "bootstrap=$BOOTSTRAP" "$@" 2>&1 || echo "ended with exit code $?"
+              echo '~~~~'
+            done
+          } | head -c 60000 > plan.md
+          grep -q '^###' plan.md || echo 'No pipeline is changed.' >> plan.md
           cat plan.md >> "$GITHUB_STEP_SUMMARY"
       - name: comment
-        if: hashFiles('plan.md') != ''
         env:
           GH_TOKEN: ${{ github.token }}
           NUMBER: ${{ github.event.pull_request.number }}
-        run: '[ ! -s plan.md ] || gh pr comment "$NUMBER" --body-file plan.md'
+        run: |
+          comments="repos/$GITHUB_REPOSITORY/issues/$NUMBER/comments"
+          ours='.[] | select(.body | startswith("<!-- ingest plan -->")) | .id'
+          id=$(gh api "$comments" --paginate --jq "$ours" | head -n 1)
+          if [ -n "$id" ]; then
+            gh api --silent --method PATCH "repos/$GITHUB_REPOSITORY/issues/comments/$id" -F body=@plan.md
+          elif grep -q '^###' plan.md; then
+            gh api --silent --method POST "$comments" -F body=@plan.md
+          fi
 """
 _IGNORED = """\
 .ingest/
@@ -183,6 +210,6 @@ def repository_files(version: str) -> Mapping[str, str]:
         "README.md": _README,
         "pipelines/kubernetes.yaml": _KUBERNETES.replace("VERSION", version),
         "pipelines/orders.yaml": _PIPELINE,
-        "requirements.txt": f"ingest=={version}\n",
+        "requirements.txt": f"ingest[all]=={version}\n",
         "tests/orders.yaml": _TEST,
     }

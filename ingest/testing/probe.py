@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from ingest.checkpoint.place import CheckpointAccess, UntouchedPlace
+from ingest.checkpoint.place import CheckpointAccess, ExportedPlace, UntouchedPlace
 from ingest.driver.context import RunContext
 from ingest.driver.counters import Counters
 from ingest.driver.pacing import Pacing
@@ -127,7 +127,7 @@ class Probe:
         error = None
         try:
             with (
-                CheckpointAccess(UntouchedPlace(self._settings.checkpoint)) as access,
+                CheckpointAccess(self._place()) as access,
                 started(context, parts, PipelineStartup(context, parts, counters), access, counters) as (start, driver),
             ):
                 self._connected = True
@@ -138,6 +138,10 @@ class Probe:
         finally:
             worker.discard()
         return DryRun(start, parts.rules, collector, summary, happened, withheld, error)
+
+    def _place(self) -> UntouchedPlace | ExportedPlace:
+        export = self._settings.progress
+        return UntouchedPlace(self._settings.checkpoint) if export is None else ExportedPlace(export)
 
     def _sampled(self, tolerated: int) -> InMemorySource:
         """Return the pipeline's source, with the sample. Nobody asks which row was there before what goes nowhere."""

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from commands import called
 from harness import message
 from pages import only
+from ruamel.yaml import YAML
 
 from ingest.program import load
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from harness import Pipeline
 
 PASSWORD = "of-the-broker-hunter2"  # noqa: S105
@@ -53,6 +56,69 @@ def test_from_a_topic_to_a_table_and_a_report(pipeline: Pipeline, tmp_path: Path
     assert "&lt;b&gt;********&lt;/b&gt;" in shown
     assert PASSWORD not in shown
     assert load(file).sink.type == "iceberg"
+
+
+GH = """#!/bin/sh
+echo "$@" >> gh.log
+case "$*" in
+    *--jq*) cat gh.id 2> /dev/null ;;
+    *POST*) echo 7 > gh.id ;;
+esac
+"""
+"""GitHub's command, which keeps what it is asked, and the one comment that there is."""
+
+
+def test_a_repository_of_pipelines_does_all_that_its_readme_and_its_workflow_say(
+    pipeline: Pipeline, tmp_path: Path
+) -> None:
+    folder, bins, kept = tmp_path / "repo", tmp_path / "bin", tmp_path / "production"
+    assert called("init", str(folder), "--repo").code == 0
+    bins.mkdir()
+    for name, text in {"gh": GH, "pip": '#!/bin/sh\ntest "$*" = "install -r requirements.txt" -a -s "$3"\n'}.items():
+        (bins / name).write_text(text)
+        (bins / name).chmod(0o755)
+    pipeline.kafka.create("shop.changes", 1)
+    pipeline.kafka.send("shop.changes", message("c", None, {"id": 1, "status": "NEW"}))
+    env = {
+        "PATH": f"{bins}:{Path(sys.executable).parent}:{os.environ['PATH']}", "BOOTSTRAP": pipeline.kafka.bootstrap,
+        "CHECKPOINTS": str(kept), "GITHUB_STEP_SUMMARY": "summary.md", "GITHUB_REPOSITORY": "o/r", "NUMBER": "5",
+        "GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a@b", "GIT_COMMITTER_NAME": "a", "GIT_COMMITTER_EMAIL": "a@b",
+        "GH_TOKEN": "x", "BASE": "HEAD~1",
+    }  # fmt: skip
+
+    def said(script: str) -> str:
+        there = f"cd '{folder}'\n{script}"
+        done = pipeline.finished(["/bin/bash", "--noprofile", "--norc", "-ec", there], pipeline.java, env)
+        assert done.code == 0, done.err
+        return done.out + done.err
+
+    said("git init -q; git add -A; git commit -qm first")
+    readme = re.findall(r"```shell\n(.*?)```", (folder / "README.md").read_text(), re.DOTALL)
+    for line in "".join(readme).replace("localhost:9092", pipeline.kafka.bootstrap).splitlines():
+        said(line)
+    kept.mkdir()
+    (folder / ".ingest" / "orders").rename(kept / "orders")
+    changed = folder / "pipelines" / "orders.yaml"
+    changed.write_text(changed.read_text().replace("metrics.port: 9400", "metrics.port: 9500"))
+    said("ingest render k8s pipelines --out k8s; git add -A; git commit -qm second")
+    workflow = YAML(typ="safe").load(folder / ".github" / "workflows" / "pipelines.yaml")
+    steps = [step["run"] for job in workflow["jobs"].values() for step in job["steps"] if "run" in step]
+    planned, commented = steps[-2:]
+    for step in (*steps, commented):
+        said(step)
+    plan = (folder / "plan.md").read_text()
+    assert plan.startswith("<!-- ingest plan -->\n### pipelines/orders.yaml\n")
+    assert "goes on from the export progress/orders.json" in plan
+    assert "pipeline.metrics.port: 9400 -> 9500" in plan
+    assert "shop.orders -> ods.orders" in plan
+    asked = (folder / "gh.log").read_text().splitlines()
+    assert [("POST" in line, "PATCH repos/o/r/issues/comments/7 " in line) for line in asked if "--jq" not in line] == [
+        (True, False), (False, True),
+    ]  # fmt: skip
+    said("git reset -q --hard HEAD~1; git commit -q --allow-empty -m nothing")
+    said(planned)
+    assert (folder / "plan.md").read_text() == "<!-- ingest plan -->\nNo pipeline is changed.\n"
+    pipeline.kafka.admin.delete_topics(["shop.changes"])["shop.changes"].result(10)
 
 
 def test_the_program_of_the_documentation_runs(pipeline: Pipeline, tmp_path: Path) -> None:

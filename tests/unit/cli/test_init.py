@@ -11,6 +11,7 @@ import pytest
 from commands import called
 from ruamel.yaml import YAML
 
+from ingest import __version__
 from ingest.cli.init import _with_format
 from ingest.config.loader import load
 from ingest.errors import ConfigError
@@ -111,15 +112,32 @@ def test_a_repository_works_as_it_is(tmp_path: Path) -> None:
     assert {"pipelines/orders.yaml", "k8s/orders.yaml", "k8s/kustomization.yaml", ".pre-commit-config.yaml"} <= files
     assert called("check", str(folder / "pipelines" / "orders.yaml"), "--deny-warnings").code == 0
     assert called("test", str(folder / "tests")).code == 0
+    checked = called("check", str(folder / "pipelines"), "--deny-warnings")
+    assert (checked.code, checked.err.strip()) == (0, "1 file checked: no errors")
+    assert (folder / "requirements.txt").read_text() == f"ingest[all]=={__version__}\n"
     workflow = YAML(typ="safe").load(folder / ".github" / "workflows" / "pipelines.yaml")
     steps = [step["run"] for job in workflow["jobs"].values() for step in job["steps"] if "run" in step]
     assert [step for step in steps if "ingest" in step and "ingest plan" not in step] == [
-        "ingest check pipelines/*.yaml --deny-warnings", "ingest test tests",
+        "ingest check pipelines --deny-warnings", "ingest test tests",
         "ingest render k8s pipelines --out k8s --check",
     ]  # fmt: skip
     (folder / "README.md").write_text("mine")
     assert called("init", str(folder), "--repo").code == 78
     assert (folder / "README.md").read_text() == "mine"
+
+
+def test_check_takes_directories_and_says_where_there_is_no_pipeline(tmp_path: Path) -> None:
+    (tmp_path / "kubernetes.yaml").write_text("image: x\n")
+    (tmp_path / "notes.txt").write_text("no pipeline\n")
+    nothing = called("check", str(tmp_path))
+    assert (nothing.code, "there is no pipeline in" in nothing.err) == (78, True)
+    good = "source: {type: file, path: x, value.format: json}\nsink: {type: print}\n"
+    (tmp_path / "a.yaml").write_text(good)
+    (tmp_path / "b.yml").write_text(good.replace("path", "paht"))
+    found = called("check", str(tmp_path), str(tmp_path / "a.yaml"))
+    assert found.code == 78
+    assert f"{tmp_path / 'b.yml'}:1:22: error: unknown option 'paht'" in found.out
+    assert "3 files checked" in found.err
 
 
 def test_the_hooks_of_a_repository_pass_and_find_a_mistake(tmp_path: Path) -> None:
