@@ -102,20 +102,23 @@ class BackfillStartup:
         return Start(checkpoint, source, backlog, tables, schemas, known, unfinished, resumed=True)
 
     def _take_note(self, stored: Schemas, main: Progress) -> int:
-        """Return the number of the backfill: one of these tables that has not come to its end, or a new one."""
+        """Return the number of the backfill: one of these tables that has not come to its end, or a new one.
+
+        It is a new one where rows have another place by now, and where somebody has emptied all of the sink's tables.
+        """
         places = self._context.pipeline.sink.place_of
         targets = [target for table in self._tables for target in stored.sources[table].targets]
         found = [[show(target), places(target)] for target in targets]
         notes = backfill_notes(self._checkpoint)
-        for number, note in notes.items():
-            if not note.finished and note.tables == self._tables:
-                if note.places == found:
-                    self._number, self._note = number, note
-                    return number
-                store_note(self._checkpoint, number, replace(note, finished=True))  # its rows have another place now
+        left = [number for number, note in notes.items() if not note.finished and note.tables == self._tables]
+        if left and notes[left[-1]].places == found and self._parts.sink.filled(targets) != set():
+            self._number, self._note = left[-1], notes[left[-1]]
+            return self._number
         self._number = max(notes, default=0) + 1
         self._note = BackfillNote(self._tables, found, dict(main.positions))
         store_note(self._checkpoint, self._number, self._note)
+        for number in left:
+            store_note(self._checkpoint, number, replace(notes[number], finished=True))
         return self._number
 
     def _refuse_twice(self, stored: Schemas) -> None:
@@ -123,16 +126,32 @@ class BackfillStartup:
         sink = self._context.pipeline.sink
         if sink.supersedes:
             return
-        filled = sorted(self._parts.sink.filled({one for t in self._tables for one in stored.sources[t].targets}))
+        filled = sorted(self._parts.sink.filled({one for t in self._tables for one in stored.sources[t].targets}) or ())
         if filled and sink.keeps_states:
             store_note(self._checkpoint, self._number, replace(self._note, finished=True))
             msg = f"{filled[0]} has rows, and keeps all states of a row: those that are read again would be there twice"
             raise ConfigError(msg, "empty it first, or route the table to a new one")
+        if sink.keeps_states:
+            self._give_up_others()
         for name in filled:
             self._context.warn(
                 f"{name} has changes already: those that are read again come behind them, older ones, too; the last "
                 "change of each row is the newest"
             )
+
+    def _give_up_others(self) -> None:
+        """End backfills of some of these tables with others, which would bring the rows of these ones once more."""
+        for number, note in backfill_notes(self._checkpoint).items():
+            if note.finished or number == self._number or not {*note.tables} & {*self._tables}:
+                continue
+            store_note(self._checkpoint, number, replace(note, finished=True))
+            rest = [table for table in note.tables if table not in self._tables]
+            if rest:
+                self._context.warn(
+                    f"the backfill of {', '.join(map(show, note.tables))} has not come to its end, and does not go on: "
+                    f"some of these tables are read anew. {', '.join(map(show, rest))} may lack rows: "
+                    f"empty what their rows go to, then {command(self._context.pipeline, rest)}"
+                )
 
     def _position(self, main: Progress, progress: Progress, source: BackfillSource) -> None:
         """Fill in where each split starts, and where it ends: where the pipeline is.

@@ -85,8 +85,8 @@ class SinkCoordinator(Protocol):
     def vanished(self, tables: Iterable[TableId]) -> set[str]:
         """Return what is not there of tables that were written before, each with a word for what it is."""
 
-    def filled(self, tables: Iterable[TableId]) -> set[str]:
-        """Return what has rows of these tables, each with a word for what it is. Makes nothing."""
+    def filled(self, tables: Iterable[TableId]) -> set[str] | None:
+        """Return what has rows of these tables, each with a word for what it is; None: nobody knows. Makes nothing."""
 
     def check(self, tables: Iterable[TableId]) -> None:
         """Raise what `prepare` would raise for these tables, and warn as it would; changes nothing."""

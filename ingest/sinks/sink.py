@@ -188,9 +188,9 @@ class PlainSinkCoordinator:
     def check(self, _tables: Iterable[TableId]) -> None:
         """Do nothing: there is nothing to check."""
 
-    def filled(self, _tables: Iterable[TableId]) -> set[str]:
-        """Return none: nobody knows."""
-        return set()
+    def filled(self, _tables: Iterable[TableId]) -> set[str] | None:
+        """Return None: nobody knows."""
+        return None
 
     def prepare(self, _tables: Iterable[TableId]) -> None:
         """Do nothing: there is nothing to prepare."""

@@ -246,14 +246,18 @@ def lake(folder: Path, kind: str, **more: str) -> dict[str, Any]:
     return {"type": kind, place: str(folder / "lake"), **more}
 
 
+def lake_table(folder: Path, *name: str) -> Any:
+    """A table of Iceberg."""
+    from pyiceberg.catalog import load_catalog
+
+    from ingest.iceberg.catalog import with_defaults
+
+    return load_catalog("default", **with_defaults({"warehouse": str(folder / "lake")})).load_table(name)
+
+
 def lake_rows(folder: Path, kind: str, *name: str) -> list[tuple[int, Any]]:
     if kind == "iceberg":
-        from pyiceberg.catalog import load_catalog
-
-        from ingest.iceberg.catalog import with_defaults
-
-        found = load_catalog("default", **with_defaults({"warehouse": str(folder / "lake")})).load_table(name)
-        rows = found.scan().to_arrow().to_pylist()
+        rows = lake_table(folder, *name).scan().to_arrow().to_pylist()
     else:
         from deltalake import DeltaTable
 
@@ -290,6 +294,52 @@ def test_a_table_with_all_states_is_filled_only_while_it_is_empty(kind: str, tmp
     shop.go(sink=sink, route=NEW)  # it has the fourth row by then
     shop.go(["shop.orders"], sink=sink, route=NEW)
     assert lake_rows(tmp_path, kind, "ods", "orders2") == [(key, key) for key in range(4)]
+
+
+def emptied(folder: Path, kind: str, *name: str) -> None:
+    """Delete all rows of a table, as somebody else."""
+    if kind == "iceberg":
+        lake_table(folder, *name).delete("id >= 0")
+    else:
+        from deltalake import DeltaTable
+
+        DeltaTable(str(folder / "lake" / "/".join(name))).delete()
+
+
+@pytest.mark.parametrize("mode", ["upsert", "append"])
+@pytest.mark.parametrize("kind", ["iceberg", "delta"])
+def test_a_backfill_whose_tables_were_emptied_begins_at_the_beginning(kind: str, mode: str, tmp_path: Path) -> None:
+    shop, sink = BackfillShop(tmp_path, own_sink=True), lake(tmp_path, kind, **{"sink.write-mode": mode})
+    for key in range(8):
+        shop.add("c", key, key)
+    shop.go(sink=sink)
+    shop.go(["shop.orders"], dies=3, at_once=2, sink=sink, route=NEW)
+    assert len(lake_rows(tmp_path, kind, "ods", "orders2")) == 4
+    emptied(tmp_path, kind, "ods", "orders2")
+    shop.go(["shop.orders"], sink=sink, route=NEW)
+    assert lake_rows(tmp_path, kind, "ods", "orders2") == [(key, key) for key in range(8)]
+    shop.go(sink=sink, route=NEW)
+    assert shop.warnings == []
+
+
+def test_a_backfill_of_more_tables_does_not_go_on_once_one_of_them_is_read_by_itself(tmp_path: Path) -> None:
+    shop, sink = BackfillShop(tmp_path, own_sink=True), lake(tmp_path, "delta", **{"sink.write-mode": "append"})
+    for key in range(4):
+        shop.add("c", key, key)
+        shop.add("c", key, key, table="users")
+    shop.go(sink=sink)
+    shop.go(["shop.orders", "shop.users"], dies=3, at_once=2, sink=sink, route=BOTH)
+    emptied(tmp_path, "delta", "ods", "orders2")
+    shop.go(["shop.orders"], sink=sink, route=BOTH)
+    assert lake_rows(tmp_path, "delta", "ods", "orders2") == [(key, key) for key in range(4)]
+    (said,) = [text for text in shop.warnings if "does not go on" in text]
+    assert said.endswith("what their rows go to, then ingest backfill pipeline.yaml --table shop.users")
+    with pytest.raises(ConfigError, match=r"table ods\.orders2 has rows, and keeps all states"):
+        shop.go(["shop.orders", "shop.users"], sink=sink, route=BOTH)
+    emptied(tmp_path, "delta", "ods", "users2")
+    shop.go(["shop.users"], sink=sink, route=BOTH)
+    for name in ("orders2", "users2"):
+        assert lake_rows(tmp_path, "delta", "ods", name) == [(key, key) for key in range(4)]
 
 
 def test_a_log_of_changes_that_has_some_is_warned_about(tmp_path: Path) -> None:
