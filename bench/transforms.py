@@ -128,9 +128,10 @@ def _plan(session: Session, number: int) -> tuple[list[float], list[float]]:
     schemas = {("inventory", f"t{i}"): schema for i in range(number)}
 
     def compiled() -> dict[tuple[str, ...], SourceTable]:
+        shaped = {table: compiler.shape(table, s) for table, s in schemas.items()}
         return {
-            table: SourceTable(s, (table,), key_from_message=True, output=compiler.shape(table, s))
-            for table, s in schemas.items()
+            table: SourceTable(schemas[table], (table,), key_from_message=True, output=one and one.schema)
+            for table, one in shaped.items()
         }
 
     started = time.perf_counter()

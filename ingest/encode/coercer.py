@@ -121,6 +121,7 @@ class RowCoercer:
         self.numbers = inference.numbers
         self._widens = inference.numbers is Numbers.STORED and not inference.static
         self._stores = self._any_spelling = inference.numbers in {Numbers.STORED, Numbers.COMPUTED}
+        self._passed = inference.passed
         self.rounded: dict[str, int] = {}
         """By column: numbers that no binary number is, and that became the nearest one."""
         self.strings_in_keys = inference.reading.as_string
@@ -139,6 +140,9 @@ class RowCoercer:
                 continue
             own, own_type = self._conforming(name, column_type, value, declared)
             sink_type = self.sink_types.get(name)
+            if name in self._passed and name in self.narrow and isinstance(sink_type, FLOATS):
+                # The column became one of texts for a number, before the transform, and the sink's stays one of numbers
+                own = respelled(sink_type, own, self.standard) or own
             if self.counts_numbers and self._is_rounded(name, own, declared, drifts=True):
                 rounded.append(name)
             if sink_type is None:
@@ -223,7 +227,7 @@ class RowCoercer:
             if no_key:
                 msg = f"key column {name!r} holds {value[:60].decode()}, which its {types.name(kept)} would round"
                 raise RowError("type-mismatch", msg)
-        return found is not Fit.EXACT
+        return found is not Fit.EXACT and name not in self._passed
 
     def _said(self, name: str, value: bytes, declared: InlineSchema | None) -> DataType | None:
         """Return the type by which a value is a binary number: its message's, or that of what an expression gave."""

@@ -154,8 +154,9 @@ class EncoderCache:
             if self.transform_input is not None:
                 encoder = self.compiled[table] = self.transform_input(table, source)
                 return encoder
+            passed = frozenset(name for name, _ in source.copies)
             source = source.after()
-            inference = inference.after(table, source.schema)
+            inference = inference.after(table, source.schema, passed)
         encoders = [self._compile(table, source, target, inference) for target in source.targets]
         encoder = self.compiled[table] = encoders[0] if len(encoders) == 1 else FanOutEncoder(table, encoders)
         return encoder

@@ -10,6 +10,8 @@ from __future__ import annotations
 import random
 import time
 import uuid
+from dataclasses import replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from ingest.encode.coercer import OTHERS, RowCoercer, check_before, check_key
@@ -32,8 +34,10 @@ from ingest.expressions.rewrites import NOW, TAG
 from ingest.model import temporal, types
 from ingest.model.cache import count_up
 from ingest.model.change import Kind, is_number
+from ingest.model.data_type import DecimalType
 from ingest.model.jsontext import object_of
 from ingest.model.keytext import key_text
+from ingest.model.numbers import FLOATS
 from ingest.model.reject import RowError
 from ingest.model.rowtext import key_image, parse_row
 from ingest.model.values import coarse, has_times
@@ -45,6 +49,7 @@ if TYPE_CHECKING:
 
     from ingest.encode.compiled_transform import CompiledTransforms
     from ingest.model.change import InlineSchema
+    from ingest.model.data_type import DataType
     from ingest.model.table import TableId
     from ingest.schema.evolve import SourceTable
     from ingest.schema.infer import Inference
@@ -62,17 +67,27 @@ class TransformInputEncoder:
         *,
         images: bool,
         upserts: bool = False,
+        stored: Mapping[str, DataType] = MappingProxyType({}),
     ) -> None:
-        """`images`: whether the row before a change is wanted in any case; `upserts`: an insert may be an update."""
+        """`images`: whether the row before a change is wanted in any case; `upserts`: an insert may be an update.
+
+        `stored`: types by which the sink's tables keep numbers of the columns that are passed on.
+        """
         self.upserts = upserts
         self._insert = UPDATE_ALONE if upserts else INSERT
         self.transform = transform = transforms.of[table]
-        self.source = source
+        self.source = source = replace(source, schema=source.schema.with_stored(stored))
         places = {slot: i for i, slot in enumerate(transforms.inputs)}
         self.table = table
         self.inserted = self.updated = self.deleted = self.unrepresentable = 0
         self.bytes_in = self.bytes_out = 0
         self._coercer = RowCoercer(table, source.schema, source.schema, inference)
+        # Their columns of the sink did not change for numbers that do not fit, and will not
+        self._coercer.narrow |= {
+            one.name for one in source.schema.columns
+            if isinstance(one.stored, FLOATS) and not isinstance(one.type, (*types.INTEGERS, DecimalType))
+            and types.merge(one.type, one.stored) != one.stored
+        }  # fmt: skip
         self.withheld, self.rounded = self._coercer.withheld, self._coercer.rounded
         self.numbers = self._coercer.numbers
         self.static, self.standard = self._coercer.static, self._coercer.standard

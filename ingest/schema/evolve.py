@@ -8,7 +8,7 @@ result.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from ingest.errors import ConfigError, NoPrimaryKey, SchemaChangeRefused, TransformError
 from ingest.model import types
@@ -44,10 +44,16 @@ class SourceTable:
     key_from_message: bool
     output: TableSchema | None = None
     """Schema of the table's rows after their transform; None where no transform changes them."""
+    copies: tuple[tuple[str, str], ...] = ()
+    """The columns that a transform passes on: the name in its result, and the name in the table."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Return a few plain values for pickling. There may be tens of thousands of tables."""
-        return SourceTable, (self.schema, self.targets, self.key_from_message, self.output)
+        return SourceTable, (self.schema, self.targets, self.key_from_message, self.output, self.copies)
+
+    def written_as(self, name: str) -> list[str]:
+        """Return the columns of the sink tables that have the values of a column."""
+        return [name] if self.output is None else [result for result, of in self.copies if of == name]
 
     def after(self) -> SourceTable:
         """Return the table as it is after its transform."""
@@ -78,15 +84,17 @@ class Schemas:
     def number_types(self, table: TableId) -> dict[str, DataType]:
         """Return the types by which a source table's sink tables keep numbers, of columns that may round some.
 
-        Of several it is the one that rounds most. Of rows that a transform makes, nothing is said.
+        Of several it is the one that rounds most. Of what a transform computes, nothing is said.
         """
         out: dict[str, DataType] = {}
         source = self.sources.get(table)
-        for target in () if source is None or source.output is not None else source.targets:
+        of = {} if source is None or source.output is None else dict(source.copies)
+        for target in () if source is None else source.targets:
             for column in self.sinks[target].columns if target in self.sinks else ():
                 kept = column.number_type
-                if isinstance(column.type, FLOATS) or isinstance(kept, FLOATS):
-                    out[column.name] = min(out.get(column.name, kept), kept, key=_ROUNDING.index)
+                name = of.get(column.name) if source is not None and source.output is not None else column.name
+                if name is not None and (isinstance(column.type, FLOATS) or isinstance(kept, FLOATS)):
+                    out[name] = min(out.get(name, kept), kept, key=_ROUNDING.index)
         return out
 
     def with_stored(self, found: StoredTypes, tables: Iterable[TableId]) -> Schemas:
@@ -95,8 +103,16 @@ class Schemas:
         return replace(self, sinks={**self.sinks, **sinks})
 
 
-Shape: TypeAlias = "Callable[[TableId, TableSchema], TableSchema | None]"
-"""Function that returns the schema of a table's rows after their transform, or None where no transform changes them.
+class Shaped(NamedTuple):
+    """The rows of a table after their transform."""
+
+    schema: TableSchema
+    copies: tuple[tuple[str, str], ...] = ()
+    """See `SourceTable`."""
+
+
+Shape: TypeAlias = "Callable[[TableId, TableSchema], Shaped | None]"
+"""Function that returns what a table's rows are after their transform, or None where no transform changes them.
 
 It raises TransformError.
 """
@@ -251,12 +267,15 @@ def _causes(
     """Return the values by column that are known to be the reason of changes."""
     of_targets: dict[TableId, dict[str, bytes]] = {}
     for (table, column), value in widening.items():
-        for target in sources[table].targets if table in sources and sources[table].output is None else ():
-            of_targets.setdefault(target, {})[column] = value
+        source = sources.get(table)
+        if source is not None:
+            values = dict.fromkeys(source.written_as(column), value)
+            for target in source.targets:
+                of_targets.setdefault(target, {}).update(values)
     return {
-        event: values
+        event: found
         for event in events
-        if (values := {n: v for n, v in of_targets.get(event.table, {}).items() if column_of(event) in {None, n}})
+        if (found := {n: v for n, v in of_targets.get(event.table, {}).items() if column_of(event) in {None, n}})
     }
 
 
@@ -267,15 +286,17 @@ def _shaped(
     out = {}
     for table, source in sources.items():
         try:
-            output = shape(table, source.schema)
+            shaped = shape(table, source.schema)
         except TransformError as exc:
             again = TransformError(f"{exc.message}\n  in version {version} of the schemas", exc.hint)
             again.place = exc.place
             raise again from exc
+        output, copies = (None, ()) if shaped is None else shaped
         if output is not None and not output.primary_key and policy.needs_key:
             msg = f"table {show(table)} has no primary key: its messages tell none, and its transform names none"
             raise NoPrimaryKey(msg, "add `primary-keys: COLUMN` to its transform")
-        out[table] = source if output == source.output else replace(source, output=output)
+        same = (output, copies) == (source.output, source.copies)
+        out[table] = source if same else replace(source, output=output, copies=copies)
     return out
 
 
@@ -340,7 +361,12 @@ def _sinks(
                 withheld.update(dict.fromkeys(refused, WANTED))
                 merged = _without(merged, sink, refused)
             if merged != sink and numbers is not None:
-                merged, stay = _of_numbers(table, target, sink, merged, numbers)
+                values = {
+                    result: is_number(value)
+                    for (of, name), value in numbers.widening.items() if of == table
+                    for result in source.written_as(name)
+                }  # fmt: skip
+                merged, stay = _of_numbers(values, target, sink, merged, numbers)
                 kept.update(stay)
             if merged != sink:
                 merged, beyond = _fitting(target, sink, merged, unfit)
@@ -353,13 +379,13 @@ def _sinks(
 
 
 def _of_numbers(
-    source: TableId, target: TableId, sink: TableSchema | None, merged: TableSchema, numbers: StoredNumbers
+    values: Mapping[str, bool], target: TableId, sink: TableSchema | None, merged: TableSchema, numbers: StoredNumbers
 ) -> tuple[TableSchema, dict[SchemaChange, str]]:
     """Return the merged schema as a table has it that holds numbers, and the changes that it cannot do.
 
-    A change for a value that is no number is not one of these: without it the value cannot be written.
+    A change for a value that is no number is not one of these: without it the value cannot be written. `values`: for
+    columns that got another type, whether it was for a number.
     """
-    values = {name: is_number(value) for (of, name), value in numbers.widening.items() if of == source}
     known = {} if sink is None else {column.name: column.number_type for column in sink.columns}
     whole = [one.name for one in merged.columns if known.get(one.name) == BIGINT and one.type == DOUBLE]
     large = numbers.beyond(target, merged, whole) if whole else ()

@@ -54,6 +54,8 @@ class Inference:
     """True if records' keys tell the primary key of each table (`key.format`), unless the pipeline does."""
     numbers: Numbers = Numbers.TEXTS
     """What becomes of a number that no binary number is."""
+    passed: frozenset[str] = frozenset()
+    """Columns that a transform passed on: in a table their numbers were counted before it."""
     unfit_is_null: bool = False
     """True if a value is null whose column in the sink could not be widened (`try_evolve`); else it is a reject."""
 
@@ -92,11 +94,14 @@ class Inference:
         given = self.initial.get(table)
         return frozenset(self.reading.fixed).union(() if given is None else (column.name for column in given.columns))
 
-    def after(self, table: TableId, output: TableSchema) -> Inference:
-        """Return the same for rows that a transform made: of declared columns there may be copies under other names."""
+    def after(self, table: TableId, output: TableSchema, passed: frozenset[str]) -> Inference:
+        """Return the same for rows that a transform made: of declared columns there may be copies under other names.
+
+        `passed`: columns that it passed on.
+        """
         numbers = Numbers.TEXTS if self.numbers is Numbers.TEXTS else Numbers.COMPUTED
         initial = {table: output} if self.declared(table) else self.initial
-        return replace(self, initial=initial, numbers=numbers)
+        return replace(self, initial=initial, numbers=numbers, passed=passed)
 
 
 def unmatched(inference: Inference, tables: Mapping[TableId, TableSchema]) -> list[str]:

@@ -19,6 +19,7 @@ from ingest.encode.transform_input import TransformInputEncoder
 from ingest.errors import IngestError
 from ingest.formats.metadata_columns import MetadataColumns
 from ingest.model.commit import release
+from ingest.model.numbers import Numbers
 from ingest.native import native
 from ingest.native.native import NativeEncoders, TargetTable
 from ingest.schema.evolve import Schemas
@@ -107,8 +108,9 @@ class RecordEncoders:
         setup = self._setup
         upserts = setup.source.upserts and not setup.changelog
         self.cache.transform_input = lambda table, source: TransformInputEncoder(
-            transforms, table, source, setup.inference, images=setup.sink.changelog, upserts=upserts
-        )
+            transforms, table, source, setup.inference, images=setup.sink.changelog, upserts=upserts,
+            stored=self.cache.schemas.number_types(table) if setup.inference.numbers is Numbers.STORED else {},
+        )  # fmt: skip
         self.cache.renew(self.cache.schemas, None)
         self.renew_targets()
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from ingest.encode.compiled_transform import CompiledTransforms, together
 from ingest.errors import TransformError
+from ingest.schema.evolve import Shaped
 from ingest.schema.routes import rule_of
 from ingest.spark.readable import readable
 from ingest.transform.analyser import Analyser
@@ -63,13 +64,19 @@ class TransformCompiler:
         """The Spark session, with the settings that the plan needs. The first use waits for it."""
         return self._analyser.spark
 
-    def shape(self, table: TableId, source: TableSchema) -> TableSchema | None:
-        """Return the schema of a table's rows after its rule. Return None where no rule changes them.
+    def shape(self, table: TableId, source: TableSchema) -> Shaped | None:
+        """Return the schema of a table's rows after its rule, with the columns that it passes on. None: there is none.
 
         Raise TransformError.
         """
         rule = self._rule_of(table)
-        return None if rule is None else self._compile(rule, table, source).schema
+        if rule is None:
+            return None
+        made = self._compile(rule, table, source)
+        of: dict[str, str | None] = {column.name: column.name for column in source.columns}
+        of |= {output.name: output.copy_of for output in made.transform.outputs}
+        copies = ((column.name, of.get(column.name)) for column in made.schema.columns)
+        return Shaped(made.schema, tuple((name, passed) for name, passed in copies if passed is not None))
 
     def transforms(self, sources: Mapping[TableId, SourceTable]) -> CompiledTransforms:
         """Return the transforms of all tables whose rows a rule changes."""

@@ -42,7 +42,8 @@ def warm(session: Session) -> None:
     """Run a plan like that of a batch, over a few rows."""
     rule = TransformRule(0, "warm", projection(_PROJECTION), condition("id >= 0 AND s LIKE 'w%'"))
     compiler = TransformCompiler([rule], "UTC", session.sql)
-    output = compiler.shape(_TABLE, _SCHEMA)
+    shaped = compiler.shape(_TABLE, _SCHEMA)
+    output = None if shaped is None else shaped.schema
     transforms = compiler.transforms({_TABLE: SourceTable(_SCHEMA, (_TABLE,), key_from_message=False, output=output)})
     session.run_frame(compiler.frame(transforms, 1, _fed(transforms), _drained), "")
 

@@ -19,7 +19,7 @@ from ingest.errors import CheckpointError, ConfigError, NoPrimaryKey, SchemaChan
 from ingest.kafka.failures import is_away
 from ingest.model import types
 from ingest.model.schema import Column, Misfit, TableSchema
-from ingest.schema.evolve import Policy, Schemas, SourceTable, StoredNumbers, evolve, reroute
+from ingest.schema.evolve import Policy, Schemas, Shaped, SourceTable, StoredNumbers, evolve, reroute
 from ingest.schema.routes import KeyRule, RouteRule, Rules
 from ingest.spark.session import with_retries
 from ingest.task.assignment import Delta, Setup
@@ -276,6 +276,22 @@ def test_integers_beyond_a_double_become_texts_beside_a_fraction() -> None:
     for seen in (observed, observed[::-1]):
         (column,) = evolve(Schemas(), seen, Rules(), Policy()).sinks[("t",)].columns[1:]
         assert column.type == types.STRING, "as its own look has seen it, too"
+
+
+def test_a_value_that_widened_a_column_is_named_for_what_a_transform_passes_on() -> None:
+    key = Column("id", types.BIGINT, nullable=False)
+
+    def shape(_: TableId, source: TableSchema) -> Shaped:
+        kind = source.columns[1].type
+        return Shaped(TableSchema((key, Column("copied", kind), Column("made", kind)), ("id",)), (("copied", "n"),))
+
+    known = evolve(Schemas(), [(("t",), numbers_of("DOUBLE"))], Rules(), Policy(), shape=shape).schemas
+    assert known.number_types(("t",)) == {"n": types.DOUBLE}
+    asked = StoredNumbers(widening={(("t",), "n"): b"9007199254740993"})
+    change = evolve(known, [(("t",), numbers_of("STRING"))], Rules(), Policy(), shape=shape, numbers=asked)
+    assert {str(event): values for event, values in change.causes.items()} == {
+        "ALTER COLUMN copied DOUBLE -> STRING": {"copied": b"9007199254740993"}
+    }  # fmt: skip
 
 
 def test_a_column_of_numbers_that_a_sink_cannot_change_stays() -> None:
