@@ -13,8 +13,9 @@ import msgspec
 
 from ingest.avro.envelopes import EnvelopeReader
 from ingest.avro.native_nodes import members_reader, row_reader
+from ingest.avro.primitives import AvroError, read_long
 from ingest.avro.resolution import Resolver
-from ingest.avro.rows import MALFORMED, NO_COUNTS, Compiler, RowReader, ended, why_malformed
+from ingest.avro.rows import MALFORMED, NO_COUNTS, Compiler, RowReader, ended, row_of, why_malformed
 from ingest.component.options import NOTHING_GIVEN
 from ingest.model import types
 from ingest.model.change import InlineSchema, Reject, Skip
@@ -39,8 +40,11 @@ class RowSchema:
 
     def __init__(self, node: Node, given: Node | None = None) -> None:
         """Compile a record's schema. `given`: the schema that the messages are read as. Raise SchemaError."""
-        self.reader = RowReader(node if given is None else given, Compiler())
-        self._native = row_reader(node if given is None else given)
+        whole = node if given is None else given
+        self.reader = RowReader(row_of(whole), Compiler())
+        self._branches = [one.kind for one in whole.branches] if whole.kind == "union" else []
+        """The branches of a message that may be null, as those of Connect's converter are where a value is optional."""
+        self._native = row_reader(whole)
         self._resolve = None if given is None else Resolver().resolve_message(node, given)
         self.native = self._native if given is None else None
         """The native reader of whole messages; None where they are read as another schema, or there is none."""
@@ -60,9 +64,19 @@ class RowSchema:
         text = None if self._native is None or counts else self._native.read(message, at)
         if text is not None:
             return msgspec.Raw(text)
-        row, at = self.reader.read(message, at, counts)
+        row, at = self.reader.read(message, self._begin(message, at), counts)
         ended(message, at)
         return msgspec.Raw(msgspec.json.encode(row))
+
+    def _begin(self, message: bytes, at: int) -> int:
+        """Return where the row begins: behind the number of its branch. Raise one of FAILURES."""
+        if not self._branches:
+            return at
+        branch, at = read_long(message, at)
+        if not 0 <= branch < len(self._branches) or self._branches[branch] == "null":
+            why = "it is null" if 0 <= branch < len(self._branches) else f"its union has no branch {branch}"
+            raise AvroError(why)
+        return at
 
     def decode(
         self, message: bytes, at: int, given: Mapping[str, DataType] = NOTHING_GIVEN

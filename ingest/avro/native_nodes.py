@@ -58,11 +58,14 @@ class AvroNodeSpec(msgspec.Struct, frozen=True):
 
 
 def row_reader(node: Node) -> AvroReader | None:
-    """Return the native reader of a schema's rows, or None. `node` is a record that the reference has compiled."""
+    """Return the native reader of a schema's rows, or None.
+
+    `node` is a record that the reference has compiled, or a union of one and null. A message that is null is left.
+    """
     if not BUILT:
         return None
     nodes = _Nodes()
-    nodes.row(node)
+    nodes.message(node)
     return _reader(nodes)
 
 
@@ -96,6 +99,21 @@ class _Nodes:
 
     def made(self) -> list[AvroNodeSpec]:
         return [spec for spec in self._made if spec is not None]
+
+    def message(self, node: Node) -> None:
+        """Make the nodes of whole messages that are rows."""
+        if node.kind != "union":
+            self.row(node)
+            return
+        place = self._reserve()
+        branches = [self.row(branch) if branch.kind == "record" else self._left() for branch in node.branches]
+        self._made[place] = AvroNodeSpec(AvroCodec.AVRO_UNION, nodes=tuple(branches))
+
+    def _left(self) -> int:
+        """Return the place of a node whose values are for the reference."""
+        place = self._reserve()
+        self._made[place] = AvroNodeSpec(AvroCodec.AVRO_OTHER)
+        return place
 
     def row(self, node: Node) -> int:
         """Return the place of the node of a row, or of an image that may be null: a record of no logical type."""

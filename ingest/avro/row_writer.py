@@ -9,6 +9,8 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from ingest.avro.defaults import number_bytes
+from ingest.avro.rows import row_of
 from ingest.avro.schema import SchemaError, parse
 from ingest.avro.writing import FieldError, FieldWriter, WriterCompiler, write_fields
 from ingest.model.numbers import either
@@ -27,7 +29,8 @@ class RowWriter:
         """Compile a schema's text for rows with these columns. Raise RowError where it cannot take them."""
         names = list(columns)
         try:
-            node = parse(text)
+            whole = parse(text)
+            node = row_of(whole)
             compiler = WriterCompiler()
             self._node, self._compiler = node, compiler
             self._fields = [FieldWriter(one, compiler.compile(one.node)) for one in node.fields]
@@ -37,6 +40,8 @@ class RowWriter:
         if node.kind != "record":
             msg = f"its Avro schema is of the type {node.kind!r}, and a row is a record"
             raise RowError("unwritable-table", msg)
+        self._head = b"" if node is whole else number_bytes([one is node for one in whole.branches].index(True))
+        """The number of the row's branch where the schema is a union of it and null."""
         known = {field.name for field in self._fields}
         for name in names:
             if name not in known:
@@ -71,7 +76,7 @@ class RowWriter:
     def write(self, row: Mapping[str, bytes]) -> bytes:
         """Return the bytes of a row. Raise RowError where a value is none that its field can have."""
         try:
-            return write_fields(row, self._fields)
+            return self._head + write_fields(row, self._fields)
         except FieldError as exc:
             raw = row.get(exc.name.partition(".")[0], b"null")
             shown = raw[:60].decode("utf-8", "backslashreplace")

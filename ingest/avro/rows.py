@@ -201,6 +201,12 @@ Counts: TypeAlias = "frozenset[tuple[str, DataType]]"
 NO_COUNTS: Final[Counts] = frozenset()
 
 
+def row_of(node: Node) -> Node:
+    """Return the record of a row that may be null; the node itself where it is no union of one record and null."""
+    branches = [branch for branch in (node.branches if node.kind == "union" else ()) if branch.kind != "null"]
+    return branches[0] if len(branches) == 1 and branches[0].kind == "record" else node
+
+
 class RowReader:
     """Reader of the rows of one record schema."""
 

@@ -58,7 +58,7 @@ class DebeziumAvroConfluent(InlineSchemaOptions, RegistryOptions):
 
     @model_validator(mode="after")
     def _check_given(self, info: ValidationInfo) -> Self:
-        check_given(self, written=is_written(info))
+        check_given(self, written=is_written(info), nullable=False)
         return self
 
     def beside_keys(self, key_format: str | None) -> Self:

@@ -20,8 +20,8 @@ cdef class AvroNodes:
         self.count = len(nodes)
         for i, spec in enumerate(nodes):
             self.fill(&self.nodes[<int> i], spec)
-        if not self.count or self.nodes[0].codec != AVRO_RECORD:
-            raise ValueError("the first node is no record")
+        if not self.count or (self.nodes[0].codec != AVRO_RECORD and self.nodes[0].codec != AVRO_UNION):
+            raise ValueError("the first node is neither a record nor a union")
 
     cdef int fill(self, AvroNode *node, object spec) except -1:
         """Fill a node; raises ValueError or TypeError."""

@@ -12,7 +12,10 @@ from uuid import UUID
 import fastavro
 import pytest
 
+from ingest.avro.messages import RowSchema
+from ingest.avro.native_nodes import BUILT
 from ingest.avro.row_writer import RowWriter
+from ingest.avro.schema import parse
 from ingest.model.reject import RowError
 
 
@@ -174,3 +177,24 @@ def test_a_record_that_holds_itself() -> None:
     deep = b'{"next":' * 5000 + b"null" + b"}" * 5000
     with pytest.raises(RowError, match=r"column 'c|nested too deep"):
         writer.write({"c": deep})
+
+
+def test_a_row_of_a_schema_that_allows_null_has_the_number_of_its_branch() -> None:
+    record = json.loads(schema("int"))
+    for branches, head in ((["null", record], b"\2"), ([record, "null"], b"\0")):
+        text = json.dumps(branches)
+        assert RowWriter(text, ["c"]).write({"c": b"5"}) == head + b"\n"
+        rows = RowSchema(parse(text))
+        assert bytes(rows.row(head + b"\n", 0)) == b'{"c":5}'
+        assert (rows.native is None) != BUILT
+    with pytest.raises(RowError, match="is of the type 'union', and a row is a record"):
+        RowWriter(json.dumps(["null", "int"]), ["c"])
+
+
+def test_messages_of_a_union_are_read_as_a_record_and_the_other_way_round() -> None:
+    union, record = parse(json.dumps(["null", json.loads(schema("int"))])), parse(schema("long"))
+    assert bytes(RowSchema(union, record).row(b"\2\n", 0)) == b'{"c":5}'
+    assert bytes(RowSchema(parse(schema("int")), union).row(b"\n", 0)) == b'{"c":5}'
+    for rows in (RowSchema(union), RowSchema(union, record)):
+        for message in (b"\0", b"\4\n", b""):
+            assert getattr(rows.decode(message, 0), "code", None) == "malformed"
