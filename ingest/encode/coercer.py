@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from ingest.model import types
 from ingest.model.cache import count_up
-from ingest.model.numbers import FLOATS, Fit, Numbers, fit_of, is_key, is_number, rounding_of, says_exactly
+from ingest.model.numbers import FLOATS, Fit, Numbers, fit_of, is_key, is_number, nearest, rounding_of, says_exactly
 from ingest.model.reject import RowError
 from ingest.model.rowtext import key_image, parse_row
 from ingest.model.schema import MAX_NAME
@@ -145,6 +145,7 @@ class RowCoercer:
                 own = respelled(sink_type, own, self.standard) or own
             if self.counts_numbers and self._is_rounded(name, own, declared, drifts=True):
                 rounded.append(name)
+                own = self._near(name, own)
             if sink_type is None:
                 self._withhold(name)
                 continue
@@ -229,6 +230,21 @@ class RowCoercer:
                 raise RowError("type-mismatch", msg)
         return found is not Fit.EXACT and name not in self._passed
 
+    def _near(self, name: str, value: bytes) -> bytes:
+        """Return a number that is rounded, as it is written: one that becomes zero is zero, as servers refuse others.
+
+        Raises RowError for one that is beyond its column.
+        """
+        kept = self._number_types[name]
+        near = nearest(kept, value) if self._stores and isinstance(kept, FLOATS) else 1.0
+        if near is None:
+            shown, of = value[:60].decode(), types.name(kept)
+            msg = (
+                f"column {name!r} holds {shown}, which is beyond every {of}, and the column does not become another one"
+            )
+            raise RowError("type-mismatch", msg)
+        return value if near else (b"-0.0" if value[:1] == b"-" else b"0.0")
+
     def _said(self, name: str, value: bytes, declared: InlineSchema | None) -> DataType | None:
         """Return the type by which a value is a binary number: its message's, or that of what an expression gave."""
         column_type = self.source_types.get(name)
@@ -274,13 +290,20 @@ class RowCoercer:
         out = self.image(raw)
         for name, value in parse_row(raw).items():
             sink_type = self.sink_types.get(name)
-            if sink_type is None or not holds(sink_type, out[name], self.standard):
+            if sink_type is None or not holds(sink_type, out[name], self.standard) or self._is_beyond(name, out[name]):
                 out.pop(name, None)
                 self._withhold(name)
             elif name in self._nullable and out[name] == b"null" != value:
                 self._withhold(name)
         self.count_rounded(out, declared)
-        return out
+        return {
+            name: self._near(name, value) if self._is_rounded(name, value, declared) else value
+            for name, value in out.items()
+        }
+
+    def _is_beyond(self, name: str, value: bytes) -> bool:
+        kept = self._number_types[name]
+        return isinstance(kept, FLOATS) and is_number(value) and nearest(kept, value) is None
 
     def image(self, raw: msgspec.Raw) -> dict[str, bytes]:
         """Return the text of the columns of a before image, as far as it has them: it may be of an older schema.

@@ -109,17 +109,24 @@ def fit_of(data_type: DataType, raw: bytes, said: DataType | None = None) -> Fit
     return Fit.ROUNDED if _is_within(value, raw) else Fit.UNFIT
 
 
+def nearest(data_type: DataType, raw: bytes) -> float | None:
+    """Return the FLOAT or DOUBLE that a number is rounded to; None for one beyond all of them."""
+    value = float(raw)
+    try:
+        (found,) = _FLOAT.unpack(_FLOAT.pack(value)) if isinstance(data_type, FloatType) else (value,)
+    except OverflowError:
+        return None
+    return None if math.isinf(found) else float(found)
+
+
 def is_key(data_type: DataType, raw: bytes, said: DataType | None = None) -> bool:
     """Return whether a FLOAT or DOUBLE tells a number of a key from others. `said`: see `fit_of`."""
     if fit_of(data_type, raw, said) is Fit.EXACT:
         return True
     if not isinstance(data_type, FloatType):
         return False
-    try:
-        (value,) = _FLOAT.unpack(_FLOAT.pack(float(raw)))
-    except OverflowError:
-        return False
-    return _is_said_by(value, raw)
+    value = nearest(data_type, raw)
+    return value is not None and _is_said_by(value, raw)
 
 
 def rounds_number(raw: bytes, said: DataType | None, data_type: DataType) -> bool:

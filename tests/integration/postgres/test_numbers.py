@@ -196,6 +196,24 @@ def test_a_column_that_cannot_change_takes_the_nearest_number(
     assert tables.run("json", {"id": 4, "d": '"x"', "f": 1}, {"id": 5, "d": 4, "f": 1}, source=ignoring, **more) == {}
     assert [one.code for one in tables.shop.rejects] == ["withheld-change"]
     assert tables.rows("d")[-1] == (4.0,)
+    extreme = [{"id": at, "d": d, "f": 1} for at, d in ((6, "-1e400"), (7, "1e-400"), (8, "0.75"))]
+    assert tables.run("json", *extreme, source=ignoring, **more) == {"d": 1}
+    assert [d for (d,) in tables.rows("d")][-2:] == [0.0, 0.75]
+    refused = tables.shop.rejects[-1]
+    assert (refused.code, refused.offset) == ("type-mismatch", 4 + known)
+    assert "column 'd' holds -1e400, which is beyond every DOUBLE" in refused.message
+
+
+@pytest.mark.parametrize("kind", SINKS)
+def test_numbers_beyond_a_declared_column_are_rejects(tmp_path: Path, postgres: Database, name: str, kind: str) -> None:
+    """What is nearer to zero than all numbers of the column is zero, also for a server that refuses to read it."""
+    tables = Tables(tmp_path, postgres, name, kind)
+    numbers = [("1e400", "0.5"), ("-1e-400", "1e-50"), ("0.5", "-1e39"), ("4.9E-324", "1.0")]
+    rows = [{"id": at, "d": d, "f": f} for at, (d, f) in enumerate(numbers)]
+    counted = tables.run("json, declared", *rows, source={"ingestion.ignore-errors": True})
+    assert counted == {"d": 1, "f": 1}
+    assert tables.rows() == [(0.0, 0.0), (5e-324, 1.0)]
+    assert [(one.offset, one.code) for one in tables.shop.rejects] == [(0, "type-mismatch"), (2, "type-mismatch")]
 
 
 @pytest.mark.parametrize("kind", ["numeric", "text", "numeric(20,2)"])
