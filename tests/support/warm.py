@@ -38,7 +38,7 @@ _PYTHON: Final = """\
 # What a forked run calls its Python: Spark's daemon of workers is forked as well, and all else is started
 import json, os, socket, sys
 python, address, names, usual = {what}
-if sys.argv[1:3] == ["-m", "ingest.task.daemon"] and usual == {{
+if sys.argv[1:2] == ["-m"] and sys.argv[2] in {daemons} and usual == {{
     name: value for name, value in os.environ.items() if name.startswith(names)
 }}:
     request = json.dumps([[python, *sys.argv[1:]], dict(os.environ), os.getcwd(), python]).encode()
@@ -52,6 +52,11 @@ if sys.argv[1:3] == ["-m", "ingest.task.daemon"] and usual == {{
     sys.exit()
 os.execv(python, [python, *sys.argv[1:]])
 """
+_DAEMONS: Final = {
+    "ingest.task.daemon": ("ingest.task.native_support", "ingest.task.pipeline"),
+    "faulty_daemon": ("ingest.task.native_support", "ingest.task.pipeline", "ingest.postgres.writer"),
+}
+"""The modules that daemons of Spark's workers are, and what they need besides."""
 _PATH: Final = "PYTHONPATH"
 """Spark in this process adds to it what this process has on its path anyway: so it counts only where it is another."""
 
@@ -66,7 +71,8 @@ class Warm:
         self.python = Path(self._folder.name, "python")
         names = tuple(name for name in _AT_IMPORT if name != "PYTHON")  # Java has set some of those
         usual = {name: value for name, value in os.environ.items() if name.startswith(names)}
-        script = _PYTHON.format(python=sys.executable, what=(sys.executable, self._address, names, usual))
+        what = (sys.executable, self._address, names, usual)
+        script = _PYTHON.format(python=sys.executable, daemons=tuple(_DAEMONS), what=what)
         self.python.write_text(script, encoding="utf-8")
         self.python.chmod(0o700)
         with socket.socket(socket.AF_UNIX) as listening:
@@ -200,7 +206,9 @@ def _asked(connection: socket.socket) -> tuple[list[Any], list[int]] | None:
 
 
 def _load(command: list[str], cwd: str) -> None:
-    """Import what pipelines with the sink of this one need besides: seconds of work, for iceberg and delta."""
+    """Import what pipelines with the sink of this one, or such daemons, need besides: it takes up to seconds."""
+    for name in _DAEMONS.get(command[2], ()) if command[1] == "-m" else ():
+        importlib.import_module(name)
     for file in (Path(cwd, word) for word in command[2:] if word.endswith(".yaml")):
         text = file.read_text(errors="replace") if file.is_file() else ""
         for name in re.findall(r'type: "?(iceberg|delta|postgres)\b', text):
