@@ -48,6 +48,12 @@ def _boolean(raw: bytes) -> bytes:
     raise ValueError(msg)
 
 
+def _count(raw: bytes) -> bytes:
+    """Return a value that may be a boolean as the number that the database has."""
+    text = _inner(raw)
+    return b"1" if text in _TRUE else b"0" if text in _FALSE else number(text)
+
+
 def _text(raw: bytes) -> bytes:
     """Any value as a text, quoted."""
     if raw[:1] == b'"':
@@ -74,7 +80,7 @@ def _bits(width: int) -> TypedColumn:
         except OverflowError as exc:
             raise ValueError(str(exc)) from exc
 
-    return TypedColumn(types.BYTES, convert, reads=(Reads.BITS, width, 0))
+    return TypedColumn(types.BYTES, convert, reads=(Reads.BITS, width, 0), number=_number)
 
 
 def _zoned(raw: bytes) -> bytes:
@@ -98,7 +104,7 @@ def _txt(data_type: DataType) -> TypedColumn:
 
 
 def _bit() -> TypedColumn:
-    return TypedColumn(types.BOOLEAN, _boolean, reads=(Reads.BIT, 0, 0))
+    return TypedColumn(types.BOOLEAN, _boolean, reads=(Reads.BIT, 0, 0), number=_count)
 
 
 def _blob() -> TypedColumn:

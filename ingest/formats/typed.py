@@ -76,6 +76,8 @@ class TypedColumn(NamedTuple):
     within: Callable[[DataType], Convert | None] | None = None
     """For an array, a map or a struct: the function that returns the conversion of values that the pipeline declares to
     be of a type."""
+    number: Convert | None = None
+    """For what is no number here and is one in the database: the conversion to it, where the pipeline declares one."""
 
 
 def reads_plain(data_type: DataType) -> tuple[Reads, int, int]:
@@ -182,6 +184,8 @@ class Typed:
             msg = f"column {name!r} is declared {types.name(column.type)} and holds {shown}"
             if _is_time(column.type) and text[:1] == b'"':  # as `0000-00-00` of MySQL
                 msg += "; a column that scan.value.initial-schemas.ddls declares STRING takes it as this text"
+            elif column.type == types.BOOLEAN and text.strip(b'"').lstrip(b"-").isdigit():  # a tinyint(1) of MySQL
+                msg += "; a column that scan.value.initial-schemas.ddls declares TINYINT takes it as this number"
             raise Contradiction(msg)
         return found
 
@@ -189,10 +193,12 @@ class Typed:
 def beside(column: TypedColumn, given: DataType) -> TypedColumn:
     """Return how values of a column are read whose type the pipeline declares; NULL: it does not.
 
-    A number that stands for a time stays one where a number is declared.
+    A number that stands for a time, or that a message has for a boolean or bits, stays one where a number is declared.
     """
     if column.within is not None and isinstance(given, types.NESTED):
         return column._replace(convert=column.within(given))
+    if column.number is not None and isinstance(given, types.NUMBERS):
+        return TypedColumn(types.BIGINT, column.number, reads_quoted(types.BIGINT))
     if column.reads[0] in _COUNTS and isinstance(given, types.NUMBERS):
         return TypedColumn(types.BIGINT, reads=reads_plain(types.BIGINT))
     return column
