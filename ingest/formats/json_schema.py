@@ -66,6 +66,7 @@ class JsonSchema:
         self._root = _Place(document, document)
         self._others = {name: _json(other) for name, other in references.items()}
         self._open: set[int] = set()
+        self._named: dict[int, dict[str, Json]] = {}
         self._inside = 0
 
     def rows(self) -> Columns:
@@ -196,6 +197,12 @@ class JsonSchema:
                 raise SchemaError(msg)
             found = self._others[known[0]]
         document = found
+        if pointer and not pointer.startswith("/"):
+            found = self._anchors(document).get(unquote(pointer))
+            if found is None:
+                msg = f"it refers to {target[:100]!r}, which is not there"
+                raise SchemaError(msg)
+            pointer = ""
         for part in pointer.split("/")[1:]:
             key = unquote(part).replace("~1", "/").replace("~0", "~")
             if isinstance(found, list) and key.isdecimal() and int(key) < len(found):
@@ -206,6 +213,28 @@ class JsonSchema:
                 msg = f"it refers to {target[:100]!r}, which is not there"
                 raise SchemaError(msg)
         return _Place(found, document)
+
+    def _anchors(self, document: Json) -> dict[str, Json]:
+        """Return the schemas of a document that have a name of their own: `$anchor`, in older drafts an `$id`."""
+        known = self._named.get(id(document))
+        if known is None:
+            known = self._named[id(document)] = {}
+            left = [document]
+            while left:
+                one = left.pop()
+                if isinstance(one, dict):
+                    for name in (one.get("$anchor"), _fragment(one.get("$id"))):
+                        if isinstance(name, str):
+                            known.setdefault(name, one)
+                    left += one.values()
+                elif isinstance(one, list):
+                    left += one
+        return known
+
+
+def _fragment(name: Json) -> str | None:
+    """Return the name behind the `#` that a text begins with."""
+    return name[1:] if isinstance(name, str) and name[:1] == "#" else None
 
 
 def is_exact(column: TypedColumn, raw: bytes) -> bool:

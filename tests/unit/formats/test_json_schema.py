@@ -128,7 +128,16 @@ def test_a_reference_is_relative_to_the_schemas_own_name() -> None:
     }
 
 
+def test_a_reference_by_a_name_of_a_schemas_own() -> None:
+    named = [{"$anchor": "n", "type": "boolean"}, {"$id": "#old", "type": "boolean"}]
+    schema = {"properties": {"c": {"$ref": "#n"}, "d": {"$ref": "#old"}}, "$defs": {"x": {"allOf": named}}}
+    found = JsonSchema(json.dumps(schema), {}).rows().typed
+    assert {name: types.name(column.type) for name, column in found.items()} == {"c": "BOOLEAN", "d": "BOOLEAN"}
+    assert read({"$ref": "o.json#n"}, "true", o_json={"$defs": {"x": named[0]}}) == "BOOLEAN true"
+
+
 @pytest.mark.parametrize(("schema", "why"), [
+    ({"properties": {"c": {"$ref": "#no"}}}, "'#no', which is not there"),
     ({"type": "string"}, "a row is an object"), ({"$ref": "#"}, "lead to one another"),
     ({"properties": {"c": {"$ref": "#/no"}}}, "'#/no', which is not there"),
     ({"properties": {"c": {"$ref": "no.json"}}}, "none of its references"),
