@@ -1,17 +1,24 @@
 """What `make site` needs beside MkDocs: pages from outside of docs/, links to them, and Markdown as GitHub reads it.
 
+Search ranks guides before rules and decision records. Blocks of output have no button that copies them. The heading
+names the version, and the repository is linked where it is known: by the variable REPOSITORY_URL, or as git's `origin`.
+
 MkDocs loads this file as a hook. Its Markdown wants an empty line before a list, a table and a code block; pages are
 written for GitHub, which does not. No page has a list in a list.
 """
 
 from __future__ import annotations
 
+import os
 import posixpath
 import re
+import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from mkdocs.structure.files import File
+
+from ingest import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,8 +32,34 @@ OUTSIDE: Final = (
     "bench/README.md", "bench/CHAOS.md", "schemas/options.md", "schemas/types.md", "CHANGELOG.md", "CONTRIBUTING.md",
 )  # fmt: skip
 """Pages that are not in docs/, which the site has under the same names."""
-_LINK: Final = re.compile(r"\[([^\[\]]*)\]\(([^()\s]+)\)")
+_SELDOM: Final = ("spec/", "adr/", "bench/", "CHANGELOG", "CONTRIBUTING", "architecture")
+"""Beginnings of pages that somebody who searches seldom means: rules, decisions, figures."""
+_LINK: Final = re.compile(r"(?<!!)\[([^\[\]]*)\]\(([^()\s]+)\)")
 _ITEM: Final = re.compile(r"([-*]|\d+\.) ")
+
+
+OUTPUT: Final = "``` { .text .output .no-copy }"
+"""The beginning of a block of output, which nobody types."""
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Name the version, and the repository if it is known."""
+    config.site_name = f"ingest {__version__}"  # also where a page is built again
+    config.repo_url = os.environ.get("REPOSITORY_URL") or _origin() or None
+    if config.repo_url:
+        config.repo_name = posixpath.basename(config.repo_url)
+    return config
+
+
+def _origin() -> str:
+    """Return the address of the repository that this clone is of, as a browser opens it; empty if it is of none."""
+    asked = ["git", "remote", "get-url", "origin"]
+    try:
+        url = subprocess.run(asked, cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
+    except OSError:
+        return ""
+    url = re.sub(r"^git@([^:/]+):", r"https://\1/", url).removesuffix(".git")
+    return url if re.fullmatch(r"https://[^/@\s]+/\S+", url) else ""  # a name or token before the host is not shown
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -37,7 +70,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:  # noqa: ARG001
-    """Return the page's text as MkDocs wants it."""
+    """Return the page's text as MkDocs wants it, and say how search ranks the page."""
+    page.meta["search"] = {"boost": 0.3 if page.file.src_uri.startswith(_SELDOM) else 2}
     return for_site(markdown, page.file.src_uri)
 
 
@@ -81,7 +115,7 @@ def _spaced(markdown: str) -> Iterator[str]:
             if before.strip() and ((item and not items) or (row and not before.startswith("|"))):
                 yield ""
             items = item or (items and not row and (line.startswith(" ") or before.strip() != ""))
-        yield line
+        yield OUTPUT if fence and line == "```text" else line
         before = "" if line.startswith("```") else line
         if line.startswith("```") and not fence:
             yield ""

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ELSEWHERE: Final = {
+    "pip install 'ingest[demo]'": "test_walkthroughs.py",
     "ingest sandbox up": "test_walkthroughs.py",
+    "ingest run shop.yaml --once": "test_walkthroughs.py",
     "ingest run pipeline.yaml --master spark://master:7077": "test_cluster.py",
     "spark-submit --master spark://master:7077": "test_cluster.py",
     "INGEST_SECRETS_PROVIDER=vault ingest run orders.yaml": "test_secrets.py",
