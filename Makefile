@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 SAVE ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test times test-fast kerberos package check check-style check-types check-c sanitize fuzz cross chaos bench bench-peers docs format golden screenshots site clean
+.PHONY: help setup demo test times test-fast kerberos package check check-style check-types check-c sanitize fuzz cross chaos bench bench-peers docs lock format golden screenshots site clean
 
 help: ## Show this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -101,6 +101,9 @@ bench-peers: setup ## Measure beside Flink, and what transforms cost (bench/READ
 docs: setup ## Generate the JSON Schema, the option reference, and tables of pages
 	@$(BIN)/python tools/docs.py
 	@$(BIN)/python tools/pages.py
+
+lock: setup ## Write the lock files: the versions of constraints.txt, with the hashes of all their files
+	@tools/lock $(BIN)/python
 
 format: setup ## Format the code and mend what lint can mend
 	@$(BIN)/ruff format .
