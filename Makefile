@@ -53,7 +53,7 @@ test-fast: setup ## Run the tests without brokers and Spark, and a tenth of the 
 kerberos: setup ## Build a client that can do Kerberos, and test it with a real KDC (docker/kerberos-client.sh)
 	@tools/kerberos $(BIN)/python
 
-package: setup ## Build a wheel, install it in an environment of its own, and run a pipeline with it
+package: setup ## Build dist/*.whl and the source distribution, and run pipelines with the wheel and as the image would
 	@tools/package $(BIN)/python
 
 check: check-style check-types check-c ## Format, lint, types, layers, docs, links; side by side with make -j 2

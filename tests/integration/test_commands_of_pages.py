@@ -9,6 +9,7 @@ import os
 import re
 import shlex
 import signal
+import tomllib
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
@@ -43,7 +44,10 @@ def lines() -> Iterator[tuple[str, str]]:
                 yield block.page, re.sub(r"(^|\s+)# .*", "", line).replace(".venv/bin/ingest", "ingest")
 
 
-COMMANDS: Final = [(page, line) for page, line in lines() if line and not line.startswith(("make ", BENCH, *ELSEWHERE))]
+INSTALL: Final = "pip install "
+COMMANDS: Final = [
+    (page, line) for page, line in lines() if line and not line.startswith(("make ", INSTALL, BENCH, *ELSEWHERE))
+]
 
 
 def test_what_is_run_elsewhere_is_there() -> None:
@@ -62,6 +66,14 @@ def test_targets_of_make_and_benches_are_there() -> None:
             assert words[1] in targets, (page, line)
         elif line.startswith(BENCH):
             assert (ROOT / words[1]).is_file(), (page, line)
+
+
+def test_what_is_installed_is_an_extra() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    named = [re.findall(r"'ingest\[([a-z,]+)\]'", line) for _, line in lines() if line.startswith(INSTALL)]
+    assert named
+    assert {extra for found in named for names in found for extra in names.split(",")} <= extras.keys()
+    assert all(named)
 
 
 def filled_in(line: str, pipeline: Pipeline) -> list[str]:
