@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ingest.cli.parameters import FormatOption, OutputFormat
-from ingest.sandbox import broker, postgres, registry
+from ingest.sandbox import broker, postgres, registry, sample
 from ingest.sandbox.secure import USER, Secure, client_properties
 
 if TYPE_CHECKING:
     from ingest.sandbox.broker import Broker
     from ingest.sandbox.postgres import RunningDatabase
     from ingest.sandbox.registry import RunningRegistry
+    from ingest.sandbox.sample import RunningSample
 
 app = typer.Typer(
     help="A real single-node Apache Kafka for development and tests; no Docker needed.",
@@ -43,6 +44,12 @@ def up(
     secure: Annotated[bool, typer.Option("--secure", help="Add listeners with TLS, SCRAM, PLAIN and mTLS.")] = False,
     with_registry: Annotated[bool, typer.Option("--registry", help="Start a schema registry, too.")] = False,
     with_postgres: Annotated[bool, typer.Option("--postgres", help="Start a PostgreSQL server, too.")] = False,
+    with_sample: Annotated[
+        bool, typer.Option("--sample", help="Fill topics with a shop's messages, and go on changing its rows.")
+    ] = False,
+    rate: Annotated[
+        float, typer.Option(min=0, max=10_000, help="With --sample: so many changes in a second; 0 only fills.")
+    ] = 1.0,
     form: FormatOption = OutputFormat.TEXT,
 ) -> None:
     """Start it, and wait until it answers. It outlives the terminal."""
@@ -52,7 +59,10 @@ def up(
     found = broker.up(place, port, heap, secure=secure)
     beside = registry.up(place, secure=secure) if with_registry else registry.status(place)
     database = postgres.up(place) if with_postgres else postgres.status(place)
+    shop = sample.up(place, found.bootstrap, rate) if with_sample else sample.status(place)
     _show(found, beside, database, form)
+    if form is OutputFormat.TEXT:
+        _show_sample(shop, filled=with_sample)
 
 
 @app.command()
@@ -62,6 +72,7 @@ def down(
 ) -> None:
     """Stop it cleanly. Its topics, schemas and tables stay, unless --wipe."""
     place = folder or broker.default_folder()
+    sample.down(place)
     postgres.down(place, wipe=wipe)
     registry.down(place, wipe=wipe)
     stopped = broker.down(place, wipe=wipe)
@@ -74,6 +85,8 @@ def status(folder: FolderOption = None, form: FormatOption = OutputFormat.TEXT) 
     place = folder or broker.default_folder()
     found = broker.status(place)
     _show(found, registry.status(place), postgres.status(place), form)
+    if form is OutputFormat.TEXT:
+        _show_sample(sample.status(place), filled=False)
     if found is None:
         raise typer.Exit(1)
 
@@ -104,6 +117,15 @@ def _show(
             _show_registry(beside, f"{found.folder}/secure")
         if database is not None:
             _show_postgres(database)
+
+
+def _show_sample(shop: RunningSample | None, *, filled: bool) -> None:
+    if shop is None and not filled:
+        return
+    going = "" if shop is None else f"; {shop.rate:g} changes a second until: ingest sandbox down"
+    typer.echo(f"\na shop's messages{going}")
+    for topic, what in sample.TOPICS.items():
+        typer.echo(f"  {topic:<20} {what}".rstrip())
 
 
 def _show_secure(found: Broker) -> None:

@@ -16,7 +16,7 @@ import time
 from contextlib import ExitStack, contextmanager
 from typing import IO, TYPE_CHECKING, Any, Final
 
-from ingest.errors import Unavailable
+from ingest.errors import ConfigError, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -132,8 +132,12 @@ def is_free(port: int) -> bool:
 def chosen_port(given: int | None, last: str, usual: int) -> int:
     """Return the port to listen on: the given one, else that of the last start, else the usual one, else any.
 
-    `last`: the port of the last start as text, which files and shells remember. Only a free one is taken.
+    `last`: the port of the last start as text, which files and shells remember. Only a free one is taken. Raise
+    ConfigError where the given one is not free.
     """
+    if given is not None and not is_free(given):
+        msg = f"port {given} is taken by another program: give another --port, or leave it out to take a free one"
+        raise ConfigError(msg)
     if given is not None:
         return given
     before = int(last) if last.isascii() and last.isdigit() else usual

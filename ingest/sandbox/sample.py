@@ -1,0 +1,238 @@
+"""A small shop's messages in the sandbox's topics, which go on changing until the sandbox is stopped.
+
+In: a running broker. Out: topics of the same rows in several formats, and a process that changes them. It is this
+module as a program: `python -m ingest.sandbox.sample BOOTSTRAP RATE`.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import sys
+import time
+from dataclasses import asdict, dataclass
+from random import Random
+from typing import TYPE_CHECKING, Any, Final
+
+from ingest.errors import Unavailable
+from ingest.kafka.admin import Cluster
+from ingest.kafka.handle import make_producer
+from ingest.kafka.properties import BOOTSTRAP
+from ingest.sandbox.process import launch, noted, runs, starting, stop, wait_for
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ingest.kafka.handle import Producer
+
+Row = dict[str, Any]
+
+TOPICS: Final = {
+    "shop.changes": "Debezium, all tables",
+    "shop.shop.customers": "Debezium, a topic for each table",
+    "shop.shop.products": "",
+    "shop.shop.orders": "",
+    "shop.canal": "Canal",
+    "shop.events": "JSON with a field event_type",
+    "shop.lines": "CSV with a header line",
+}
+"""Topics and what is in them."""
+_NOTE: Final = "sample.json"
+_NAMES: Final = ("Ada", "Grace", "Edsger", "Barbara", "Alan", "Radia", "Ken", "Frances", "Dennis", "Hedy")
+_PRODUCTS: Final = (("apple", "0.50"), ("pear", "0.75"), ("melon", "3.20"), ("quince", "2.10"), ("plum", "0.30"))
+_TYPES: Final = {
+    "customers": {"id": "bigint", "name": "varchar(64)", "email": "varchar(128)"},
+    "products": {"id": "bigint", "name": "varchar(64)", "price": "decimal(10,2)"},
+    "orders": {
+        "id": "bigint", "customer": "bigint", "product": "bigint", "quantity": "int", "status": "varchar(16)",
+        "created_at": "datetime",
+    },
+}  # fmt: skip
+"""The columns of each table, with MySQL's types, as Canal says them."""
+_LINE: Final = ("id", "name", "price")
+
+
+@dataclass(frozen=True, slots=True)
+class RunningSample:
+    """A process that changes the shop's rows."""
+
+    bootstrap: str
+    pid: int
+    log: str
+    rate: float
+    """Changes in a second."""
+
+
+class Shop:
+    """The shop's rows, and the messages that its database's changes become. The same seed gives the same changes."""
+
+    def __init__(self, to: Producer, now_ms: int, seed: int = 7) -> None:
+        """Have no rows yet."""
+        self.tables: dict[str, dict[int, Row]] = {table: {} for table in _TYPES}
+        self._to = to
+        self._random = Random(seed)  # noqa: S311  (it makes an example, no secret)
+        self.now_ms = now_ms
+
+    def fill(self) -> None:
+        """Send the rows that are there when somebody begins to look, as a snapshot."""
+        for key, name in enumerate(_NAMES, 1):
+            self._put("customers", "r", {"id": key, "name": name, "email": f"{name.lower()}@example.org"})
+        self._send("shop.lines", None, _line(_LINE))
+        for key, (name, price) in enumerate(_PRODUCTS, 1):
+            self._put("products", "r", {"id": key, "name": name, "price": price})
+            self._send("shop.lines", None, _line((str(key), name, price)))
+        for _ in range(20):
+            self._order("r")
+
+    def change(self) -> None:
+        """Change something: mostly an order is placed, paid or sent; now and then one is cancelled."""
+        orders = self.tables["orders"]
+        open_ = [row for row in orders.values() if row["status"] != "SENT"]
+        what = self._random.random()
+        if what < 0.5 or len(open_) < 3:
+            self._order("c")
+        elif what < 0.9:
+            row = self._random.choice(open_)
+            self._put("orders", "u", {**row, "status": "SENT" if row["status"] == "PAID" else "PAID"})
+        elif what < 0.97:
+            row = self.tables["customers"][self._random.randint(1, len(_NAMES))]
+            self._put(
+                "customers", "u", {**row, "email": f"{row['name'].lower()}{self._random.randint(1, 99)}@example.org"}
+            )
+        else:
+            self._delete("orders", self._random.choice(open_)["id"])
+
+    def _order(self, operation: str) -> None:
+        key = max(self.tables["orders"], default=0) + 1
+        row: Row = {
+            "id": key, "customer": self._random.randint(1, len(_NAMES)),
+            "product": self._random.randint(1, len(_PRODUCTS)), "quantity": self._random.randint(1, 9), "status": "NEW",
+            "created_at": time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(self.now_ms / 1000)),
+        }  # fmt: skip
+        self._put("orders", operation, row)
+        price = float(self.tables["products"][row["product"]]["price"])
+        event = {"event_type": "order_placed", "order": key, "total": round(price * row["quantity"], 2)}
+        seen = {"event_type": "page_viewed", "page": f"/products/{row['product']}", "visitor": row["customer"]}
+        for one in (seen, event):
+            self._send("shop.events", None, json.dumps(one).encode())
+
+    def _put(self, table: str, operation: str, row: Row) -> None:
+        before = self.tables[table].get(row["id"])
+        self.tables[table][row["id"]] = row
+        self._changed(table, operation, before, row)
+
+    def _delete(self, table: str, key: int) -> None:
+        self._changed(table, "d", self.tables[table].pop(key), None)
+
+    def _changed(self, table: str, operation: str, before: Row | None, after: Row | None) -> None:
+        """Send what Debezium and Canal say of a change."""
+        row = after or before or {}
+        key = json.dumps({"id": row["id"]}).encode()
+        source = {"connector": "mysql", "name": "shop", "db": "shop", "table": table, "ts_ms": self.now_ms}
+        value = {"before": before, "after": after, "source": source, "op": operation, "ts_ms": self.now_ms}
+        for topic in ("shop.changes", f"shop.shop.{table}"):
+            self._send(topic, key, json.dumps(value).encode())
+            if after is None:
+                self._send(topic, key, None)
+        old = {name: before[name] for name in row if before[name] != row[name]} if before and after else None
+        canal = {
+            "data": [{name: str(cell) for name, cell in row.items()}],
+            "old": None if old is None else [{name: str(cell) for name, cell in old.items()}],
+            "database": "shop", "table": table, "pkNames": ["id"], "mysqlType": _TYPES[table], "isDdl": False,
+            "type": {"d": "DELETE", "u": "UPDATE"}.get(operation, "INSERT"), "es": self.now_ms, "ts": self.now_ms,
+        }  # fmt: skip
+        self._send("shop.canal", None, json.dumps(canal).encode())
+
+    def sent(self) -> None:
+        """Let the client see what became of its records: a broker that is away is waited for."""
+        self._to.poll()
+
+    def _send(self, topic: str, key: bytes | None, value: bytes | None) -> None:
+        while not self._to.send(topic, key, value, None, None):
+            self._to.poll()
+            time.sleep(0.01)
+
+
+def _line(cells: tuple[str, ...]) -> bytes:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="").writerow(cells)
+    return text.getvalue().encode()
+
+
+def fill(bootstrap: str) -> Shop:
+    """Make the shop's topics where they are not there, and send its rows. Raise IngestError."""
+    cluster = Cluster({BOOTSTRAP: bootstrap})
+    try:
+        cluster.connect(10.0)
+        cluster.create([*TOPICS], 1, 1, {})
+    finally:
+        cluster.close()
+    to = make_producer({BOOTSTRAP: bootstrap, "linger.ms": 5})
+    shop = Shop(to, int(time.time() * 1000))
+    shop.fill()
+    if to.flush(30.0) or to.failures()[0]:
+        msg = f"the broker at {bootstrap} does not take the shop's messages"
+        raise Unavailable(msg, "see its log: ingest sandbox status")
+    return shop
+
+
+def status(folder: Path) -> RunningSample | None:
+    """Return the process that changes rows in the sandbox of this directory, or None."""
+    own = folder / "sample"
+    if not runs(own):
+        return None
+    try:
+        return RunningSample(**noted(own / _NOTE))
+    except TypeError:
+        return None
+
+
+def up(folder: Path, bootstrap: str, rate: float) -> RunningSample | None:
+    """Fill the shop's topics, and start to change their rows unless somebody does; None for a rate of 0.
+
+    Raise IngestError.
+    """
+    there = status(folder)
+    if there is not None:
+        return there
+    if not rate:
+        fill(bootstrap)
+        return None
+    own = (folder / "sample").resolve()
+    with starting(own, "sample") as lock:
+        log, ready = own / "sample.log", own / "filled"
+        ready.unlink(missing_ok=True)
+        with log.open("wb") as out:
+            command = [sys.executable, "-m", "ingest.sandbox.sample", bootstrap, str(rate), str(ready)]
+            process = launch(command, own, lock, out)
+        found = RunningSample(bootstrap, process.pid, str(log), rate)
+        (own / _NOTE).write_text(json.dumps(asdict(found)), encoding="utf-8")
+        wait_for(process, ready.exists, "sample of messages", str(log))
+    return found
+
+
+def down(folder: Path) -> None:
+    """Stop to change rows. Raise Unavailable where that does not end."""
+    there = status(folder)
+    if there is not None:
+        stop(folder / "sample", there.pid, "sample", there.log)
+
+
+def main(bootstrap: str, rate: float, ready: str) -> None:
+    """Fill the topics, write the file `ready`, and change rows so often in a second, until a signal ends this."""
+    from pathlib import Path  # noqa: PLC0415  (elsewhere it is for types only)
+
+    shop = fill(bootstrap)
+    Path(ready).touch()
+    due = time.monotonic()
+    while True:
+        due += 1 / rate
+        time.sleep(max(0.0, due - time.monotonic()))
+        shop.now_ms = int(time.time() * 1000)
+        shop.change()
+        shop.sent()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], float(sys.argv[2]), sys.argv[3])
