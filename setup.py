@@ -110,15 +110,20 @@ ERRORS = Path("docs/errors.md")
 """The page that `ingest explain` reads codes from; beside `ingest/errors.py` in a package that was built."""
 
 
+SCHEMA = Path("schemas/pipeline.schema.json")
+"""What `ingest json-schema` prints; it is there, too."""
+
+
 class BuildWithCommit(build_py):
-    """Build the package with a file that names the commit, and with the page of errors."""
+    """Build the package with a file that names the commit, with the page of errors and the schema of pipeline files."""
 
     def run(self) -> None:
         """Build."""
         build_py.run(self)
         if not self.editable_mode:
             Path(self.build_lib, BUILD).write_text(commit(), encoding="utf-8")
-            Path(self.build_lib, "ingest", ERRORS.name).write_bytes(ERRORS.read_bytes())
+            for file in (ERRORS, SCHEMA):
+                Path(self.build_lib, "ingest", file.name).write_bytes(file.read_bytes())
 
 
 class SourcesWithCommit(sdist):

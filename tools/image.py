@@ -122,7 +122,8 @@ def main() -> None:
         for package in ("confluent-kafka", "pyspark", "pyiceberg", "deltalake", "psycopg"):
             assert re.search(rf"{package} {re.escape(version(package))}\b", said), f"{package} is another one:\n{said}"
         subprocess.run([python, "-m", "pip", "check", "-q"], check=True)
-        subprocess.run([ingest, "explain", "program-missing"], cwd=work, check=True, stdout=subprocess.DEVNULL)
+        for words in (["explain", "program-missing"], ["json-schema"]):
+            subprocess.run([ingest, *words], cwd=work, check=True, stdout=subprocess.DEVNULL)
         try:
             options = sinks(folder)
             assert options.keys() == set(SINKS), f"not tried: {set(SINKS) ^ options.keys()}"

@@ -28,6 +28,7 @@ COMMANDS = {
     "tap": "Show records one by one, before and after: the next ones that a run would read.",
     "top": "Show running pipelines: rates, lag, rejects, and the busiest tables.",
     "graph": "Draw a pipeline as Mermaid: topics, tables, routes, the sink's tables.",
+    "json-schema": "Print the JSON Schema of pipeline files, by which editors complete and check them.",
     "explain": "Say what an option, a format, a source, a sink or a code is.",
     "render": "Manifests that run pipelines elsewhere.",
     "replay": "Send dead letters back through their pipeline, once it or their cause is mended.",
@@ -46,7 +47,7 @@ COMMANDS = {
 class Commands(LazyGroup):
     """All commands of `ingest`."""
 
-    modules: ClassVar = {name: f"ingest.cli.{name}" for name in COMMANDS}
+    modules: ClassVar = {name: f"ingest.cli.{name.replace('-', '_')}" for name in COMMANDS}
 
 
 app = typer.Typer(

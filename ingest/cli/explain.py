@@ -34,11 +34,21 @@ _NEAR: Final = 5
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
+def _completions(incomplete: str) -> list[str]:
+    """Return the words that begin so, for shells."""
+    words = dict.fromkeys(name.rpartition(" ")[2] for name in dict(_entries()))
+    return [word for word in words if word.startswith(incomplete)]
+
+
 @app.command()
 def explain(
     words: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[WORD…]", help="An option, a format, a source, a sink, or a code. [default: a list]"),
+        typer.Argument(
+            metavar="[WORD…]",
+            help="An option, a format, a source, a sink, or a code. [default: a list]",
+            autocompletion=_completions,
+        ),
     ] = None,
 ) -> None:
     """Say what an option, a format, a source, a sink or a code is."""

@@ -10,14 +10,27 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from ingest import __version__
+from ingest.cli.json_schema import PLACE, schema_text
 from ingest.cli.parameters import SetOption, parse_variables
 from ingest.cli.render import manifests
 from ingest.config.loader import load_text
-from ingest.errors import ConfigError
-from ingest.formats.appearance import REGISTERED
-from ingest.model.text import one_line
+from ingest.config.masking import mask
+from ingest.config.written import scalar
+from ingest.errors import ConfigError, IngestError
+from ingest.formats import FORMATS
+from ingest.formats.appearance import REGISTERED, looks_like
+from ingest.formats.appearance_of_rows import (
+    cells,
+    delimiter_of,
+    event_field,
+    header_of,
+    objects,
+    says_mysql_types,
+    unique_field,
+)
+from ingest.model.text import TextError, one_line
 from ingest.program import masked_errors
-from ingest.render.first_pipeline import SINKS, Answers, pipeline_text
+from ingest.render.first_pipeline import SINKS, Answers, asks_for_key, pipeline_text
 from ingest.render.repository import repository_files
 from ingest.testing.first_look import FirstLook, first_look
 
@@ -46,9 +59,22 @@ def init(
     topic: Annotated[str | None, typer.Option(metavar="TOPIC;...", help="The topic to read, or several.")] = None,
     topic_pattern: Annotated[str | None, typer.Option(metavar="REGEX", help="Topics to read, by a pattern.")] = None,
     value_format: Annotated[
-        str | None, typer.Option("--format", metavar="FORMAT", help="The messages' format. [default: as they look]")
+        str | None,
+        typer.Option(
+            "--format",
+            metavar="FORMAT",
+            help="The messages' format. [default: as they look]",
+            autocompletion=lambda incomplete: [name for name in FORMATS.names() if name.startswith(incomplete)],
+        ),
     ] = None,
-    sink: Annotated[str | None, typer.Option(metavar="TYPE", help=f"One of {', '.join(SINKS)}.")] = None,
+    sink: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TYPE",
+            help=f"One of {', '.join(SINKS)}.",
+            autocompletion=lambda incomplete: [name for name in SINKS if name.startswith(incomplete)],
+        ),
+    ] = None,
     place: Annotated[
         str, typer.Option("--to", metavar="PLACE", help="Brokers of the sink, a directory, or a server's host:port.")
     ] = "",
@@ -57,6 +83,14 @@ def init(
         typer.Option("--property", metavar="KEY=VALUE", help="A property of the Kafka client; may be repeated."),
     ] = None,
     registry: Annotated[str | None, typer.Option(metavar="URL", help="The schema registry, if there is one.")] = None,
+    primary_keys: Annotated[
+        str | None,
+        typer.Option("--primary-keys", metavar="COLUMN,...", help="The primary key, where messages name none."),
+    ] = None,
+    from_sql: Annotated[
+        Path | None,
+        typer.Option("--from-sql", metavar="FILE.sql", help="Take tables and INSERT INTO … SELECT of Flink SQL."),
+    ] = None,
     look: Annotated[bool, typer.Option("--look/--no-look", help="Look at the topic.")] = True,
     variables: SetOption = None,
 ) -> None:
@@ -70,6 +104,9 @@ def init(
     out = Path("pipeline.yaml") if file is None else file
     if out.exists():
         raise ConfigError(f"{out} is there already", "name another file, or remove it first")
+    if from_sql is not None:
+        _turn(from_sql, out)
+        return
     if topic is not None and topic_pattern is not None:
         msg = "give --topic or --topic-pattern, not both"
         raise typer.BadParameter(msg)
@@ -89,10 +126,39 @@ def init(
         raise typer.BadParameter(msg, param_hint="--sink")
     found = _looked_at(answers, values) if look else None
     answers = _with_format(answers, value_format, found)
+    if found is not None:
+        answers = _with_guesses(answers, found)
+    answers = replace(answers, primary_keys=primary_keys or _asked_for_key(answers))
     text = pipeline_text(answers)
     _checked(text, values)
-    _write(out.parent, {out.name: text})
+    _write(out.parent, {out.name: text, str(PLACE): schema_text()})
+    typer.echo(f"{out} is written. What a run of it would do (ingest plan {out}):\n", err=True)
+    if look:
+        _planned(out, values)
+    typer.echo(f"\nNext: ingest run {out} --once", err=True)
+
+
+def _turn(script: Path, out: Path) -> None:
+    """Write the pipeline of a script of Flink SQL, and say what of the script it does not have. Raise ConfigError."""
+    from ingest.render.from_sql import pipeline_of  # noqa: PLC0415  (other ways to a first file need none of it)
+    from ingest.schema.sql_script import parse_script  # noqa: PLC0415
+
+    try:
+        text = script.read_text(encoding="utf-8")
+        turned = pipeline_of(parse_script(text), str(script))
+    except (OSError, UnicodeDecodeError) as exc:
+        why = (exc.strerror or str(exc)) if isinstance(exc, OSError) else "it is not UTF-8"
+        raise ConfigError(f"cannot read {script}: {why}", "name a file with Flink SQL") from exc
+    except TextError as exc:
+        line = text.count("\n", 0, exc.at) + 1
+        column = exc.at - (text.rfind("\n", 0, exc.at) + 1) + 1
+        raise ConfigError(f"{script}:{line}:{column}: not Flink SQL: {exc}", "mend the script") from exc
+    _write(out.parent, {out.name: turned.text, str(PLACE): schema_text()})
     typer.echo(f"{out} is written. Next: ingest plan {out}; ingest run {out} --once", err=True)
+    if turned.left:
+        typer.echo("\nNot as in the script:", err=True)
+        for left in turned.left:
+            typer.echo(f"  {script}:{left.line}: {left.what}", err=True)
 
 
 def _asked(option: str, question: str, default: str | None) -> str:
@@ -133,6 +199,90 @@ def _with_format(answers: Answers, given: str | None, found: FirstLook | None) -
     return replace(answers, format=chosen, key_format="json" if keyed else None)
 
 
+def _with_guesses(answers: Answers, found: FirstLook) -> Answers:
+    """Return the answers with what the messages suggest, and say it."""
+    values = [value for value in found.values if looks_like(value) in {answers.format, "csv", "raw"}]
+    others = len(found.values) - found.formats.get(answers.format, 0)
+    if others and answers.format in found.formats:
+        what = "message does" if others == 1 else "messages do"
+        typer.echo(
+            f"{others:,} {what} not look like {answers.format}: a run ends at the first that it cannot read "
+            "(exit code 65); the file has the lines with which it counts them and goes on",
+            err=True,
+        )
+    if answers.format == "canal-json" and says_mysql_types(found.values):
+        line = "canal-json.infer-schema.strategy: MYSQL_TYPE   # types as mysqlType in the messages says"
+        return replace(answers, options=(line,))
+    if answers.format == "csv":
+        return _with_columns(answers, found, values)
+    if answers.format != "json":
+        return answers
+    rows = objects(found.values)
+    guess, kind = unique_field(rows), event_field(rows)
+    if kind is None:
+        return replace(answers, guess=guess)
+    shown = ", ".join(one_line(one)[:40] for one in kind.kinds[:5])
+    what = f"{one_line(kind.name)[:100]} tells {len(kind.kinds)} kinds of messages apart in {kind.messages:,} ({shown})"
+    taken = sys.stdin.isatty() and typer.confirm(f"{what}. A table for each?", default=True, err=True)
+    line = f"json.decode.parser-table-id.fields: {scalar(kind.name)}"
+    if not taken:
+        typer.echo(f"{what}: the file has the line that makes a table of each", err=True)
+    return replace(answers, guess=guess, options=(f"# {what}: a table for each", line if taken else f"# {line}"))
+
+
+def _with_columns(answers: Answers, found: FirstLook, values: list[bytes]) -> Answers:
+    """Return the answers for CSV: what is between fields, and names where splits begin with a header line."""
+    mark = delimiter_of(values)
+    options = [] if mark == "," else [f"csv.field-delimiter: {scalar(mark)}"]
+    names: tuple[str, ...] = ()
+    starts = []
+    for (topic, partition), start, firsts in found.first:
+        header = header_of(firsts[0], firsts[1:], mark) if firsts else ()
+        header = header if all(name.isprintable() and "," not in name for name in header) else ()
+        names = names or header
+        starts.append(f"topic:{topic},partition:{partition},offset:{start + bool(header and header == names)}")
+    if names:
+        typer.echo(f"the first message is a header line: {', '.join(names)[:300]}; a run starts behind it", err=True)
+        options.append(f"csv.columns: {scalar(','.join(names))}")
+    rows = [dict(zip(names or _names(row), row, strict=False)) for row in cells(values, mark)]
+    rows = [row for row in rows if tuple(row.values()) != names]
+    behind = ";".join(starts) if names else ""
+    return replace(answers, options=tuple(options), start=behind, guess=unique_field(rows))
+
+
+def _names(row: list[str]) -> list[str]:
+    return [f"_c{i}" for i in range(len(row))]
+
+
+def _asked_for_key(answers: Answers) -> str:
+    """Return the primary key as somebody at the terminal gives it; elsewhere say what it may be, and return nothing."""
+    guess = answers.guess
+    if guess is None or not asks_for_key(answers):
+        return ""
+    what = f"{one_line(guess.name)[:100]} is unique in the {guess.messages:,} messages that were looked at"
+    if sys.stdin.isatty():
+        return str(typer.prompt(f"Primary key ({what})", default=guess.name, err=True))
+    typer.echo(f"{what}: if it is the key, give --primary-keys, or take the # from the file's last lines", err=True)
+    return ""
+
+
+def _planned(out: Path, variables: dict[str, str]) -> None:
+    """Print what a run of the file would do, and the error that it would end with."""
+    from ingest.cli.plan import lines  # noqa: PLC0415  (the driver is slow to import, and --no-look needs none of it)
+    from ingest.cli.run import running  # noqa: PLC0415
+    from ingest.testing.dry_run import dry_run  # noqa: PLC0415
+
+    try:
+        with running(out, variables, {}, None, "local[1]", once=True, start=None) as (pipeline, settings, _):
+            report, error = dry_run(pipeline, settings, tell=lambda text: typer.echo(f"warning: {text}", err=True))
+            typer.echo(mask("\n".join(lines(report)), pipeline.secrets))
+            if error is not None:
+                raise error
+    except IngestError as exc:
+        hint = f"\n  hint: {exc.hint}" if exc.hint else ""
+        typer.echo(f"\nA run would end with exit code {exc.exit_code}: {exc.message}{hint}", err=True)
+
+
 def _checked(text: str, variables: Mapping[str, str], *, strictly: bool = False) -> Pipeline:
     """Return the pipeline of a text; `strictly`: each placeholder needs a value.
 
@@ -154,7 +304,7 @@ def _write_all(folder: Path) -> None:
         raise ConfigError(f"{folder} has {', '.join(there)} already", "name a new folder")
     _write(folder, files)
     made = {f"k8s/{name}": text for name, text in manifests(folder / "pipelines").items()}
-    _write(folder, made)
+    _write(folder, made | {str(PLACE): schema_text()})
     typer.echo(f"{len(files) + len(made)} files in {folder}: README.md says what they are for", err=True)
 
 

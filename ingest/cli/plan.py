@@ -64,13 +64,14 @@ def plan(
             shown = asdict(found) | ({"records": records} if rows else {})
             typer.echo(json.dumps(masked(shown, pipeline.secrets), indent=2))
         else:
-            texts = [*_lines(found), *(line for record in records for line in ("", *one_by_one.lines(record)))]
+            texts = [*lines(found), *(line for record in records for line in ("", *one_by_one.lines(record)))]
             typer.echo(mask("\n".join(texts), pipeline.secrets))
         if error is not None:
             raise error
 
 
-def _lines(found: DryRunReport) -> Iterator[str]:
+def lines(found: DryRunReport) -> Iterator[str]:
+    """Yield what a dry run found, for people."""
     sample = f"{found.looked_at:,} {'of them' if found.waiting else 'older ones'} were looked at"
     going_on = "starts anew" if found.checkpoint is None else f"goes on from {found.checkpoint}"
     yield f"pipeline {found.pipeline}: {found.guarantee}, {going_on}"
@@ -86,7 +87,7 @@ def _lines(found: DryRunReport) -> Iterator[str]:
         key = ", ".join(map(one_line, table.primary_key))
         yield f"    primary key ({key})" if key else "    no primary key"
     skipped = [f"{reason}: {_count(number)}" for reason, number in sorted(found.skipped.items())]
-    for title, lines in (
+    for title, entries in (
         ("changed since the last run", found.options),
         ("schema changes", found.changes),
         ("withheld from the sink", found.withheld),
@@ -99,9 +100,9 @@ def _lines(found: DryRunReport) -> Iterator[str]:
         ("nothing to do", found.unmatched),
         ("warnings", found.warnings),
     ):
-        if lines:
+        if entries:
             yield f"\n{title}:"
-            yield from (f"    {one_line(line)}" for line in lines)
+            yield from (f"    {one_line(line)}" for line in entries)
     if not found.tables:
         why = "none of the records became a row" if found.looked_at else "the source has no records"
         yield f"\nno tables: {why}"

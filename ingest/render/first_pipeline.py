@@ -10,12 +10,17 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from ingest.config.written import scalar
+from ingest.model.text import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from ingest.formats.appearance_of_rows import UniqueField
+
 SINKS: Final = ("upsert-kafka", "kafka", "iceberg", "delta", "postgres", "hologres", "file", "print")
 """Sinks that a first pipeline can have."""
+SCHEMA_LINE: Final = "# yaml-language-server: $schema=.ingest/pipeline.schema.json"
+"""The first line of a file, by which editors complete and check it; `ingest init` writes that schema, too."""
 _OF_ROWS: Final = frozenset({
     "json", "csv", "raw", "avro", "avro-confluent", "protobuf", "protobuf-confluent", "json-confluent",
 })  # fmt: skip
@@ -41,14 +46,23 @@ class Answers:
     """Properties of the Kafka client, as `security.protocol`."""
     registry: str | None = None
     """The URL of a schema registry."""
+    options: tuple[str, ...] = ()
+    """More lines of the source: what the messages that were looked at suggest."""
+    start: str = ""
+    """Offsets to start at; empty for the earliest."""
+    primary_keys: str = ""
+    """Columns of the primary key, where messages name none."""
+    guess: UniqueField | None = None
+    """A column that may be the primary key."""
 
 
 def pipeline_text(answers: Answers) -> str:
     """Return the text of the pipeline file."""
-    return "\n".join([*_source(answers), "", *_sink(answers), *_keys(answers)]) + "\n"
+    return "\n".join([*_source(answers), "", *_sink(answers), *_route(answers), *_keys(answers)]) + "\n"
 
 
 def _source(answers: Answers) -> Iterator[str]:
+    yield SCHEMA_LINE
     yield "# Every option: ingest explain OPTION. What a run would do: ingest plan FILE."
     yield "source:"
     yield "  type: kafka"
@@ -62,7 +76,12 @@ def _source(answers: Answers) -> Iterator[str]:
         yield f"  {answers.format}.url: {scalar(answers.registry)}"
     if answers.key_format is not None:
         yield f"  key.format: {scalar(answers.key_format)}   # the key's fields are columns, and the primary key"
-    yield "  scan.startup.mode: earliest-offset"
+    yield from (f"  {line}" for line in answers.options)
+    if answers.start:
+        yield "  scan.startup.mode: specific-offsets   # behind the header line"
+        yield f"  scan.startup.specific-offsets: {scalar(answers.start)}"
+    else:
+        yield "  scan.startup.mode: earliest-offset"
     yield "  # Broken messages stop a run. To count them and go on, up to a limit:"
     yield "  # ingestion.ignore-errors: true"
     yield "  # ingestion.error-tolerance.max-count: 100"
@@ -71,7 +90,12 @@ def _source(answers: Answers) -> Iterator[str]:
 def _sink(answers: Answers) -> Iterator[str]:
     yield "sink:"
     yield f"  type: {scalar(answers.sink)}"
-    yield from _OF_SINKS[answers.sink](answers)
+    yield from sink_lines(answers)
+
+
+def sink_lines(answers: Answers) -> Iterator[str]:
+    """Return the lines of a sink's options."""
+    return _OF_SINKS[answers.sink](answers)
 
 
 def _kafka(answers: Answers) -> Iterator[str]:
@@ -94,10 +118,11 @@ def _delta(answers: Answers) -> Iterator[str]:
 
 
 def _postgres(answers: Answers) -> Iterator[str]:
-    yield f"  endpoint: {scalar(answers.place or 'localhost:5432')}"
+    yield "  # As `ingest sandbox up --postgres` has them"
+    yield f"  endpoint: {scalar(answers.place or '127.0.0.1:25432')}"
     yield "  dbname: ${dbname:-postgres}"
-    yield "  username: ${username:-postgres}"
-    yield '  password: "${secret_values.password}"   # from INGEST_SECRET_PASSWORD, or a file: docs/secrets.md'
+    yield "  username: ${username:-ingest}"
+    yield '  password: "${secret_values.postgres}"   # from INGEST_SECRET_POSTGRES, or a file: docs/secrets.md'
 
 
 def _file(answers: Answers) -> Iterator[str]:
@@ -115,15 +140,42 @@ _OF_SINKS: Final[Mapping[str, Callable[[Answers], Iterator[str]]]] = {
 }  # fmt: skip
 
 
-def _keys(answers: Answers) -> Iterator[str]:
-    """Yield a transform to fill in, where tables need a primary key and messages name none."""
-    if answers.sink in _KEYED and answers.format in _OF_ROWS and answers.key_format is None:
+def _route(answers: Answers) -> Iterator[str]:
+    """Yield a route where a topic is a table, so that the sink's topic has another name than the one that is read."""
+    same = answers.place in {"", answers.bootstrap}
+    if answers.sink in {"upsert-kafka", "kafka"} and answers.format in _OF_ROWS and same:
         yield ""
-        yield "# These messages name no primary key, and this sink needs one: name its columns here"
-        yield "transform:"
-        yield "  - source-table: \\.*   # all tables; one of them: its name"
-        yield "    projection: \\*"
-        yield "    primary-keys: id"
+        yield "# A topic is a table of its name. The sink's topic needs another name: no pipeline reads what it writes"
+        yield "route:"
+        yield "  - source-table: \\.*"
+        yield "    sink-table: ods.<>"
+        yield "    replace-symbol: <>"
+
+
+def asks_for_key(answers: Answers) -> bool:
+    """Return whether tables need a primary key, and messages name none."""
+    return answers.sink in _KEYED and answers.format in _OF_ROWS and answers.key_format is None
+
+
+def _keys(answers: Answers) -> Iterator[str]:
+    """Yield a transform with the primary key, or one to fill in, where tables need it and messages name none."""
+    if not asks_for_key(answers):
+        return
+    yield ""
+    mark = "" if answers.primary_keys else "# "
+    why = "name its columns here"
+    if answers.guess is not None and not answers.primary_keys:
+        why = f"{_shown(answers.guess.name)} is unique in the {answers.guess.messages:,} messages that were looked at"
+    yield f"# These messages name no primary key, and this sink needs one{'' if answers.primary_keys else f': {why}'}"
+    names = answers.primary_keys or ("id" if answers.guess is None else answers.guess.name)
+    yield f"{mark}transform:"
+    yield f"{mark}  - source-table: \\.*   # all tables; one of them: its name"
+    yield f"{mark}    projection: \\*"
+    yield f"{mark}    primary-keys: {scalar(names)}"
+
+
+def _shown(name: str) -> str:
+    return one_line(name)[:100]
 
 
 def _client(answers: Answers, bootstrap: str) -> Iterator[str]:

@@ -33,10 +33,14 @@ A pull request says what each changed pipeline would do from where production st
 variables of the repository that needs. By hand, with what `ingest checkpoint export` prints in production:
 `ingest plan pipelines/orders.yaml --progress orders.json`.
 
+Editors complete and check the files by their first line. After an update of ingest:
+`ingest json-schema > .ingest/pipeline.schema.json`.
+
 Secrets are not in here: a file says `${secret_values.NAME}`, and its value comes from the environment
 (`INGEST_SECRET_NAME`), a directory (`INGEST_SECRETS_DIR`), or in the cluster from the Secret of `kubernetes.yaml`.
 """
 _PIPELINE = """\
+# yaml-language-server: $schema=../.ingest/pipeline.schema.json
 # Change messages of Debezium to one compacted topic for each table.
 source:
   type: kafka

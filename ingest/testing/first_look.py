@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import orjson
 
@@ -18,7 +18,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ingest.config.pipeline import Pipeline
+    from ingest.kafka.admin import Split
     from ingest.model.record import Record
+
+
+_FIRST: Final = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +38,10 @@ class FirstLook:
     """How many of the records that were looked at are of each format, the most frequent first."""
     json_keys: bool
     """True if the records have keys, and all of them are JSON objects."""
+    values: tuple[bytes, ...] = ()
+    """The values of the records that were looked at."""
+    first: tuple[tuple[Split, int, tuple[bytes, ...]], ...] = ()
+    """Of each split: where it begins, and the values of its first records that were looked at."""
 
     @property
     def format(self) -> str | None:
@@ -59,6 +67,11 @@ def first_look(pipeline: Pipeline, tell: Callable[[str], None] = lambda _: None)
             looked_at=len(records),
             formats=guessed(values),
             json_keys=_json_keys(records),
+            values=tuple(values),
+            first=tuple(
+                (chunk.split, starts[chunk.split], tuple(one.value() or b"" for one in chunk.messages[:_FIRST]))
+                for chunk in sampled.sample.to_come()
+            ),
         )
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,9 +17,11 @@ from pages import only
 from ruamel.yaml import YAML
 
 from ingest.program import load
+from ingest.sandbox import sample
 
 if TYPE_CHECKING:
-    from harness import Pipeline
+    import pytest
+    from harness import Kafka, Pipeline, Result
 
 PASSWORD = "of-the-broker-hunter2"  # noqa: S105
 
@@ -56,6 +60,87 @@ def test_from_a_topic_to_a_table_and_a_report(pipeline: Pipeline, tmp_path: Path
     assert "&lt;b&gt;********&lt;/b&gt;" in shown
     assert PASSWORD not in shown
     assert load(file).sink.type == "iceberg"
+
+
+CANAL = {
+    "data": [{"id": "1", "price": "1.50"}], "database": "shop", "table": "orders", "type": "INSERT", "isDdl": False,
+    "es": 1, "ts": 1, "pkNames": ["id"], "mysqlType": {"id": "bigint", "price": "decimal(10,2)"},
+}  # fmt: skip
+
+
+def test_init_writes_what_the_messages_need_and_ends_with_a_plan(
+    kafka: Kafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    def written(sink: str, *values: object, options: tuple[str, ...] = ()) -> tuple[str, Result, str]:
+        topic = kafka.create(f"{kafka.name}.{len([*tmp_path.glob('*.yaml')])}", 1)
+        texts = [value if isinstance(value, bytes) else json.dumps(value).encode() for value in values]
+        kafka.send(topic, *((None, text) for text in texts))
+        file = tmp_path / f"{topic}.yaml"
+        given = ("--brokers", kafka.bootstrap, "--topic", topic, "--sink", sink, *options)
+        done = called("init", str(file), *given)
+        assert done.code == 0, done.err
+        return file.read_text(), done, topic
+
+    text, done, _ = written("print", CANAL, CANAL | {"data": [{"id": "2", "price": "7"}]})
+    assert "  canal-json.infer-schema.strategy: MYSQL_TYPE" in text
+    assert "price  DECIMAL(10,2)" in done.out
+
+    rows = [{"name": "n", "order_id": n} for n in range(9)]
+    text, done, topic = written("upsert-kafka", *rows, b"{")
+    assert "#     primary-keys: order_id" in text
+    assert "order_id is unique in the 9 messages that were looked at" in text
+    assert "1 message does not look like json: a run ends at the first that it cannot read (exit code 65)" in done.err
+    assert "A run would end with exit code 78: table" in done.err
+    text, done, topic = written("upsert-kafka", *rows, options=("--primary-keys", "order_id"))
+    assert f"{topic} (new) -> ods.{topic}" in done.out
+    assert "primary key (order_id)" in done.out
+    assert f"    ods.{topic}" in done.out.partition("topics that would be created:")[2]
+
+    events = [{"uid": n, **({"type": "buy", "total": 1} if n % 2 else {"type": "join", "plan": "x"})} for n in range(8)]
+    text, done, _ = written("print", *events)
+    assert "  # json.decode.parser-table-id.fields: type\n" in text
+    assert "type tells 2 kinds of messages apart in 8 (join, buy)" in done.err
+
+    text, done, topic = written("print", b"id;name", b"1;Ada", b"2;Bob", b"3;Cy")
+    assert '  csv.columns: "id,name"\n' in text
+    assert '  csv.field-delimiter: ";"\n' in text
+    assert "partition:0,offset:1" in text
+    assert "3 records waiting" in done.out
+
+    monkeypatch.setattr("sys.stdin", Terminal("\n"))
+    monkeypatch.setattr("typer.confirm", lambda *_args, **_more: True)
+    text, done, _ = written("iceberg", *events)
+    assert "\n  json.decode.parser-table-id.fields: type\n" in text
+    assert "\n    primary-keys: uid\n" in text
+
+
+def test_the_sample_is_there_and_goes_on_changing_until_it_is_stopped(kafka: Kafka, tmp_path: Path) -> None:
+    assert sample.up(tmp_path, kafka.bootstrap, 0) is None
+    there = kafka.end("shop.changes")
+    assert there > 30
+    running = sample.up(tmp_path, kafka.bootstrap, 100)
+    assert running is not None
+    try:
+        assert sample.status(tmp_path) == sample.up(tmp_path, kafka.bootstrap, 100) == running
+        again = kafka.end("shop.changes")
+        deadline = time.monotonic() + 60
+        while kafka.end("shop.changes") < again + 20:
+            assert time.monotonic() < deadline, "nothing changes"
+            time.sleep(0.05)
+    finally:
+        sample.down(tmp_path)
+    assert sample.status(tmp_path) is None
+    for done in kafka.admin.delete_topics([*sample.TOPICS]).values():
+        done.result(10)
+
+
+class Terminal(io.StringIO):
+    """A terminal at which somebody answers."""
+
+    def isatty(self) -> bool:
+        return True
 
 
 GH = """#!/bin/sh

@@ -66,7 +66,7 @@ FORMATS = (
 
 @pytest.mark.parametrize("sink", SINKS)
 def test_every_answer_makes_a_file_that_is_valid(tmp_path: Path, sink: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("INGEST_SECRET_PASSWORD", "none")
+    monkeypatch.setenv("INGEST_SECRET_POSTGRES", "none")
     for name in FORMATS:
         file = tmp_path / f"{name}.yaml"
         registry = ("--registry", "http://localhost:8081") if name.endswith("confluent") else ()
