@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from ingest.schema.sql_script import Script, ScriptColumn, ScriptTable
 
 _READ: Final = ("kafka", "upsert-kafka")
+_NEEDED: Final = {"properties.bootstrap.servers": "bootstrap", "topic": "topic"}
+"""Options that a table of Kafka has to have, and the variables in their place where a script does not say them."""
 _OF_ROWS: Final = frozenset({"json", "csv", "raw", "avro", "avro-confluent", "protobuf", "protobuf-confluent"})
 """Formats whose table is the topic."""
 _BARE: Final = re.compile(r"(?:VAR)?CHAR", re.IGNORECASE)
@@ -111,7 +113,10 @@ class _Turning:
             if not wrong:
                 break
             for section, option, why in wrong:
-                del section.options[option]
+                if option in _NEEDED and "${" not in section.options[option]:  # examples have words for people there
+                    section.options[option] = f"${{{_NEEDED[option]}}}"
+                else:
+                    del section.options[option]
                 self._leave(section.lines[option], f"{option}: {why}")
         self._left.sort()
         return Turned(text, self._left)
@@ -169,10 +174,9 @@ class _Turning:
                 value = f"${{secret_values.{secret}}}"
             section.set(option, value, line)
 
-        needed = ("properties.bootstrap.servers", "topic") if _value(table, "connector") in _READ else ()
-        for option in needed:
+        for option in _NEEDED if _value(table, "connector") in _READ else ():
             if option not in section.options and not (option == "topic" and "topic-pattern" in section.options):
-                name = option.rpartition(".")[2] if option == "topic" else "bootstrap"
+                name = _NEEDED[option]
                 section.set(option, f"${{{name}}}", table.line)
                 what = f"table {table.name[-1]}: the script does not say its {option}; give it by --set {name}=…"
                 self._leave(table.line, what)

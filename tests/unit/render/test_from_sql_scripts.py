@@ -144,6 +144,15 @@ def test_a_secret_becomes_a_placeholder() -> None:
     assert "hunter2" not in found.text + "".join(left)
 
 
+@pytest.mark.parametrize("servers", ["<host:port>", "KafkaAddress1:KafkaPort,KafkaAddress2:KafkaPort"])
+def test_words_for_people_in_the_place_of_servers_become_a_variable(servers: str) -> None:
+    made, left, _ = turned(joined(SOURCE.replace("b:9092", servers), SINK.replace("b:9092", servers), COPIED))
+    assert (
+        made["source"]["properties.bootstrap.servers"] == "${bootstrap}" == made["sink"]["properties.bootstrap.servers"]
+    )
+    assert sum("properties.bootstrap.servers: " in one for one in left) == 2
+
+
 def test_a_table_of_a_database_is_filled_in() -> None:
     made, left, _ = turned(
         f"{SOURCE}CREATE TABLE c.d.x WITH ('connector' = 'postgres') AS TABLE s ADD COLUMN y AS id + 1"
