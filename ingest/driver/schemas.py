@@ -74,7 +74,8 @@ def policy_of(pipeline: Pipeline) -> Policy:
     """Return which schema changes a pipeline wants, and which it stops at."""
     options, sink = pipeline.pipeline, pipeline.sink
     included, excluded = frozenset(sink.include), frozenset(sink.exclude)
-    return Policy(options.behavior, included, excluded, options.max_tables, sink.needs_key)
+    sequence: str | None = getattr(sink, "sequence_by", None)
+    return Policy(options.behavior, included, excluded, options.max_tables, sink.needs_key, sequence)
 
 
 class SchemaStore:

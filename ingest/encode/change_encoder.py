@@ -135,6 +135,10 @@ class ChangeEncoder:
         self.unread: dict[str, int] = {}
         """By column: values of rows before a change that are not known, as they cannot be read or written."""
         self._by_type = None if coarse is None else {column.name: column.type for column in sink.columns}
+        kinds = {column.name: column.type for column in sink.columns}
+        declared_key = {name: kinds[name] for name in self._key_columns if name in self.declared and name in kinds}
+        self._key_types = declared_key if self._by_type is None else self._by_type
+        """Types that values of the key have to be of."""
         self._columns = [column.name for column in sink.columns]
         self._render = render
         self.key_from_message = source.key_from_message
@@ -264,7 +268,7 @@ class ChangeEncoder:
 
         Raises RowError where the record's key does not tell it.
         """
-        of = {} if self._by_type is None else self._by_type
+        of = self._key_types
         keys = ((name, image.get(name, _NULL)) for name in self._key_columns if name in of)
         wrong = [name for name, text in keys if text != _NULL and not says(of[name], text, self.standard)]
         if not wrong:

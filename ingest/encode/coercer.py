@@ -188,7 +188,7 @@ class RowCoercer:
         if name not in self._nullable:
             msg = (
                 f"column {name!r} became {types.name(column_type)}, and the sink's stays {types.name(sink_type)} "
-                "(pipeline.schema.change.behavior, sink.exclude.schema.changes)"
+                "(pipeline.schema.change.behavior, sink.exclude.schema.changes, sink.sequence-by)"
             )
             raise RowError("withheld-change", msg)
         self._withhold(name)
@@ -278,6 +278,30 @@ class RowCoercer:
         if types.is_text(column_type) or self._inference.is_own(column_type, value, declared=True):
             return True  # what its message declares of a time is not asked: the fraction may have nine digits
         return self.own(name, column_type, value) is not None
+
+    def with_record_key(
+        self, image: Mapping[str, bytes], names: Collection[str], message_key: bytes | None
+    ) -> tuple[Mapping[str, bytes], list[str]]:
+        """Return a row before a change with those of its columns from the record's key that are not of their types.
+
+        `names`: columns of the key. The second result has those that were taken. Raises RowError where the record's key
+        does not tell one.
+        """
+        wrong = [name for name in names if name in image and not self._is_of_key(name, image[name])]
+        if not wrong:
+            return image, wrong
+        of_key = None if message_key is None else key_image(message_key, names)
+        told = {} if of_key is None else parse_row(of_key)
+        for name in wrong:
+            if name not in told or told[name] == b"null" or not self._is_of_key(name, told[name]):
+                shown = image[name][:60].decode("utf-8", "backslashreplace")
+                what = f"column {name!r} holds {shown}, which is no {types.name(self.source_types[name])}"
+                raise RowError("type-mismatch", f"the row before: {what}, and the record's key does not tell it")
+        return {**image, **{name: told[name] for name in wrong}}, wrong
+
+    def _is_of_key(self, name: str, value: bytes) -> bool:
+        kind = self.source_types[name]
+        return value == b"null" or self.is_of(name, kind, value) or respelled(kind, value, self.standard) is not None
 
     def _withhold(self, name: str) -> None:
         count_up(self.withheld, name if len(name) <= MAX_NAME else OTHERS, 1, OTHERS)

@@ -37,7 +37,7 @@ from ingest.model.change import Kind, is_number
 from ingest.model.data_type import DecimalType
 from ingest.model.jsontext import object_of
 from ingest.model.keytext import key_text
-from ingest.model.numbers import FLOATS
+from ingest.model.numbers import FLOATS, Numbers
 from ingest.model.reject import RowError
 from ingest.model.rowtext import key_image, parse_row
 from ingest.model.values import coarse, has_times
@@ -98,6 +98,11 @@ class TransformInputEncoder:
         self.key_columns = [name for key in transform.key if (name := copies.get(key, key)) is not None]
         """The source columns that are the result's key, as far as that is not computed."""
         parts = ("", "", *transform.table)
+        of_types = self._coercer.source_types if self.numbers is Numbers.STORED else self._coercer.declared
+        self._typed_key = [
+            name for name in self.key_columns
+            if name in of_types and not types.is_text(self._coercer.source_types.get(name, types.STRING))
+        ]  # fmt: skip
         self.constants = {NAMESPACE: parts[-3], SCHEMA: parts[-2], TABLE: parts[-1]}
         self.slots = len(transforms.inputs)
         self.inputs = [(i.name, i.slot[0], places[i.slot]) for i in transform.inputs if not is_ours(i.name)]
@@ -137,7 +142,7 @@ class TransformInputEncoder:
         if kind is Kind.UPDATE and before is not None:
             what = UPDATE
             overlay = declared is not None and declared.overlay
-            old = self._coercer.image(before)
+            old, came = self._with_record_key(self._coercer.image(before), parse_row(before), message_key)
             if overlay:
                 old = {**row, **old}
             check_before(self.key_columns, old, declared)
@@ -148,7 +153,7 @@ class TransformInputEncoder:
                     what |= BOTH
                     self._read(old, self.was, values)
                 else:
-                    text = self._sent(old, {**(image if overlay else {}), **parse_row(before)}, declared)
+                    text = self._sent(old, {**(image if overlay else {}), **came}, declared)
                     self._emit(BEFORE | (PARTIAL if partial else 0), "-U", text, slots, emit)
         self._read(row, self.inputs, values)
         self._emit(what, str(kind), self._sent(row, image, declared), values, emit)
@@ -179,10 +184,23 @@ class TransformInputEncoder:
             raise RowError("no-key", "a delete needs its row in the before image, or its key in the message key")
         if self._primary_key:
             check_key(self._primary_key, message_key, declared)
+        row, came = self._with_record_key(row, came, message_key)
         values = self._slots_before(row)
         partial = any(name not in row for name in self._coercer.source_types)
         text = self._sent(row, came, declared)
         self._emit(DELETE | (PARTIAL if partial else 0), "-D", text, values, emit)
+
+    def _with_record_key(
+        self, row: dict[str, bytes], came: dict[str, bytes], message_key: bytes | None
+    ) -> tuple[dict[str, bytes], dict[str, bytes]]:
+        """Return a row before a change, and its values as they came, with what its key's columns have for others.
+
+        Raises RowError.
+        """
+        found, taken = self._coercer.with_record_key(row, self._typed_key, message_key)
+        for name in taken:
+            count_up(self.unread, name, 1, OTHERS)
+        return dict(found), came | {name: found[name] for name in taken}
 
     def _slots_before(self, row: dict[str, bytes]) -> list[Any]:
         """Return the slots of a row before a change, and take out of the row what is not of its column's type.

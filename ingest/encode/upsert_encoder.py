@@ -10,13 +10,15 @@ from __future__ import annotations
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from ingest.encode.coercer import RowCoercer, check_before, check_key
+from ingest.encode.coercer import OTHERS, RowCoercer, check_before, check_key
 from ingest.model import temporal
+from ingest.model.cache import count_up
 from ingest.model.change import Kind, is_number
 from ingest.model.jsontext import object_of
 from ingest.model.keytext import key_text
 from ingest.model.reject import RowError
 from ingest.model.rowtext import key_image, parse_row
+from ingest.model.types import STRING, is_text
 from ingest.model.values import is_time
 
 if TYPE_CHECKING:
@@ -141,6 +143,13 @@ class UpsertEncoder:
         times = {} if coarse is Coarse.NONE else {c.name: c.type for c in sink.columns if is_time(c.type)}
         self._key_times = {name: times[name] for name in sink.primary_key if name in times}
         self._row_times = times if coarse is Coarse.ROWS else {}
+        of_types = coercer.source_types if coarse is not Coarse.NONE else coercer.declared
+        self.typed_key = frozenset(
+            name
+            for name in sink.primary_key
+            if name in of_types and not is_text(coercer.source_types.get(name, STRING))
+        )
+        """Columns of the key whose values have to be of their types: the pipeline or the sink's table says so."""
         self.coarse = frozenset({*self._key_times, *self._row_times})
         """Columns whose times may not be finer than a microsecond in what is written."""
         self.cut: dict[str, int] = {}
@@ -170,7 +179,7 @@ class UpsertEncoder:
         if self.key_from_message and message_key != key:
             check_key(self._primary_key, message_key, declared)
         if kind is Kind.UPDATE:
-            old = None if before is None else self._key_before(before, row, declared)
+            old = None if before is None else self._key_before(before, row, message_key, declared)
             if old is not None and old != key:
                 emit((self.destination, old, None))
             self.updated += 1
@@ -192,8 +201,9 @@ class UpsertEncoder:
         """Emit the tombstone of a delete; raises as `upsert` does."""
         if not self._primary_key:
             raise RowError("no-key", "a delete names no row of a table without a primary key")
-        row = {} if before is None else parse_row(before)
+        row: Mapping[str, bytes] = {} if before is None else parse_row(before)
         check_before(self._primary_key, row, declared)
+        row, unread = self._coercer.with_record_key(row, self.typed_key, message_key)
         key = self._key_in(row, declared)
         image = None if key is not None or message_key is None else key_image(message_key, self._primary_key)
         if image is not None:
@@ -204,6 +214,7 @@ class UpsertEncoder:
         if self.key_from_message and message_key != key:
             check_key(self._primary_key, message_key, declared)
         self.deleted += 1
+        self._count_unread(unread)
         if self._names_row(row, declared):
             emit((self.destination, key, None))
 
@@ -245,12 +256,19 @@ class UpsertEncoder:
         of_rows = (self._coercer.names_row(name, image[name], declared) for name in self._primary_key)
         return self.deletes_are_rows or all(of_rows)
 
-    def _key_before(self, before: msgspec.Raw, row: dict[str, bytes], declared: InlineSchema | None) -> bytes | None:
+    def _count_unread(self, names: Iterable[str]) -> None:
+        for name in names:
+            count_up(self.unread, name, 1, OTHERS)
+
+    def _key_before(
+        self, before: msgspec.Raw, row: dict[str, bytes], message_key: bytes | None, declared: InlineSchema | None
+    ) -> bytes | None:
         """Return the key before an update, as far as its before image tells it; raises RowError. `row`: the row after.
 
         None where the before image does not tell it, or tells of no change of the key, or of one that no row has.
         """
-        image = parse_row(before)
+        image, unread = self._coercer.with_record_key(parse_row(before), self.typed_key, message_key)
+        self._count_unread(unread)
         if declared is None or not declared.overlay:
             check_before(self._primary_key, image, declared)
             key = self._key_in(image, declared)

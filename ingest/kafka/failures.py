@@ -77,6 +77,12 @@ _AWAY: Final = {
     KafkaError.THROTTLING_QUOTA_EXCEEDED,
 }
 
+_TAKEN: Final = {
+    LocalError.FENCED,
+    KafkaError.INVALID_PRODUCER_EPOCH,
+    KafkaError.PRODUCER_FENCED,
+    KafkaError.TRANSACTION_COORDINATOR_FENCED,
+}
 _FENCED: Final = {
     LocalError.FENCED,
     LocalError.FATAL,
@@ -145,6 +151,11 @@ def is_away(exc: KafkaException | KafkaError) -> bool:
 def is_refusal(error: KafkaError) -> bool:
     """Return whether a topic does not take a record for what the record is."""
     return error.code() in REFUSED
+
+
+def is_fenced(exc: KafkaException | KafkaError) -> bool:
+    """Return whether a newer producer has the transactional id."""
+    return error_of(exc).code() in _TAKEN
 
 
 def is_settling(exc: BaseException | None) -> bool:

@@ -20,7 +20,7 @@ from confluent_kafka import KafkaException
 
 from ingest.errors import CommitOutcomeUnknown, Fenced, IngestError, Unavailable
 from ingest.kafka import progress
-from ingest.kafka.failures import error_of, explain, is_away, is_settling
+from ingest.kafka.failures import error_of, explain, is_away, is_fenced, is_settling
 from ingest.kafka.handle import make_consumer
 from ingest.kafka.progress import ProgressNote, group_of, transactional_id
 from ingest.kafka.properties import BOOTSTRAP, LOG_LEVEL, shared
@@ -146,7 +146,8 @@ class Channel:
         except KafkaException as exc:
             with suppress(KafkaException):
                 self._producer.flush(FLUSH_S)
-            self.writer.check()  # a record that the broker does not take says more
+            if not is_fenced(exc):  # or the client has dropped its records for that
+                self.writer.check()  # a record that the broker does not take says more
             raise self._again(exc, what) from exc
 
     def _again(self, exc: KafkaException, what: str) -> IngestError:

@@ -81,11 +81,12 @@ def table_spec(encoder: UpsertEncoder | ChangeEncoder) -> RowEncoderSpec | None:
         return None
     if not all(plain_name(column.name) for column in source.columns):
         return None
-    coarse = encoder.coarse if isinstance(encoder, UpsertEncoder) else frozenset()
+    none = frozenset[str]()
+    coarse, typed = (encoder.coarse, encoder.typed_key) if isinstance(encoder, UpsertEncoder) else (none, none)
     columns = [
         _column(
             c.name, c.type, sink_columns[c.name], encoder,
-            declared=c.name in encoder.declared, fine=c.name not in coarse, coarse=c.name in coarse,
+            declared=c.name in encoder.declared, fine=c.name not in coarse, coarse=c.name in coarse or c.name in typed,
         )
         for c in source.columns
     ]  # fmt: skip

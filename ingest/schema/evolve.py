@@ -129,6 +129,7 @@ A reason that is a `Misfit` may tell the type that the column has there.
 It raises IngestError.
 """
 _NUMBERS: Final = (*types.INTEGERS, DecimalType, FloatType, DoubleType)
+_NO_ORDER: Final = "which orders changes by it (sink.sequence-by): of texts, '10' comes before '9'"
 WANTED: Final = "as the pipeline says"
 """Reason why a change is withheld that the sink could do."""
 
@@ -173,6 +174,8 @@ class Policy:
     max_tables: int = 10_000
     needs_key: bool = True
     """True if the sink takes only tables with a primary key."""
+    sequence: str | None = None
+    """The column by which the sink tells which of two changes of a row is the newer one."""
 
     def allows(self, event: SchemaChange) -> bool:
         """Tell whether a change reaches the sink."""
@@ -368,6 +371,12 @@ def _sinks(
                 }  # fmt: skip
                 merged, stay = _of_numbers(values, target, sink, merged, numbers)
                 kept.update(stay)
+                known = None if sink is None else _sequence_type(sink, merged, policy.sequence)
+                if known is not None and policy.sequence is not None:
+                    event = AlterColumnType(target, policy.sequence, known, STRING)
+                    rounds = isinstance(known, FLOATS) and values.get(policy.sequence, True)
+                    (kept if rounds else withheld)[event] = _NO_ORDER
+                    merged = _retyped(merged, {policy.sequence: known})
             if merged != sink:
                 merged, beyond = _fitting(target, sink, merged, unfit)
                 withheld.update(beyond)
@@ -376,6 +385,18 @@ def _sinks(
     events = [event for table, schema in sinks.items() for event in changes(table, before.sinks.get(table), schema)]
     withheld.update(dict.fromkeys((event for event in events if not policy.allows(event)), WANTED))
     return sinks, tuple(event for event in events if event not in withheld), withheld, kept
+
+
+def _sequence_type(sink: TableSchema, merged: TableSchema, name: str | None) -> DataType | None:
+    """Return the type that the column keeps which orders changes; None where a sink table may change it as merged.
+
+    Texts have another order than what they are made of.
+    """
+    if name is None or name in merged.primary_key:
+        return None
+    known, wanted = ({one.name: one.type for one in of.columns}.get(name, types.NULL) for of in (sink, merged))
+    stays = wanted == STRING and known != types.NULL and not types.is_text(known)
+    return known if stays else None
 
 
 def _of_numbers(

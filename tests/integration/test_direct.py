@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import itertools
+import re
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,21 +15,23 @@ from harness import free_port
 
 from ingest.encode.encode import encode
 from ingest.encode.encoder_cache import EncoderCache
-from ingest.errors import ConfigError, Unavailable
+from ingest.errors import ConfigError, IngestError, Unavailable
 from ingest.formats.json import Json
 from ingest.formats.metadata_columns import TYPES, ExtraColumns, MetadataColumns
-from ingest.kafka import handle, reference
+from ingest.kafka import handle, progress, reference
 from ingest.kafka.reader import RangeReader
 from ingest.kafka.refusals import Letter
 from ingest.kafka.transactions import Channel
 from ingest.kafka.writer import KafkaWriter
 from ingest.model import types
-from ingest.model.commit import RowsRefused
+from ingest.model.commit import CommitScope, RowsRefused
 from ingest.model.record import METADATA, offset_of
 from ingest.model.schema import Column, TableSchema
 from ingest.native.native import NativeEncoders
 from ingest.schema.evolve import Schemas, SourceTable
 from ingest.schema.infer import Inference
+from ingest.sinks.kafka import KafkaSink
+from ingest.sinks.topics import Destination
 from ingest.sinks.upsert_kafka import UpsertKafka
 
 if TYPE_CHECKING:
@@ -270,6 +273,65 @@ def test_what_is_written_outside_a_transaction_is_refused(kafka: Kafka, native: 
             channel.writer.write([((topic, None, -1), b"k", b"v")])
     finally:
         channel.close()
+
+
+FAULTS: dict[str, tuple[dict[str, str], dict[str, str], Any, str, str, str]] = {
+    "size": ({"max.message.bytes": "1000"}, {"compression.type": "none"}, (b"k", b"x" * 5000),
+             "topic {} does not take a record larger than its max.message.bytes", "Message size too large",
+             "change the topic's settings, or leave such records out"),
+    "no key": ({"cleanup.policy": "compact"}, {}, (None, b"v"),
+               "topic {} does not take a record that its settings forbid: one without a key", "failed to validate",
+               "change the topic's settings, or leave such records out"),
+    "larger than the client sends": ({}, {"message.max.bytes": "2000"}, (b"k", b"x" * 5000),
+                                     "cannot write a record of 5000 bytes to {}", "Message size too large",
+                                     "raise properties.message.max.bytes of the sink"),
+    "gone": ({}, {"topic.metadata.propagation.max.ms": "500"}, (b"k", b"v"),
+             "cannot write to {}[", "Unknown topic or partition", "create the topic, or correct its name"),
+    "fenced": ({}, {}, (b"k", b"v"), "{}", "FENCED|EPOCH", "a newer attempt has taken over; nothing is lost"),
+    "long transactions": ({}, {"transaction.timeout.ms": "7200000"}, (b"k", b"v"),
+                          "cannot take transactional id {}", "above what the broker allows",
+                          "raise the broker's transaction.max.timeout.ms"),
+}  # fmt: skip
+"""Settings of a topic and of the sink, and a record; the words of the error then: which place, why, and what to do."""
+OF_TRANSACTIONS = {"fenced", "long transactions"}
+CASES = [
+    (kind, guarantee, fault)
+    for kind in ("kafka", "upsert-kafka")
+    for guarantee in ("at-least-once", "exactly-once")
+    for fault in FAULTS
+    if guarantee == "exactly-once" or fault not in OF_TRANSACTIONS
+]
+
+
+@pytest.mark.parametrize(("kind", "guarantee", "fault"), CASES)
+def test_what_fails_in_a_task_has_the_words_of_the_broker(kafka: Kafka, kind: str, guarantee: str, fault: str) -> None:
+    settings, properties, (key, value), place, why, hint = FAULTS[fault]
+    topic = f"{kafka.name}.gone" if fault == "gone" else kafka.create(f"{kafka.name}.a", 1, **settings)
+    if guarantee == "exactly-once" and progress.TOPIC not in kafka.cluster.topics([progress.TOPIC]):
+        kafka.create(progress.TOPIC)
+    writer: Any = options(kafka, kind, guarantee, properties).writer("p", 1)
+
+    def task() -> None:
+        writer.begin(CommitScope("c", 1, 1, 1, 0, {("t", 0): 0}, kept=False))
+        writer.write([(Destination(topic, None), key, value)])
+        if fault == "fenced":
+            Channel({"bootstrap.servers": kafka.bootstrap}, kafka.name, 0).close()
+        writer.commit({("t", 0): 1}, b"", final=True)
+
+    with pytest.raises(IngestError) as raised:
+        task()
+    assert place.format(kafka.name if fault in OF_TRANSACTIONS else topic) in raised.value.message
+    assert re.search(why, raised.value.message)
+    assert hint in (raised.value.hint or "")
+    writer.abort()
+
+
+def options(kafka: Kafka, kind: str, guarantee: str, properties: dict[str, str]) -> Any:
+    """A sink of Kafka's."""
+    given = {"bootstrap.servers": kafka.bootstrap, **properties}
+    made: Any = {"kafka": KafkaSink, "upsert-kafka": UpsertKafka}[kind]
+    more = {"sink.transactional-id-prefix": kafka.name} if guarantee == "exactly-once" else {}
+    return made.model_validate({"type": kind, "sink.delivery-guarantee": guarantee, "properties.*": given, **more})
 
 
 def threads() -> int:
