@@ -27,9 +27,13 @@ def is_remote(where: str) -> bool:
     return _URI.fullmatch(where) is not None
 
 
+CHECKPOINTS: Final = Path(".ingest")
+"""The folder of checkpoints where nobody gives another one, below the folder that a run is started in."""
+
+
 def usual_checkpoint(pipeline: str) -> Path:
     """Return the place of a pipeline's checkpoint where nobody gives another one."""
-    return Path(".ingest") / pipeline
+    return CHECKPOINTS / pipeline
 
 
 def private_file(name: str, data: bytes) -> str:

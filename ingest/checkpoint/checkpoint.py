@@ -10,6 +10,7 @@
     partitions.json        of topics of the sink: id, and over how many partitions keys are hashed
     replays/               replays of dead letters (replay.py)
     backfills/             backfills of tables (backfill.py)
+    starts/N, ends/N       when run N began, and how it ended (lives.py)
     places.json            where the rows of source tables go, and where earlier ones are lacking (places.py)
 
 Files appear whole or not at all. A plan without a done is run again, unless its commit is there: then that is carried
@@ -234,6 +235,16 @@ class Checkpoint:
             return Progress()
         return _progress(number, orjson.loads(self.storage.read(f"{self.batches}/{number}.{run}.done") or b""))
 
+    def last_done(self) -> tuple[int | None, int | None]:
+        """Return when progress was stored last (ms since 1970), and how many records waited; None if not known."""
+        try:
+            found = max(self._files(".done"), default=None)
+            name = "" if found is None else f"{self.batches}/{found[0]}.{found[1]}.done"
+            stored = orjson.loads(self.storage.read(name) or b"") if name else {}
+            return stored.get("time"), stored.get("waiting")  # an earlier version kept neither
+        except (ValueError, AttributeError) as exc:
+            raise self.damaged("batches", exc) from exc
+
     def _batch(self, number: int, run: int) -> Batch:
         stored = orjson.loads(self.storage.read(f"{self.batches}/{number}.{run}.plan") or b"")
         ranges = {(t, p): (start, end) for t, p, start, end, _ in stored["ranges"]}
@@ -254,10 +265,14 @@ class Checkpoint:
         }
         self._write(batch.number, f"{batch.number}.{batch.run}.plan", plan)
 
-    def done(self, progress: Progress, counts: Mapping[str, Any]) -> None:
-        """Store where the pipeline stands now, and forget old batches; raises CheckpointError as `plan` does."""
+    def done(self, progress: Progress, counts: Mapping[str, Any], waiting: int | None = None) -> None:
+        """Store where the pipeline stands now, and forget old batches; raises CheckpointError as `plan` does.
+
+        `waiting`: records that wait to be read, for people; None where nobody counted.
+        """
         self.refuse_newer_run()
-        self._write(progress.batch, f"{progress.batch}.{self.run}.done", {**_stored(progress), "counts": counts})
+        for_people = {"counts": counts, "time": int(time.time() * 1000), "waiting": waiting}
+        self._write(progress.batch, f"{progress.batch}.{self.run}.done", {**_stored(progress), **for_people})
         old = [(number, name) for number, name in self._kept if number <= progress.batch - KEEP_BATCHES]
         for entry in old:
             self.storage.remove(f"{self.batches}/{entry[1]}")

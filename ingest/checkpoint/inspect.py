@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from ingest.checkpoint.checkpoint import Checkpoint, Progress
 from ingest.checkpoint.hadoop_storage import HadoopStorage
+from ingest.checkpoint.lives import status
 from ingest.checkpoint.local_storage import LocalStorage
 from ingest.errors import CheckpointError, ConfigError
 from ingest.model.record import is_another
@@ -71,6 +72,7 @@ def overview(checkpoint: Checkpoint, source: KafkaSourceCoordinator | None) -> d
         known = [(t, p) for t, p in progress.positions if t in there and p < there[t].partitions]
         ends = source.resolve(known, "latest")
     schemas = checkpoint.schemas(Rules())
+    life = status(checkpoint)
     positions = []
     for (topic, partition), offset in sorted(progress.positions.items()):
         end = ends.get((topic, partition))
@@ -84,6 +86,7 @@ def overview(checkpoint: Checkpoint, source: KafkaSourceCoordinator | None) -> d
         "id": checkpoint.id,
         "fingerprint": checkpoint.meta["fingerprint"],
         "runs": checkpoint.newest_run,
+        **{name: life[name] for name in ("state", "process", "host", "started", "ended", "last_write")},
         "batch": progress.batch,
         "unfinished_batch": None if unfinished is None else unfinished.number,
         "errors": progress.errors,

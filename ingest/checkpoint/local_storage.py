@@ -96,15 +96,17 @@ def _lock(path: Path) -> int:
     """Return the lock's file descriptor. A killed run's Java process may hold it for a moment more: wait for that."""
     fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     deadline = time.monotonic() + DYING_S
+    looked = False  # `holder` in another process shares the lock for a moment: that is no run
     while True:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            owner = os.pread(fd, 32, 0).decode(errors="replace").strip()
-            if _alive(owner) or time.monotonic() > deadline:
+            owner = _owner(fd)
+            if (looked and _alive(owner)) or time.monotonic() > deadline:
                 os.close(fd)
                 msg = f"checkpoint {path.parent} is in use by another run (process {owner or 'unknown'})"
                 raise CheckpointError(msg, "stop that one first, or give this pipeline its own --checkpoint") from None
+            looked = True
             time.sleep(0.1)
         else:
             break
@@ -112,6 +114,32 @@ def _lock(path: Path) -> int:
     os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
     os.set_inheritable(fd, False)
     return fd
+
+
+def holder(root: Path) -> str | None:
+    """Return the id of the process that uses a checkpoint's directory; None where no process does.
+
+    A run's Java process holds the lock, too: the id is then that of its run. Raises CheckpointError.
+    """
+    try:
+        fd = os.open(root / "lock", os.O_RDONLY)
+    except FileNotFoundError:
+        return None
+    except OSError as exc:
+        msg = f"cannot read checkpoint {root / 'lock'}: {exc.strerror}"
+        raise CheckpointError(msg, "see to its rights") from exc
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return _owner(fd) or "unknown"
+    else:
+        return None
+    finally:
+        os.close(fd)  # which gives the lock back
+
+
+def _owner(fd: int) -> str:
+    return os.pread(fd, 32, 0).decode(errors="replace").strip()
 
 
 def _alive(owner: str) -> bool:

@@ -104,6 +104,8 @@ class CheckpointAccess:
         """Open a local checkpoint; raises CheckpointError."""
         self._place = place
         self._resources = ExitStack()
+        self.checkpoint: Checkpoint | None = None
+        """The checkpoint, as soon as it is open."""
         self.early = None if place.remote else self._open(None)
         """The checkpoint; None where Java has to run before it can be opened."""
 
@@ -120,10 +122,11 @@ class CheckpointAccess:
         storage = self._place.open(hadoop)
         self._resources.callback(storage.close)
         try:
-            return Checkpoint(storage)
+            self.checkpoint = Checkpoint(storage)
         except CheckpointError:
             self._resources.close()
             raise
+        return self.checkpoint
 
     def __enter__(self) -> Self:
         return self

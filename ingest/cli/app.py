@@ -26,6 +26,7 @@ COMMANDS = {
     "check": "Say what is wrong with pipeline files: exit code 0, or 78 when there is an error.",
     "plan": "Show what a run would do: tables, routes, columns, topics, rejects.",
     "tap": "Show records one by one, before and after: the next ones that a run would read.",
+    "status": "Show what runs, since when, how far behind it is, the last batch and the last error.",
     "top": "Show running pipelines: rates, lag, rejects, and the busiest tables.",
     "graph": "Draw a pipeline as Mermaid: topics, tables, routes, the sink's tables.",
     "json-schema": "Print the JSON Schema of pipeline files, by which editors complete and check them.",

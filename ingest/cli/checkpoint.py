@@ -18,7 +18,7 @@ from ingest.config.loader import load_strictly
 from ingest.driver.files import with_files
 from ingest.kafka.offsets import parse_time
 from ingest.model.text import one_line
-from ingest.paths import usual_checkpoint
+from ingest.paths import is_remote, usual_checkpoint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -97,6 +97,7 @@ def _print(value: dict[str, Any]) -> None:
     typer.echo(f"checkpoint {value['checkpoint']} ({value['id']})")
     for section, keys in value["fingerprint"].items():
         typer.echo(f"{section}: {', '.join(f'{key} {text}' for key, text in keys.items())}")
+    typer.echo(one_line(_holder(value)))
     again = "" if unfinished is None else f"; batch {unfinished} was planned and not finished, it will run again"
     typer.echo(f"{value['runs']} runs, last batch {value['batch']}{again}")
     typer.echo(f"schema version {value['schema_version']}, {value['tables']} tables; {value['errors']} errors counted")
@@ -113,6 +114,20 @@ def _print(value: dict[str, Any]) -> None:
     for row in rows:
         numbers = (text.rjust(width) for text, width in zip(row[1:], widths[1:], strict=True))
         typer.echo("  ".join((row[0].ljust(widths[0]), *numbers)).rstrip())
+
+
+def _holder(value: dict[str, Any]) -> str:
+    """Return whether a run holds the checkpoint, and when something was written to it last."""
+    if value["state"] == "running":
+        held = f"a run holds it: process {value['process']}" + ("" if value["host"] is None else f" on {value['host']}")
+    elif is_remote(value["checkpoint"]):
+        held = (
+            "whether a run holds it cannot be seen on this file system" if value["ended"] is None else "its run ended"
+        )
+    else:
+        held = "no run holds it"
+    written = value["last_write"]
+    return f"{held}; last written {'at a time that is not known' if written is None else written}"
 
 
 @app.command()

@@ -1,4 +1,4 @@
-"""Layout of rows of text in columns, for people."""
+"""Layout of rows of text in columns, and numbers in words, for people."""
 
 from __future__ import annotations
 
@@ -13,3 +13,16 @@ def rows_as_text(rows: Sequence[Sequence[str]]) -> Iterator[str]:
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     for row in rows:
         yield "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
+
+
+def length(seconds: float) -> str:
+    """Return a length of time: `42 s`, `12 min`, `3 h 5 min`."""
+    minutes = int(seconds // 60)
+    if minutes < 1:
+        return f"{max(seconds, 0):.0f} s"
+    return f"{minutes} min" if minutes < 60 else f"{minutes // 60:,} h {minutes % 60} min"
+
+
+def counted(count: int, what: str) -> str:
+    """Return a number with the noun that it counts: `1 record`, `1,204 records`."""
+    return f"{count:,} {what}{'' if count == 1 else 's'}"

@@ -17,6 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ingest.cli.parameters import FormatOption, OutputFormat, SetOption, parse_variables
+from ingest.cli.table import length
 from ingest.config.loader import load_checked
 from ingest.errors import ConfigError, Unavailable
 from ingest.model.text import one_line
@@ -152,7 +153,7 @@ def _summary(look: Look) -> list[Text]:
     head.append(f"  {state}", style="red" if bad else "green")
     head.append(f"  {batches}{f', {failures:,.0f} with failed tasks' if failures else ''}", style="")
     if "start_time_seconds" in numbers:
-        head.append(f"  for {_length(time.time() - numbers['start_time_seconds'])}", style="")
+        head.append(f"  for {length(time.time() - numbers['start_time_seconds'])}", style="")
     parts = [
         f"in {numbers.get('records_in_per_second', 0):,.0f}/s ({_size(numbers.get('bytes_in_per_second', 0))}/s)",
         f"out {numbers.get('records_out_per_second', 0):,.0f}/s ({_size(numbers.get('bytes_out_per_second', 0))}/s)",
@@ -183,14 +184,6 @@ def _tables(look: Look, number: int, *, wide: bool) -> Table:
     if len(look.tables) > number:
         table.add_row(Text(f"and {len(look.tables) - number:,} more", style="dim"))
     return table
-
-
-def _length(seconds: float) -> str:
-    """Return a length of time: `42 s`, `12 min`, `3 h 5 min`."""
-    minutes = int(seconds // 60)
-    if not minutes:
-        return f"{max(seconds, 0):.0f} s"
-    return f"{minutes} min" if minutes < 60 else f"{minutes // 60:,} h {minutes % 60} min"
 
 
 def _size(count: float) -> str:

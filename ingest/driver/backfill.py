@@ -75,7 +75,7 @@ class BackfillStartup:
 
     def connect(self, checkpoint: Checkpoint) -> Start:
         """Connect everything, and begin at the beginning, or where this backfill was; raises IngestError."""
-        begin_existing(checkpoint)
+        begin_existing(checkpoint, "backfill")
         where = self._pipeline.identify(checkpoint)
         self._parts.sink.acquire(checkpoint.id, checkpoint.run)
         main, _ = self._pipeline.recover(checkpoint)

@@ -83,7 +83,7 @@ class Books:
             add_counts(self._counters.skipped, left_out)
         self._counters.commit_s = 0.0 if additions is None else time.monotonic() - began
 
-    def store(self) -> None:
-        """Store how far the pipeline came; raises CheckpointError."""
+    def store(self, waiting: int | None = None) -> None:
+        """Store how far the pipeline came, and how many records wait; raises CheckpointError."""
         self._progress.marks = self._tables.marks()
-        self._checkpoint.done(self._progress, self._counters.by_table())
+        self._checkpoint.done(self._progress, self._counters.by_table(), waiting)

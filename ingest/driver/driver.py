@@ -50,7 +50,7 @@ class Driver:
                 news = merged.observed, merged.widening
                 evolution = self.schemas.evolve(*news)  # evolve: the sink's tables first, then the store
                 self.broadcast.add(evolution)
-                self.books.store()  # store: progress, when the schemas that it needs are stored
+                self.books.store(self.splits.waiting)  # store: progress, when the schemas that it needs are stored
                 self.reports.batch_done(batch, results, self.pacing.learn(results))
                 if self.guard.check(merged, results, evolved=evolution is not None):
                     self.splits.show()

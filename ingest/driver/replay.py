@@ -88,7 +88,7 @@ class ReplayStartup:
 
     def connect(self, checkpoint: Checkpoint) -> Start:
         """Connect everything, and begin after what earlier replays did; raises IngestError."""
-        begin_existing(checkpoint)
+        begin_existing(checkpoint, "replay")
         source, sink = self._parts.source, self._parts.sink
         source.connect()
         sink.connect()

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING
 
+from ingest.checkpoint.lives import End, note_end, now_ms
 from ingest.checkpoint.place import CheckpointAccess, StoredPlace
+from ingest.config.masking import SEEN, mask
 from ingest.driver import ranges
 from ingest.driver.arrivals import Arrivals
 from ingest.driver.books import Books
@@ -74,8 +76,7 @@ def summarised(summary: RunEnded, observer: Observer) -> Iterator[None]:
     try:
         yield
     except BaseException as exc:
-        error = exc if isinstance(exc, IngestError) else failed_import(exc)
-        kind = InternalError if error is None else type(error)
+        error, kind = _meaning(exc)
         summary.exit_code, summary.code = kind.exit_code, kind.code
         summary.stopped = f"{type(exc).__name__}: {exc}" if error is None else str(error)
         if error is None or error is exc:
@@ -84,6 +85,34 @@ def summarised(summary: RunEnded, observer: Observer) -> Iterator[None]:
     finally:
         summary.seconds = time.monotonic() - began
         observer(summary)
+
+
+def _meaning(exc: BaseException) -> tuple[IngestError | None, type[IngestError]]:
+    """Return the error that ended a run, None for a bug; and what kind of error that is."""
+    error = exc if isinstance(exc, IngestError) else failed_import(exc)
+    return error, InternalError if error is None else type(error)
+
+
+@contextmanager
+def _noted(context: RunContext, access: CheckpointAccess, summary: RunEnded) -> Iterator[None]:
+    """Leave in the checkpoint how the run ended, for `ingest status`; a run that is killed leaves nothing."""
+
+    def note(exit_code: int = 0, code: str = "", message: str = "") -> None:
+        checkpoint = access.checkpoint
+        if checkpoint is not None and checkpoint.run:
+            waiting = None if summary.left is None else sum(summary.left.values())
+            with suppress(IngestError):  # it is for people: how the run went is what counts
+                note_end(checkpoint, End(now_ms(), exit_code, code, message, waiting))
+
+    try:
+        yield
+    except Exception as exc:
+        error, kind = _meaning(exc)
+        text = type(exc).__name__ if error is None else error.message  # a bug's text may hold values of messages
+        note(kind.exit_code, kind.code, mask(text, context.pipeline.secrets | SEEN))
+        raise
+    else:
+        note()
 
 
 def _refuse_start_time(context: RunContext) -> None:
@@ -131,14 +160,16 @@ def started(
     """
     for text in context.pipeline.warnings:
         context.warn(text)
-    with ThreadPoolExecutor(1) as threads, parts.stop.installed():
-        early = access.early
+    early = access.early
+    ending, nothing = _noted(context, access, counters.summary), nullcontext()
+    with ThreadPoolExecutor(1) as threads, parts.stop.installed(), nothing if early is None else ending:
         connecting = None if early is None else threads.submit(startup.connect, early)
         runner = _start_engine(parts, access.lock, connecting)
         parts.stop.listen()  # again: Spark takes Ctrl-C for itself when it starts
         try:
-            start = startup.connect(access.open(runner.hadoop)) if connecting is None else connecting.result()
-            yield start, assemble(context, parts, start, runner, counters)
+            with ending if early is None else nothing:  # Java, by which the checkpoint is reached, is there yet
+                start = startup.connect(access.open(runner.hadoop)) if connecting is None else connecting.result()
+                yield start, assemble(context, parts, start, runner, counters)
         finally:
             runner.stop()
             parts.source.close()

@@ -57,6 +57,11 @@ class SplitWatch:
         """Show the positions to whoever watches the consumer group."""
         self._source.commit(self._backlog.positions)
 
+    @property
+    def waiting(self) -> int:
+        """The records that wait to be read, as far as the last look says."""
+        return self._backlog.lag()
+
     def give_up(self) -> None:
         """Ask no more: the broker is away, and the run over."""
         self._away = True

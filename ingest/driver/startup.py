@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ingest.checkpoint.lives import note_start
 from ingest.driver.backlog import Backlog
 from ingest.driver.key_partitions import KeyPartitions
 from ingest.driver.places import remedy
@@ -102,6 +103,7 @@ class PipelineStartup:
         """Take the next run's number, and show which options changed: files change while checkpoints stay."""
         now = self._context.pipeline.describe()
         before: Mapping[str, Any] = checkpoint.begin(now)
+        note_start(checkpoint, "run --once" if self._context.settings.once else "run")
         for option in sorted({*before, *now}) if before else ():
             if before.get(option) != now.get(option):
                 self._context.observer(OptionChanged(option, before.get(option), now.get(option)))
@@ -185,12 +187,16 @@ class PipelineStartup:
             schemas.evolve(sorted(seen.tables.items()), seen.widening)
 
 
-def begin_existing(checkpoint: Checkpoint) -> None:
-    """Begin a run of its own under a pipeline's checkpoint, as a replay is. Raise ConfigError where there is none."""
+def begin_existing(checkpoint: Checkpoint, kind: str) -> None:
+    """Begin a run of its own under a pipeline's checkpoint, as a replay is. Raise ConfigError where there is none.
+
+    `kind`: the command, for people.
+    """
     if not checkpoint.exists:
         msg = f"there is no checkpoint at {checkpoint.where}: this pipeline never ran"
         raise ConfigError(msg, "give its --checkpoint, if it has another one")
     checkpoint.begin()
+    note_start(checkpoint, kind)
 
 
 def still_there(batch: Batch, positions: Mapping[Split, int]) -> Batch | None:

@@ -120,7 +120,8 @@ def test_a_batch_becomes_progress_and_its_lines_are_shown() -> None:
     assert told.events[0] == Printed("out", ("t> +I[1]",))
     assert told.warnings == ["batch 3: 2 records were lost on their way to the sink (sink.delivery-guarantee)"]
     assert checkpoint.progress()[0].batch == 0, "nothing is stored yet"
-    kept.store()
+    kept.store(some.lag())
+    assert checkpoint.last_done()[1] == 4
     stored, unfinished = checkpoint.progress()
     assert (stored.batch, stored.positions, stored.ids, stored.errors) == (3, {A: 5}, {"t": "id"}, 1)
     assert unfinished is None

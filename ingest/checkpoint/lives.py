@@ -1,0 +1,164 @@
+"""The lives of runs: when each began and how it ended, for whoever asks a checkpoint later what runs.
+
+    starts/N   when run N took its number, as which command, by which process of which host
+    ends/N     when it ended, with which exit code and error, and how many records waited
+
+They are for people: no run goes by them. A run that was killed leaves no end, and an earlier version left neither.
+Rules: docs/spec/command-line.md (M20).
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import orjson
+
+from ingest.checkpoint.checkpoint import KEEP_RUNS
+from ingest.checkpoint.local_storage import LocalStorage, holder
+
+if TYPE_CHECKING:
+    from ingest.checkpoint.checkpoint import Checkpoint
+
+MAX_TEXT: Final = 2_000
+"""Characters of an error that are kept."""
+_Note = TypeVar("_Note", "Start", "End")
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """The start of a run."""
+
+    time: int
+    """Milliseconds since 1970."""
+    kind: str
+    """The command: `run`, `run --once`, `replay` or `backfill`."""
+    process: int
+    host: str
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """The end of a run."""
+
+    time: int
+    """Milliseconds since 1970."""
+    exit_code: int
+    code: str
+    """Name of the error in docs/errors.md; an empty text where there was none."""
+    message: str
+    """The error, without secrets."""
+    waiting: int | None
+    """Records that were there and not read; None where that is not known."""
+
+
+def now_ms() -> int:
+    """Return the time, in milliseconds since 1970."""
+    return int(time.time() * 1000)
+
+
+def note_start(checkpoint: Checkpoint, kind: str) -> None:
+    """Leave that a run has begun; its number is taken. Raises CheckpointError."""
+    start = Start(now_ms(), kind, os.getpid(), socket.gethostname())
+    checkpoint.storage.write(f"starts/{checkpoint.run}", orjson.dumps(asdict(start)))
+    if checkpoint.run > KEEP_RUNS:
+        for folder in ("starts", "ends"):
+            checkpoint.storage.remove(f"{folder}/{checkpoint.run - KEEP_RUNS}")
+
+
+def note_end(checkpoint: Checkpoint, end: End) -> None:
+    """Leave how a run has ended. Raises CheckpointError."""
+    kept = asdict(end) | {"message": end.message[:MAX_TEXT]}
+    checkpoint.storage.write(f"ends/{checkpoint.run}", orjson.dumps(kept))
+
+
+def _notes(checkpoint: Checkpoint, folder: str, kind: type[_Note]) -> dict[int, _Note]:
+    """Return what runs have left in a folder, by the numbers of the runs, in their order."""
+    out: dict[int, _Note] = {}
+    for name in checkpoint.storage.names(folder):
+        if not name.isdigit():
+            continue
+        try:
+            stored = orjson.loads(checkpoint.storage.read(f"{folder}/{name}") or b"")
+            out[int(name)] = kind(**{field: stored[field] for field in kind.__dataclass_fields__})
+        except (ValueError, KeyError, TypeError) as exc:
+            raise checkpoint.damaged(f"{folder}/{name}", exc) from exc
+    return dict(sorted(out.items()))
+
+
+def used_by(checkpoint: Checkpoint) -> str | None:
+    """Return the id of the process that holds the checkpoint, None where none does or nobody can be locked out."""
+    return holder(Path(checkpoint.where)) if isinstance(checkpoint.storage, LocalStorage) else None
+
+
+def status(checkpoint: Checkpoint) -> dict[str, Any]:
+    """Return what runs, since when, how far behind it is, the last batch and the last error, in plain values.
+
+    Times are in ISO 8601 (UTC). None stands for what a checkpoint does not say. Raises CheckpointError.
+    """
+    starts, ends = _notes(checkpoint, "starts", Start), _notes(checkpoint, "ends", End)
+    run = max(starts, default=None)
+    start, end = (None, None) if run is None else (starts[run], ends.get(run))
+    held = used_by(checkpoint)
+    progress, unfinished = checkpoint.progress()
+    stored, waiting = checkpoint.last_done()
+    failed = max((number for number, one in ends.items() if one.exit_code), default=None)
+    if end is not None and end.waiting is not None:
+        waiting = end.waiting
+    times = [
+        stored,
+        None if unfinished is None else unfinished.time or None,
+        None if start is None else start.time,
+        None if end is None else end.time,
+    ]
+    return {
+        "checkpoint": checkpoint.where,
+        "state": _state(start, end, held, locked=isinstance(checkpoint.storage, LocalStorage)),
+        "run": run,
+        "command": None if start is None else start.kind,
+        "process": held or (None if start is None else str(start.process)),
+        "host": None if start is None else start.host,
+        "started": None if start is None else iso(start.time),
+        "ended": None if end is None else iso(end.time),
+        "exit_code": None if end is None else end.exit_code,
+        "last_batch": progress.batch or None,
+        "last_batch_stored": None if stored is None or not progress.batch else iso(stored),
+        "waiting": waiting,
+        "batch_in_work": None if unfinished is None else unfinished.number,
+        "batch_in_work_planned": None if unfinished is None or not unfinished.time else iso(unfinished.time),
+        "rejected": progress.errors,
+        "last_error": None
+        if failed is None
+        else {
+            "run": failed,
+            "time": iso(ends[failed].time),
+            "exit_code": ends[failed].exit_code,
+            "code": ends[failed].code,
+            "message": ends[failed].message,
+        },
+        "last_write": max((iso(one) for one in times if one is not None), default=None),
+    }
+
+
+def _state(start: Start | None, end: End | None, held: str | None, *, locked: bool) -> str:
+    """Return `running`, `ended`, `failed`, `killed`, or `unknown`.
+
+    `locked`: whether the place of the checkpoint shows who uses it.
+    """
+    if held is not None:
+        return "running"
+    if end is not None:
+        return "failed" if end.exit_code else "ended"
+    if start is None or not locked:
+        return "unknown"  # no run of this version, or one that goes on elsewhere, or that was killed
+    return "killed"
+
+
+def iso(ms: int) -> str:
+    """Return a time in ISO 8601, to the second, in UTC."""
+    return datetime.fromtimestamp(ms // 1000, UTC).isoformat().replace("+00:00", "Z")

@@ -1,0 +1,131 @@
+"""`ingest status [DIR]`: what the pipelines of a folder do, from their checkpoints alone."""
+
+from __future__ import annotations
+
+import json
+import time
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ingest.checkpoint.inspect import opened
+from ingest.checkpoint.lives import status
+from ingest.cli.parameters import FilesConfOption, FormatOption, OutputFormat, parse_variables
+from ingest.cli.table import counted, length
+from ingest.errors import CheckpointError
+from ingest.model.text import one_line
+from ingest.paths import CHECKPOINTS, is_remote
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+
+@app.command(name="status")
+def status_(
+    place: Annotated[
+        str, typer.Argument(metavar="DIR", help="A folder with checkpoints, or one checkpoint, also hdfs://….")
+    ] = str(CHECKPOINTS),
+    form: FormatOption = OutputFormat.TEXT,
+    conf: FilesConfOption = None,
+) -> None:
+    """Show what runs, since when, how far behind it is, the last batch and the last error.
+
+    It reads checkpoints alone: no broker, no metrics. Numbers are those of the last batch. Exit code 78 means that
+    there is no checkpoint, or one that cannot be read.
+    """
+    found, failed = [], []
+    for where in checkpoints(place):
+        try:
+            with opened(where, parse_variables(conf), write=False) as checkpoint:
+                found.append({"pipeline": where.rstrip("/").rpartition("/")[2], **status(checkpoint)})
+        except CheckpointError as exc:
+            failed.append(exc)
+    if form is OutputFormat.JSON:
+        typer.echo(json.dumps(found, indent=2))
+    else:
+        typer.echo("\n\n".join("\n".join(lines(one, time.time())) for one in found))
+    if failed:
+        raise failed[0]
+
+
+def checkpoints(place: str) -> list[str]:
+    """Return the places of the checkpoints in a folder, or of the one that it is. Raise CheckpointError without any."""
+    if is_remote(place):
+        return [place]
+    folder = Path(place)
+    for within in (folder, folder / CHECKPOINTS):
+        if (within / "checkpoint.json").is_file():
+            return [str(within)]
+        if several := sorted(str(file.parent) for file in within.glob("*/checkpoint.json")):
+            return several
+    msg = f"there is no checkpoint in {one_line(place)}"
+    hint = f"give the folder that has them: {CHECKPOINTS} where a pipeline was started, or what its --checkpoint says"
+    raise CheckpointError(msg, hint)
+
+
+def lines(one: dict[str, Any], now: float) -> Iterator[str]:
+    """Yield the lines about a checkpoint, as people read them. `now`: seconds since 1970."""
+    yield one_line(f"{one['pipeline']}: {_state(one, now)}")
+    for name, text in (
+        ("last batch", _last_batch(one, now)),
+        ("in work", _in_work(one, now)),
+        ("rejected", counted(one["rejected"], "record")),
+        ("last error", _error(one["last_error"], now)),
+        ("last write", _ago(one["last_write"], now) or "not known"),
+    ):
+        if text:
+            yield one_line(f"  {name + ':':<12}{text}")
+
+
+def _state(one: dict[str, Any], now: float) -> str:
+    run = "" if one["run"] is None else f"run {one['run']}, {one['command']}"
+    if one["state"] == "running":
+        if one["started"] is None or one["ended"] is not None:
+            return f"in use by process {one['process']}, which has noted no start"
+        return (
+            f"running for {length(now - _seconds(one['started']))} ({run}, process {one['process']} on {one['host']})"
+        )
+    if one["state"] in {"ended", "failed"}:
+        how = "ended" if one["state"] == "ended" else f"FAILED with exit code {one['exit_code']}"
+        return f"{how} {_ago(one['ended'], now)} ({run})"
+    if one["state"] == "killed":
+        return f"KILLED: nothing runs, and the run that began {_ago(one['started'], now)} has noted no end ({run})"
+    if one["started"] is None:
+        return "nothing runs here" if not is_remote(one["checkpoint"]) else "no run has noted a start"
+    return f"began {_ago(one['started'], now)} and has noted no end: it runs, or was killed ({run} on {one['host']})"
+
+
+def _last_batch(one: dict[str, Any], now: float) -> str:
+    if one["last_batch"] is None:
+        return "none yet"
+    stored = "" if one["last_batch_stored"] is None else f", stored {_ago(one['last_batch_stored'], now)}"
+    waiting = "" if one["waiting"] is None else f"; {counted(one['waiting'], 'record')} waited then"
+    if one["state"] in {"ended", "failed"} and one["waiting"] is not None:
+        waiting = f"; {counted(one['waiting'], 'record')} waited at the end of the run"
+    return f"{one['last_batch']}{stored}{waiting}"
+
+
+def _in_work(one: dict[str, Any], now: float) -> str:
+    if one["batch_in_work"] is None:
+        return ""
+    planned = "" if one["batch_in_work_planned"] is None else f", planned {_ago(one['batch_in_work_planned'], now)}"
+    return f"batch {one['batch_in_work']}{planned}{'' if one['state'] == 'running' else '; the next run does it again'}"
+
+
+def _error(error: dict[str, Any] | None, now: float) -> str:
+    if error is None:
+        return "none noted"
+    text = error["message"].split("\n", 1)[0]
+    return f"{_ago(error['time'], now)}, run {error['run']}, exit code {error['exit_code']} ({error['code']}): {text}"
+
+
+def _ago(moment: str | None, now: float) -> str:
+    return "" if moment is None else f"{length(now - _seconds(moment))} ago"
+
+
+def _seconds(moment: str) -> float:
+    return datetime.fromisoformat(moment).timestamp()

@@ -1,0 +1,165 @@
+"""What a checkpoint says of its runs: which one runs, how others ended, how far behind they were."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from backfills import BackfillShop
+from commands import called
+
+from ingest.checkpoint.checkpoint import KEEP_RUNS, Batch, Checkpoint, Progress
+from ingest.checkpoint.inspect import opened
+from ingest.checkpoint.lives import End, note_end, note_start, status
+from ingest.checkpoint.local_storage import LocalStorage, holder
+from ingest.checkpoint.memory_storage import MemoryStorage
+from ingest.cli.status import lines
+from ingest.config.masking import SEEN
+from ingest.errors import CheckpointError, ConfigError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+AT = 1_790_000_000_000
+
+
+def seen(folder: Path) -> dict[str, Any]:
+    with opened(str(folder), {}, write=False) as checkpoint:
+        return status(checkpoint)
+
+
+def at(folder: Path, name: str, time: int, **more: Any) -> None:
+    """Give a file of a checkpoint another time, and other values."""
+    file = folder / name
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"time": time} | more))
+
+
+def test_a_run_that_goes_on_is_running_until_it_ends(tmp_path: Path) -> None:
+    storage = LocalStorage(tmp_path)
+    checkpoint = Checkpoint(storage)
+    checkpoint.bind({"source": {"cluster": "c"}})
+    checkpoint.begin({})
+    note_start(checkpoint, "run")
+    found = seen(tmp_path)
+    assert (found["state"], found["run"], found["last_batch"], found["waiting"]) == ("running", 1, None, None)
+    checkpoint.done(Progress(1, {("t", 0): 5}, {}, {("t", 0): 0}, 1), {}, 1_204)
+    checkpoint.plan(Batch(2, 1, {}, {("t", 0): (5, 9)}, 0, {("t", 0): 0}, None, AT - 2_000))
+    at(tmp_path, "starts/1", AT - 3 * 3_600_000, host="node", process=4711)
+    at(tmp_path, "batches/1.1.done", AT - 4_000)
+    found = seen(tmp_path) | {"pipeline": "shop", "process": "4711"}
+    assert [*lines(found, AT / 1000)] == [
+        "shop: running for 3 h 0 min (run 1, run, process 4711 on node)",
+        "  last batch: 1, stored 4 s ago; 1,204 records waited then",
+        "  in work:    batch 2, planned 2 s ago",
+        "  rejected:   1 record",
+        "  last error: none noted",
+        "  last write: 2 s ago",
+    ]
+    assert "a run holds it: process " in called("checkpoint", "show", str(tmp_path)).out
+    storage.close()
+    found = seen(tmp_path) | {"pipeline": "shop"}
+    killed, *_, in_work, _, _, _ = lines(found, AT / 1000)
+    assert killed == ("shop: KILLED: nothing runs, and the run that began 3 h 0 min ago has noted no end (run 1, run)")
+    assert in_work == "  in work:    batch 2, planned 2 s ago; the next run does it again"
+    shown = called("checkpoint", "show", str(tmp_path)).out
+    assert "no run holds it; last written 2026-" in shown
+    note_end(checkpoint, End(AT - 60_000, 75, "unavailable", "no answer from the broker\nat b:1", 7))
+    failed, batch, *_, error, write = lines(seen(tmp_path) | {"pipeline": "shop"}, AT / 1000)
+    assert failed == "shop: FAILED with exit code 75 1 min ago (run 1, run)"
+    assert batch == "  last batch: 1, stored 4 s ago; 7 records waited at the end of the run"
+    assert error == "  last error: 1 min ago, run 1, exit code 75 (unavailable): no answer from the broker"
+    assert write == "  last write: 2 s ago"
+
+
+def test_runs_leave_when_they_began_and_how_they_ended(tmp_path: Path) -> None:
+    shop = BackfillShop(tmp_path)
+    for key in range(3):
+        shop.add("c", key, key)
+    shop.go()
+    found = seen(tmp_path / "c")
+    assert [found[name] for name in ("state", "run", "command", "exit_code", "waiting", "last_error")] == [
+        "ended", 1, "run --once", 0, 0, None,
+    ]  # fmt: skip
+    SEEN.add("s3cret")
+    try:
+        with pytest.raises(ConfigError):
+            shop.go(["s3cret.orders"])
+    finally:
+        SEEN.discard("s3cret")
+    found = seen(tmp_path / "c")
+    assert (found["state"], found["command"], found["exit_code"]) == ("failed", "backfill", 78)
+    assert "********.orders" in found["last_error"]["message"]
+    shop.add("c", 9, 9)
+    shop.go(dies=2)
+    assert seen(tmp_path / "c")["state"] == "killed"
+    shop.go()
+    found = seen(tmp_path / "c")
+    assert (found["state"], found["last_error"]["run"]) == ("ended", 2), "an error stays to be seen"
+
+
+def test_notes_of_old_runs_are_forgotten() -> None:
+    checkpoint = Checkpoint(MemoryStorage())
+    for _ in range(KEEP_RUNS + 5):
+        checkpoint.begin({})
+        note_start(checkpoint, "run")
+        note_end(checkpoint, End(AT, 0, "", "x" * 5_000, None))
+    assert sorted(map(int, checkpoint.storage.names("ends"))) == [*range(6, KEEP_RUNS + 6)]
+    assert len(checkpoint.storage.read("ends/25") or b"") < 2_200
+    assert len(checkpoint.storage.names("starts")) == KEEP_RUNS
+
+
+def test_a_checkpoint_of_an_earlier_version_says_what_it_knows(tmp_path: Path) -> None:
+    (tmp_path / "batches").mkdir()
+    (tmp_path / "checkpoint.json").write_text('{"format": 1, "id": "x", "fingerprint": {}}')
+    done = {"ids": {}, "errors": 0, "positions": [["t", 0, 5, 0]]}
+    (tmp_path / "batches" / "3.1.done").write_text(json.dumps(done))
+    found = seen(tmp_path)
+    assert [*lines(found | {"pipeline": "p"}, 0)] == [
+        "p: nothing runs here",
+        "  last batch: 3",
+        "  rejected:   0 records",
+        "  last error: none noted",
+        "  last write: not known",
+    ]
+    assert "None" not in called("checkpoint", "show", str(tmp_path)).out
+
+
+def test_a_look_takes_the_lock_from_nobody(tmp_path: Path) -> None:
+    assert holder(tmp_path) is None
+    storage = LocalStorage(tmp_path)
+    held = holder(tmp_path)
+    assert held is not None
+    assert held.isdigit()
+    with pytest.raises(CheckpointError, match=f"process {held}"):
+        LocalStorage(tmp_path)
+    storage.close()
+    assert holder(tmp_path) is None
+    LocalStorage(tmp_path).close()
+
+
+@pytest.mark.parametrize("file", ["starts/1", "ends/1"])
+def test_a_damaged_note_is_said(tmp_path: Path, file: str) -> None:
+    checkpoint = Checkpoint(MemoryStorage())
+    checkpoint.storage.write(file, b"[]")
+    with pytest.raises(CheckpointError, match=f"damaged: {file}"):
+        status(checkpoint)
+
+
+def test_status_looks_at_all_checkpoints_of_a_folder(tmp_path: Path) -> None:
+    nothing = called("status", str(tmp_path))
+    assert (nothing.code, f"no checkpoint in {tmp_path}" in nothing.err) == (78, True)
+    for name in ("b", "a"):
+        (tmp_path / ".ingest" / name).mkdir(parents=True)
+        (tmp_path / ".ingest" / name / "checkpoint.json").write_text('{"format": 1, "id": "x", "fingerprint": {}}')
+    for place in (tmp_path, tmp_path / ".ingest"):
+        found = called("status", str(place))
+        assert (found.code, [line for line in found.out.splitlines() if line[:1].strip()]) == (
+            0,
+            ["a: nothing runs here", "b: nothing runs here"],
+        )
+    one = json.loads(called("status", str(tmp_path / ".ingest" / "a"), "--format", "json").out)
+    assert [(found["pipeline"], found["state"]) for found in one] == [("a", "unknown")]
+    (tmp_path / ".ingest" / "a" / "checkpoint.json").write_text("{")
+    damaged = called("status", str(tmp_path))
+    assert (damaged.code, "b: nothing runs here" in damaged.out, "is damaged" in damaged.err) == (78, True, True)
