@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -21,9 +22,13 @@ from ingest.testing.tap import tap
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from ingest.kafka.admin import Split
     from ingest.testing.tap import Tapped
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+_PLACE: Final = re.compile(r"(.+):([0-9]{1,9}):([0-9]{1,18})")
+_WRITTEN: Final = re.compile(r"(\S+)\[([0-9]{1,9})\](?:@|:| at offset )([0-9]{1,18})(?![0-9])")
 
 SHOWN = 10
 """Number of records that are shown where the command line gives none."""
@@ -39,6 +44,14 @@ def tap_(
         str | None,
         typer.Option("--table", metavar="SELECTOR", help="Only records of these source tables, as in a route."),
     ] = None,
+    at: Annotated[
+        str | None,
+        typer.Option(
+            "--at",
+            metavar="TOPIC:PARTITION:OFFSET",
+            help="Only this record; 'TOPIC[0] at offset 12' of errors will do.",
+        ),
+    ] = None,
     variables: SetOption = None,
     form: FormatOption = OutputFormat.TEXT,
     checkpoint: CheckpointOption = None,
@@ -47,9 +60,9 @@ def tap_(
     """Show records one by one, before and after: the next ones that a run would read. Writes nothing.
 
     For each: its topic, partition, offset and content; then the records that the sink would get, or why there are none.
-    Where none is waiting, older ones are shown.
+    Where none is waiting, older ones are shown. --at shows the record that an error or a dead letter names.
     """
-    chosen = selector_of(table)
+    chosen, place = selector_of(table), None if at is None else place_of(at)
     values, spark = parse_variables(variables), parse_variables(conf)
     found: list[dict[str, Any]] = []
     with running(file, values, spark, checkpoint, "local[1]", once=True, start=None) as (pipeline, settings, observer):
@@ -59,14 +72,30 @@ def tap_(
             if form is OutputFormat.TEXT:
                 typer.echo(mask("\n".join(lines(found[-1])), pipeline.secrets))
 
-        looked_at, error = tap(pipeline, settings, shown, number, chosen, lambda text: observer(Warned(text)))
+        looked = tap(pipeline, settings, shown, number, chosen, lambda text: observer(Warned(text)), place)
         if form is OutputFormat.JSON:
             typer.echo(json.dumps(masked(found, pipeline.secrets), indent=2))
         elif not found:
             of = "" if table is None else f" of table {one_line(table)}"
-            typer.echo(f"no record{of}: {looked_at:,} were looked at")
-        if error is not None:
-            raise error
+            were = "was" if looked.records == 1 else "were"
+            typer.echo(f"no record{of}: {looked.records:,} {were} looked at")
+        elif looked.old:
+            typer.echo("no record is waiting: these were read already, or come before the place where a run starts")
+        if looked.error is not None:
+            raise looked.error
+
+
+def place_of(text: str) -> tuple[Split, int]:
+    """Return the split and the offset that a text names. Raise typer.BadParameter (exit code 2) if it names none.
+
+    `TOPIC:0:12`, `TOPIC[0] at offset 12` of errors and of `letters show`, `TOPIC[0]@12` of `letters list`; words before
+    and behind, as of a whole line of a log, are left out.
+    """
+    found = _PLACE.fullmatch(text.strip()) or _WRITTEN.search(text)
+    if found is None:
+        msg = f"{text[:100]!r} is not TOPIC:PARTITION:OFFSET"
+        raise typer.BadParameter(msg, param_hint="--at")
+    return (found[1], int(found[2])), int(found[3])
 
 
 def about(tapped: Tapped) -> dict[str, Any]:

@@ -7,18 +7,22 @@ from typing import Annotated
 
 import typer
 
-from ingest.config.scenario import NoTest, ScenarioError, read
-from ingest.testing.scenario_runner import differences
+from ingest.config.scenario import NoTest, ScenarioError, accept, read
+from ingest.testing.scenario_runner import compared
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
-@app.command()
-def test(
+@app.command(name="test")
+def run_tests(
     paths: Annotated[list[Path], typer.Argument(help="Test files, or directories with them (docs/testing.md).")],
+    rewrite: Annotated[
+        bool, typer.Option("--accept", help="Write what happens into the files, as what is expected from now on.")
+    ] = False,
 ) -> None:
     """Run tests of pipelines: messages in, what becomes of them out. No Kafka; Java only for expressions of transforms.
 
+    --accept shows the differences, and writes the files: look at the change before you commit it.
     Exit codes: 0 all as expected, 1 differences, 78 a file that is no test.
     """
     tests, failed, left_out = 0, 0, []
@@ -34,11 +38,16 @@ def test(
             tests, failed = tests + 1, failed + 1
             typer.echo(f"FAILED {exc}")
             continue
-        found = differences(scenario)
-        tests, failed = tests + 1, failed + bool(found)
-        typer.echo(f"{'FAILED' if found else 'ok    '} {file}: {scenario.title}")
-        for text in found:
-            typer.echo("    " + text.replace("\n", "\n    "))
+        found = compared(scenario)
+        how = "FAILED" if found else "ok    "
+        if rewrite and found and all(one.key is not None for one in found):
+            accept(file, {one.key: one.happened for one in found if one.key is not None})
+            how = "FAILED" if (left := compared(read(file))) else "accepted"
+            found = left or found
+        tests, failed = tests + 1, failed + (how == "FAILED")
+        typer.echo(f"{how} {file}: {scenario.title}")
+        for one in found:
+            typer.echo("    " + one.text.replace("\n", "\n    "))
     if not tests:
         msg = f"no tests in {', '.join(map(str, paths))}"
         raise typer.BadParameter(msg)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import warnings
 from collections.abc import Collection
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError
+from ruamel.yaml.nodes import MappingNode
 
 from ingest.config.diagnostics import did_you_mean
 from ingest.config.loader import Loaded, load, load_text
@@ -23,6 +25,7 @@ from ingest.config.syntax import explain
 from ingest.errors import ConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
 _KEYS: Final = frozenset({
@@ -39,6 +42,8 @@ _MOST: Final[dict[str, int]] = {"partition": (1 << 31) - 1, "repeat": 1_000_000,
 """The largest value of each number in a message. The smallest is 0."""
 _MAX_BYTES: Final = 10 << 20
 _TOPIC: Final = "topic"
+_PLAIN: Final = re.compile(r"[0-9]+ [a-z]+/[a-z-]+|[a-z][a-z-]*[a-z]{3}|[a-z_]+(\.[a-z_]+)+")
+"""Texts that YAML takes for texts also without quotes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +100,51 @@ def read(file: Path) -> Scenario:
         file, str(found.get("title", file.stem)), _pipeline(file, found.get("pipeline"), messages, variables),
         messages, expected, look_ahead,
     )  # fmt: skip
+
+
+def accept(file: Path, happened: Mapping[str, Any]) -> None:
+    """Write these expectations into a test file, in the place of those that it has; the rest of it stays as it is.
+
+    A value of None takes the key out. Raise ScenarioError where the file cannot be changed so.
+    """
+    text = file.read_bytes().decode()
+    node = YAML(typ="safe", pure=True).compose(text)
+    if not isinstance(node, MappingNode) or node.flow_style:
+        raise ScenarioError(
+            f"{file}: expectations are written into a file with one key a line only, and it is in braces"
+        )
+    lines = text.splitlines(keepends=True)
+    if lines and not lines[-1].endswith("\n"):
+        lines[-1] += "\n"
+    spans = {}
+    for key, value in node.value:
+        end = value.end_mark.line + (value.end_mark.column > 0)
+        while end - 1 > key.start_mark.line and not lines[end - 1].split("#", 1)[0].strip():
+            end -= 1  # empty lines and comments belong to what comes behind them
+        spans[key.value] = (key.start_mark.line, end)
+    for name in sorted(happened, key=lambda one: -spans.get(one, (len(lines), 0))[0]):
+        start, end = spans.get(name, (len(lines), len(lines)))
+        lines[start:end] = [] if happened[name] is None else _block(name, happened[name])
+    try:
+        file.write_bytes("".join(lines).encode())
+    except OSError as exc:
+        raise ScenarioError(f"{file}: cannot be written: {exc.strerror or exc}") from exc
+
+
+def _block(name: str, value: object) -> list[str]:
+    """Return the lines of a key of a test, with its value."""
+    if isinstance(value, dict) and value:
+        return [f"{name}:\n", *(f"  {_yaml(key)}: {_yaml(item)}\n" for key, item in value.items())]
+    if isinstance(value, list) and value:
+        return [f"{name}:\n", *(f"  - {_yaml(item)}\n" for item in value)]
+    return [f"{name}: {_yaml(value)}\n"]
+
+
+def _yaml(value: object) -> str:
+    """Return a value on one line of YAML."""
+    if isinstance(value, str) and value.isprintable():
+        return value if _PLAIN.fullmatch(value) else "'" + value.replace("'", "''") + "'"
+    return json.dumps(value)  # JSON is YAML
 
 
 def _parsed(file: Path, text: bytes) -> object:

@@ -200,6 +200,13 @@ def discard() -> None:
         _state.clients.discard()
 
 
+def forget() -> None:
+    """Drop this worker's state: the next task is of another run, even where that has the same number."""
+    global _state  # noqa: PLW0603  (see the module's docstring)
+    discard()
+    _state = None
+
+
 def rss_kib() -> int:
     """Return the most memory that this worker ever had, in KiB; 0 where the system does not say."""
     try:

@@ -136,7 +136,7 @@ class Probe:
                 except IngestError as exc:
                     error = exc
         finally:
-            worker.discard()
+            worker.forget()  # a dry run that follows has the same number
         return DryRun(start, parts.rules, collector, summary, happened, withheld, error)
 
     def _place(self) -> UntouchedPlace | ExportedPlace:

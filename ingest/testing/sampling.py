@@ -9,6 +9,8 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from ingest.config.diagnostics import did_you_mean
+from ingest.errors import ConfigError
 from ingest.model.record import offset_of
 
 if TYPE_CHECKING:
@@ -23,6 +25,8 @@ MOST: Final = 1_000
 MAX_OF_ALL: Final = 20_000
 """So many of all splits together, about."""
 MAX_BYTES: Final = 256 << 20
+_NAMED: Final = 5
+"""Partitions that an error names."""
 READ_S: Final = 5.0
 """The time for reading a part of the sample, at most, in seconds."""
 
@@ -82,6 +86,10 @@ class SampledCoordinator:
         self._real = real
         self._pipeline = pipeline
         self._identity: str | None = None
+        self.older = False
+        """True if records that were read already are taken where none is waiting, also of a pipeline that has run."""
+        self.only: tuple[Split, int] | None = None
+        """The split and the offset of the one record to take; None takes those that a run would read."""
 
     @property
     def ids(self) -> dict[str, str]:
@@ -114,8 +122,11 @@ class SampledCoordinator:
         sample = self.sample
         sample.extent = extent = self._real.extent(self._real.ends(positions))
         sample.waiting = sum(max(0, end - positions[split]) for split, (_, end) in extent.items())
+        if self.only is not None:
+            self._take_one(*self.only, positions)
+            return
         most = max(10, min(MOST, MAX_OF_ALL // max(1, len(positions))))
-        sample.old = anew and not sample.waiting
+        sample.old = (anew or self.older) and not sample.waiting
         if sample.old:
             positions = {split: max(first, end - most) for split, (first, end) in extent.items()}
         sample.starts = positions
@@ -130,6 +141,26 @@ class SampledCoordinator:
         sample.looked_at = sum(len(chunk.messages) for chunk in sample.to_come())
         # In a fixed order, whichever broker answered first
         sample.chunks.sort(key=lambda chunk: (chunk.split, offset_of(chunk.messages[0])))
+
+    def _take_one(self, split: Split, offset: int, positions: dict[Split, int]) -> None:
+        """Take one record, wherever the pipeline stands. Raise ConfigError where it is not there."""
+        sample, name = self.sample, f"{split[0]}[{split[1]}]"
+        if split not in sample.extent:
+            known = sorted(sample.extent)
+            some = ", ".join(f"{topic}[{partition}]" for topic, partition in known[:_NAMED])
+            msg = f"this pipeline does not read {name}{did_you_mean(split[0], {topic for topic, _ in known})}"
+            raise ConfigError(msg, f"it reads {some or 'nothing'}{' and others' if len(known) > _NAMED else ''}")
+        first, end = sample.extent[split]
+        sample.starts = positions | {split: offset}
+        sample.stops = dict(sample.starts)
+        if first <= offset < end:
+            self._read({split: (offset, offset + 1)})
+        if not any(True for _ in sample.between({split: (offset, offset + 1)})):
+            there = f"it holds offsets {first} to {end - 1}" if first < end else "it is empty"
+            gone = ", and this one was compacted away, or marks a transaction" if first <= offset < end else ""
+            raise ConfigError(f"{name} has no record at offset {offset}: {there}{gone}", "choose another one")
+        sample.stops[split] = offset + 1
+        sample.looked_at = 1
 
     def _read(self, ranges: Mapping[Split, tuple[int, int]]) -> dict[Split, int]:
         """Add records to the sample; returns how far each range was read. Raises IngestError."""

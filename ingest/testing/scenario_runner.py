@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from difflib import unified_diff
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ingest.config.diagnostics import render
 from ingest.model.table import show
@@ -19,20 +19,37 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ingest.config.scenario import Scenario
+    from ingest.errors import IngestError
     from ingest.testing.in_memory_run import InMemoryRun
 
 _ALWAYS: Final = ("records", "rejects", "lines")
 
 
+class Difference(NamedTuple):
+    """A difference of a scenario's result from the expected one."""
+
+    text: str
+    """What differs, for people."""
+    key: str | None = None
+    """The key of the test file; None where no expectation can be true, as of a pipeline that is not valid."""
+    happened: Any = None
+    """The value that the key would have to have."""
+
+
 def differences(scenario: Scenario) -> list[str]:
     """Run the scenario, and return a text for each difference from its expected result."""
+    return [one.text for one in compared(scenario)]
+
+
+def compared(scenario: Scenario) -> list[Difference]:
+    """Run the scenario, and return each difference from its expected result."""
     expected = scenario.expected
     if scenario.loaded.pipeline is None:
         text = render(scenario.loaded.diagnostics)
         wanted = expected.get("error")
         if wanted is not None and str(wanted) in text:
             return []
-        return [f"the pipeline is not valid:\n{text}"]
+        return [Difference(f"the pipeline is not valid:\n{text}")]
     messages = [
         MemoryRecord(i, m.topic, m.key, m.value, m.partition, 0, m.timestamp, m.headers)
         for i, m in enumerate(scenario.messages)
@@ -47,15 +64,21 @@ def differences(scenario: Scenario) -> list[str]:
         if isinstance(wanted, str):
             wanted = wanted.splitlines()
         if happened != wanted:
-            out.append(_difference(key, wanted, happened))
+            out.append(Difference(_difference(key, wanted, happened), key, happened))
     wanted = expected.get("error")
     if wanted is None and ran.error is not None:
-        out.append(f"the run stopped with exit code {ran.error.exit_code}: {ran.error}")
+        text = f"the run stopped with exit code {ran.error.exit_code}: {ran.error}"
+        out.append(Difference(text, "error", _first_line(ran.error)))
     elif wanted is not None:
         said = "the run ended well" if ran.error is None else f"{ran.error.exit_code}: {ran.error}"
         if str(wanted) not in said:
-            out.append(f"error: expected {wanted!r}, but: {said}")
+            happened = None if ran.error is None else _first_line(ran.error)
+            out.append(Difference(f"error: expected {wanted!r}, but: {said}", "error", happened))
     return out
+
+
+def _first_line(error: IngestError) -> str:
+    return f"{error.exit_code}: {error}".split("\n", 1)[0]
 
 
 def _text(value: bytes | None) -> str:

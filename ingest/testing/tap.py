@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ingest.driver.files import with_files
 from ingest.driver.pacing import Pacing
@@ -52,6 +52,17 @@ class Tapped:
     """Changes of schemas that it brings, with the name of the table."""
 
 
+class Looked(NamedTuple):
+    """A look that is over."""
+
+    records: int
+    """How many records were looked at."""
+    old: bool
+    """True if no record was waiting, and those that were read already are shown."""
+    error: IngestError | None
+    """The error that the run ended with; None where there was none."""
+
+
 def tap(
     pipeline: Pipeline,
     settings: Settings,
@@ -59,25 +70,31 @@ def tap(
     most: int,
     tables: Selector | None = None,
     tell: Callable[[str], None] = lambda _: None,
-) -> tuple[int, IngestError | None]:
+    at: tuple[Split, int] | None = None,
+) -> Looked:
     """Show records until so many are shown, or the sample has no more.
 
-    `tables`: only records with changes of these source tables. `tell` gets warnings. Returns how many records were
-    looked at, and the error that the run ended with. Raises IngestError where a run would end before it read anything.
+    `tables`: only records with changes of these source tables. `at`: only the record at this offset. `tell` gets
+    warnings. Raises IngestError where a run would end before it read anything.
     """
     pipeline = with_files(pipeline, settings.conf, tell)
     with ExitStack() as resources:
         probe = Probe(pipeline, settings, pipeline.source, pipeline.sink, resources, tell)
-        return tap_sample(probe, show, most, tables)
+        return tap_sample(probe, show, most, tables, at)
 
 
 def tap_sample(
-    probe: Probe, show: Callable[[Tapped], None], most: int, tables: Selector | None = None
-) -> tuple[int, IngestError | None]:
-    """Show records of a probe's sample, as `tap` does."""
+    probe: Probe,
+    show: Callable[[Tapped], None],
+    most: int,
+    tables: Selector | None = None,
+    at: tuple[Split, int] | None = None,
+) -> Looked:
+    """Show records of a probe's sample, which is taken now if it was not yet, as `tap` does."""
+    probe.source.older, probe.source.only = True, at
     taps = Taps(probe.source.sample, show, most, tables)
     run = probe.drive(ALL, lambda: CapturingWriter(taps.captured), taps, taps, taps.observe)
-    return taps.looked_at, None if taps.asked else run.error
+    return Looked(taps.looked_at, probe.source.sample.old, None if taps.asked else run.error)
 
 
 class Taps(Pacing, NoStop):
