@@ -105,7 +105,7 @@ def _last_batch(one: dict[str, Any], now: float) -> str:
     stored = "" if one["last_batch_stored"] is None else f", stored {_ago(one['last_batch_stored'], now)}"
     waiting = "" if one["waiting"] is None else f"; {counted(one['waiting'], 'record')} waited then"
     if one["state"] in {"ended", "failed"} and one["waiting"] is not None:
-        waiting = f"; {counted(one['waiting'], 'record')} waited at the end of the run"
+        waiting = f"; {counted(one['waiting'], 'record')} waited when last counted"
     return f"{one['last_batch']}{stored}{waiting}"
 
 

@@ -67,7 +67,7 @@ def test_a_run_that_goes_on_is_running_until_it_ends(tmp_path: Path) -> None:
     note_end(checkpoint, End(AT - 60_000, 75, "unavailable", "no answer from the broker\nat b:1", 7))
     failed, batch, *_, error, write = lines(seen(tmp_path) | {"pipeline": "shop"}, AT / 1000)
     assert failed == "shop: FAILED with exit code 75 1 min ago (run 1, run)"
-    assert batch == "  last batch: 1, stored 4 s ago; 7 records waited at the end of the run"
+    assert batch == "  last batch: 1, stored 4 s ago; 7 records waited when last counted"
     assert error == "  last error: 1 min ago, run 1, exit code 75 (unavailable): no answer from the broker"
     assert write == "  last write: 2 s ago"
 
