@@ -4,7 +4,7 @@
     ends/N     when it ended, with which exit code and error, and how many records waited
 
 They are for people: no run goes by them. A run that was killed leaves no end, and an earlier version left neither.
-Rules: docs/spec/command-line.md (M20).
+Rules: docs/spec/command-line.md (M24).
 """
 
 from __future__ import annotations
