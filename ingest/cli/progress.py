@@ -30,21 +30,27 @@ from ingest.observe.events import (
     DirtyRecord,
     Event,
     OptionChanged,
+    Pending,
     Printed,
     RejectEvent,
     RunEnded,
     RunStarted,
     SchemaChanged,
     Serving,
-    SourceAnswers,
+    SideAnswers,
     Stopping,
     TopicGrown,
     Warned,
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
     from collections.abc import Set as AbstractSet
 
+REPEATED_S: Final = 60.0
+"""The time between two lines of one kind of a Kafka client, in seconds."""
+MAX_KINDS: Final = 200
+"""Kinds of such lines that are counted."""
 STOPPING: Final = "finishing the batch; again to end now"
 ENDED_NOW: Final = "ended at once: what was under way is done again by the next run\n"
 WARNING: Final = 4
@@ -62,12 +68,41 @@ def observer_for(secrets: AbstractSet[str], *, once: bool) -> Terminal | Log:
     return Terminal(hidden, once=once) if sys.stderr.isatty() else Log(hidden)
 
 
+class Repeats:
+    """Lines of Kafka clients, of which one a minute is written of each kind: librdkafka repeats them while it tries."""
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        """Have seen none yet."""
+        self._now = now
+        self._kinds: dict[tuple[str, int, str], tuple[float, int]] = {}
+        """By client, level and facility: when a line was written, and the lines that were not since."""
+
+    def more(self, client: str, level: int, facility: str) -> int | None:
+        """Return how many lines of a kind were not written before this one; None where it is not written, either."""
+        kind, now = (client, level, facility), self._now()
+        written, count = self._kinds.get(kind, (now - REPEATED_S, 0))
+        if now - written < REPEATED_S:
+            self._kinds[kind] = written, count + 1
+            return None
+        if kind in self._kinds or len(self._kinds) < MAX_KINDS:
+            self._kinds[kind] = now, 0
+        return count
+
+    def rest(self) -> Iterator[tuple[str, int, str, int]]:
+        """Yield client, level, facility and number of lines that were not written and not counted yet."""
+        kinds, self._kinds = self._kinds, {}
+        for kind, (_, count) in sorted(kinds.items()):
+            if count:
+                yield *kind, count
+
+
 class Log:
     """One JSON line per event."""
 
     def __init__(self, secrets: frozenset[str], stream: TextIO | None = None) -> None:
         """Write to standard error, or to `stream`."""
         self._secrets = secrets
+        self._repeats = Repeats()
         self._log = structlog.wrap_logger(
             structlog.PrintLogger(stream or sys.stderr),
             processors=[
@@ -110,27 +145,49 @@ class Log:
                 print_lines(event, self._secrets)
             case Warned():
                 self._log.warning(event.text)
-            case ClientLogged() | ClientStatistics():
-                self._client(event)
+            case ClientLogged() | ClientStatistics() | SideAnswers():
+                self._beside(event)
             case Stopping():
                 self._stopping(event)
-            case BatchMeasured() | SourceAnswers() | TopicGrown() | Alive():
+            case BatchMeasured() | Pending() | TopicGrown() | Alive():
                 pass  # for whoever counts
             case RunEnded():
-                log = self._log.error if event.exit_code else self._log.info
-                log(
-                    "run ended", pipeline=event.pipeline, stopped=event.stopped, exit_code=event.exit_code,
-                    code=event.code, batches=event.batches, records=event.records, seconds=round(event.seconds, 3),
-                    rejected=event.rejected, left=None if event.left is None else sum(event.left.values()),
-                )  # fmt: skip
-                print_summary(event, self._secrets)
+                self._ended(event)
 
-    def _client(self, event: ClientLogged | ClientStatistics) -> None:
+    def _ended(self, event: RunEnded) -> None:
+        for client, level, facility, count in self._repeats.rest():
+            self._client_line(level, client=client, facility=facility, more=count)
+        log = self._log.error if event.exit_code else self._log.info
+        log(
+            "run ended", pipeline=event.pipeline, stopped=event.stopped, exit_code=event.exit_code,
+            code=event.code, batches=event.batches, records=event.records, seconds=round(event.seconds, 3),
+            rejected=event.rejected, left=None if event.left is None else sum(event.left.values()),
+        )  # fmt: skip
+        print_summary(event, self._secrets)
+
+    def _beside(self, event: ClientLogged | ClientStatistics | SideAnswers) -> None:
+        if isinstance(event, SideAnswers):
+            if event.news:
+                self._side(event)
+            return
         if isinstance(event, ClientStatistics):
             self._log.info("kafka client", client=event.client, statistics=json.loads(event.json))
             return
-        log = self._log.error if event.level < WARNING else self._log.warning
-        log("kafka client", client=event.client, facility=event.facility, text=event.text)
+        more = self._repeats.more(event.client, event.level, event.facility)
+        if more is not None:
+            told = {"more": more} if more else {}
+            self._client_line(event.level, client=event.client, facility=event.facility, text=event.text, **told)
+
+    def _client_line(self, level: int, **fields: object) -> None:
+        """Write a line of a client; `more`: lines of its kind since the one before that were not written."""
+        log = self._log.error if level < WARNING else self._log.warning
+        log("kafka client", **fields)
+
+    def _side(self, event: SideAnswers) -> None:
+        if event.answers:
+            self._log.info("answers again", side=event.side, away_s=round(event.away_s))
+        else:
+            self._log.warning("waiting", side=event.side, away_s=round(event.away_s), why=event.why)
 
     def _stopping(self, event: Stopping) -> None:
         if event.now:
@@ -186,7 +243,9 @@ class Terminal:
                 self._note(event)
             case Stopping():
                 self._stopping(event)
-            case ClientLogged() | ClientStatistics() | BatchMeasured() | SourceAnswers() | TopicGrown() | Alive():
+            case SideAnswers():
+                self._side(event)
+            case ClientLogged() | ClientStatistics() | BatchMeasured() | Pending() | TopicGrown() | Alive():
                 pass  # what librdkafka cannot deal with itself is an error of the run; the others are to be counted
             case RunEnded():
                 self._live.stop()
@@ -201,6 +260,15 @@ class Terminal:
         if not self._once and not event.lag:
             parts.append(WAITING)
         return "  ".join(parts)
+
+    def _side(self, event: SideAnswers) -> None:
+        if not event.answers:
+            self._live.update(Text(f"waiting for the {event.side} for {event.away_s:,.0f} s"))
+            if event.news:
+                self._say(f"the {event.side} does not answer: {event.why}", "yellow")
+        elif event.news:
+            self._live.update(Text("batch …"))
+            self._say(f"back again: the {event.side} answers, after {event.away_s:,.0f} s")
 
     def _note(self, event: Warned | Serving) -> None:
         if isinstance(event, Warned):

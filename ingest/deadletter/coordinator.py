@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal
 
 from ingest.errors import ConfigError
-from ingest.kafka.admin import Cluster
+from ingest.kafka.admin import Cluster, ClusterProbe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -45,6 +45,10 @@ class LetterCoordinator:
         self.ids = {name: found[name].id}
         self._splits = [(name, p) for p in range(found[name].partitions)]
         return identity
+
+    def probe(self) -> ClusterProbe:
+        """Return a question to the cluster."""
+        return ClusterProbe(self.options.conf)
 
     def start(self, *_: object) -> dict[Split, int]:
         """Return the positions of the first letters that there are."""

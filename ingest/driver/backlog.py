@@ -43,10 +43,14 @@ class Backlog:
         """Tell whether any record waits."""
         return any(end > self.positions[split] for split, end in self.ends.items())
 
-    def waiting(self) -> dict[Split, int]:
-        """Return how many records of each split wait to be read, as far as positions tell."""
-        positions = self.positions
-        return {split: max(0, end - positions.get(split, 0)) for split, end in self.ends.items()}
+    def waiting(self, seen: Mapping[Split, int] | None = None) -> dict[Split, int]:
+        """Return how many records of each split wait to be read, as far as positions tell.
+
+        `seen`: where splits end now, in place of the last look. It may be called in another thread than the driver's.
+        """
+        positions = dict(self.positions)
+        ends = self.ends if seen is None else self.targets or seen
+        return {split: max(0, end - positions.get(split, 0)) for split, end in ends.items()}
 
     def lag(self) -> int:
         """Return how many records wait in all splits."""

@@ -10,7 +10,7 @@ from ingest.task.assignment import Task
 from ingest.task.pipeline import run_tasks
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from pyspark.core.broadcast import Broadcast
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from ingest.driver.error_budget import ErrorBudget
     from ingest.driver.pacing import Pacing
     from ingest.kafka.admin import Split
-    from ingest.sinks import SinkCoordinator
     from ingest.task.assignment import Setup, TaskResult
 
 
@@ -68,16 +67,19 @@ class Dispatcher:
         transforms: TransformRunner | None,
         setup: Broadcast[Setup],
         schemas: SchemaBroadcast,
-        sink: SinkCoordinator,
+        announce: Callable[[int, int], None],
         errors: ErrorBudget,
         pacing: Pacing,
     ) -> None:
-        """Run nothing yet; `transforms`: None where no transform changes rows."""
+        """Run nothing yet; `transforms`: None where no transform changes rows.
+
+        `announce` gets the number of each batch and of its shards before it is run, and waits for a sink that is away.
+        """
         self._runner = runner
         self._transforms = transforms
         self._setup = setup
         self._schemas = schemas
-        self._sink = sink
+        self._announce = announce
         self._errors = errors
         self._pacing = pacing
         self._workers: dict[int, str] = {}
@@ -99,7 +101,7 @@ class Dispatcher:
         self._pacing.begin()
         # Spark gives the first task to the worker that has been idle longest: so shards keep theirs, and its producer
         by_shard = dict(sorted(batch.by_shard().items(), key=lambda item: self._idle.get(item[0], math.inf)))
-        self._sink.begin_batch(batch.number, max(by_shard) + 1)
+        self._announce(batch.number, max(by_shard) + 1)
         tolerated, schemas, partitions = self._errors.left(), self._schemas, self._schemas.partitions.newest()
         return [
             Task(

@@ -32,6 +32,7 @@ from ingest.driver.patience import Patience
 from ingest.driver.planner import Planner
 from ingest.driver.reports import Reports, tell_rejects
 from ingest.driver.schemas import warn_withheld
+from ingest.driver.side_watch import SideWatch, askers_of
 from ingest.driver.spark_engine import SparkEngine
 from ingest.driver.splits import SplitWatch
 from ingest.driver.startup import PipelineStartup
@@ -169,7 +170,10 @@ def started(
         try:
             with ending if early is None else nothing:  # Java, by which the checkpoint is reached, is there yet
                 start = startup.connect(access.open(runner.hadoop)) if connecting is None else connecting.result()
-                yield start, assemble(context, parts, start, runner, counters)
+                driver = assemble(context, parts, start, runner, counters)
+                askers = askers_of(parts, lambda: start.backlog.positions)
+                with SideWatch(askers, start.backlog, driver.life, context.observer).watching():
+                    yield start, driver
         finally:
             runner.stop()
             parts.source.close()
@@ -199,13 +203,18 @@ def assemble(context: RunContext, parts: RunParts, start: Start, runner: TaskRun
     broadcast = SchemaBroadcast(runner, schemas)
     life = LifeFile(settings.alive, context.observer, context.clock)
     patience = Patience(context, stop, life)
+
+    def announce(batch: int, tasks: int) -> None:
+        # Nothing of the batch is written yet, so this can be said again until the sink is back
+        patience.ask(lambda: sink.begin_batch(batch, tasks))
+
     losses = Losses(source, backlog, patience)
     splits = SplitWatch(source, backlog, losses, patience)
     arrivals = Arrivals(splits, backlog, pacing, schemas, stop, life, counters.summary, once=settings.once)
     errors = ErrorBudget(context, progress, start.source.tolerated, lambda: not schemas.schemas.sources)
     return Driver(
         planner=Planner(context, start, source, arrivals, pacing, stop, shards),
-        dispatcher=Dispatcher(runner, transforms, setup, broadcast, sink, errors, pacing),
+        dispatcher=Dispatcher(runner, transforms, setup, broadcast, announce, errors, pacing),
         books=Books(context, start.checkpoint, progress, counters, start.tables),
         schemas=schemas,
         broadcast=broadcast,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeAlias, TypeVar, cast
 
 from confluent_kafka import (
     OFFSET_INVALID,
@@ -36,6 +36,7 @@ from ingest.kafka.client import close
 from ingest.kafka.committed_note import note_of
 from ingest.kafka.failures import error_of, is_settling, refuse
 from ingest.kafka.properties import CREATE, FALSE
+from ingest.model.probe import PROBE_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -51,14 +52,14 @@ _P = ParamSpec("_P")
 
 
 def _settled(ask: Callable[_P, _T]) -> Callable[_P, _T]:
-    """Return a function that calls `ask` again while the broker starts or a leader moves.
+    """Return a method that calls `ask` again while the broker starts or a leader moves.
 
-    It gives up after SETTLE_S seconds, and raises the last Unavailable.
+    It gives up after the cluster's `settle_s` seconds, and raises the last Unavailable.
     """
 
     @wraps(ask)
     def patiently(*args: _P.args, **kwargs: _P.kwargs) -> _T:
-        deadline = time.monotonic() + SETTLE_S
+        deadline = time.monotonic() + getattr(args[0], "settle_s", SETTLE_S)
         while True:
             try:
                 return ask(*args, **kwargs)
@@ -83,13 +84,17 @@ class Topic:
 class Cluster:
     """A cluster: its topics, their offsets, its consumer groups."""
 
-    def __init__(self, conf: Mapping[str, str]) -> None:
+    def __init__(self, conf: Mapping[str, str], request_s: float = REQUEST_S, settle_s: float = SETTLE_S) -> None:
         """Keep the configuration; connect to nothing yet.
 
         `conf` has properties of librdkafka. The admin client uses only those that every kind of client knows.
+        `request_s`: the longest time of a question for offsets or for the cluster, in seconds. `settle_s`: the time
+        that a broker gets that has just been started.
         """
         self._link = AdminConnection(conf)
         self.conf, self.servers = self._link.conf, self._link.servers
+        self.settle_s = settle_s
+        self._request_s = request_s
         self._committer: Consumer | None = None
         self._commit_failed: KafkaError | None = None
 
@@ -99,6 +104,11 @@ class Cluster:
     def connect(self, within_s: float, tell: Callable[[str], None] | None = None) -> str:
         """Return the cluster's id, once the cluster answers; see `AdminConnection.connect`."""
         return self._link.connect(within_s, tell)
+
+    def ping(self) -> None:
+        """Return once any broker has answered. Raise IngestError."""
+        future: Future[Any] = cast("Any", self._link.client.describe_cluster(request_timeout=self._request_s))
+        self._link.get(future, "ask the cluster")
 
     def names(self) -> set[str]:
         """Return the names of all topics that this user may see. Raise IngestError."""
@@ -138,7 +148,7 @@ class Cluster:
             return {}
         level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
         futures: Mapping[TopicPartition, Future[Any]] = self._link.client.list_offsets(
-            request, isolation_level=level, request_timeout=REQUEST_S
+            request, isolation_level=level, request_timeout=self._request_s
         )
         out = {}
         for tp, future in futures.items():
@@ -319,3 +329,31 @@ class Cluster:
         if self._committer is not None:
             close(self._committer)
             self._committer = None
+
+
+class ClusterProbe:
+    """A question to a cluster, by a client of its own, that soon has an answer or an error."""
+
+    def __init__(
+        self,
+        conf: Mapping[str, str],
+        ends: Callable[[Cluster, Iterable[Split]], Mapping[Split, int]] | None = None,
+    ) -> None:
+        """Connect to nothing yet. `ends` asks for the ends of splits; without it any answer will do."""
+        self._conf = conf
+        self._ends = ends
+        self._cluster: Cluster | None = None
+
+    def ask(self, positions: Mapping[Split, int]) -> Mapping[Split, int] | None:
+        """Return where these splits end; None where that is not asked. Raise IngestError."""
+        if self._cluster is None:
+            self._cluster = Cluster(self._conf, PROBE_S, settle_s=0.0)
+        if self._ends is None:
+            self._cluster.ping()
+            return None
+        return self._ends(self._cluster, positions)
+
+    def close(self) -> None:
+        """Release the connection."""
+        if self._cluster is not None:
+            self._cluster.close()

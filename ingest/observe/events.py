@@ -95,11 +95,28 @@ class BatchMeasured:
     """True if one of its tasks has failed."""
 
 
-@dataclass(frozen=True, slots=True)
-class SourceAnswers:
-    """A change in whether the source answers: it ceases to, or does again."""
+SideName: TypeAlias = Literal["source", "sink"]
 
+
+@dataclass(frozen=True, slots=True)
+class SideAnswers:
+    """Whether the source or the sink answers: told every few seconds, by a thread of its own."""
+
+    side: SideName
     answers: bool
+    why: str = ""
+    """Why it does not."""
+    away_s: float = 0.0
+    """For how long it has not answered, or had not, in seconds."""
+    news: bool = False
+    """True if somebody should read it: it ceased to answer, another minute has passed, or it answers again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """Records that wait at the source now, by split: told every few seconds, also while a batch runs."""
+
+    waiting: Mapping[tuple[str, int], int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,7 +284,8 @@ Event: TypeAlias = (
     | OptionChanged
     | BatchMeasured
     | BatchDone
-    | SourceAnswers
+    | SideAnswers
+    | Pending
     | Alive
     | Serving
     | SchemaChanged
@@ -284,7 +302,10 @@ Event: TypeAlias = (
 
 
 class Observer(Protocol):
-    """Gets every event, in order, on the driver's main thread or its planning thread; `Stopping` on one of its own."""
+    """Gets every event, in order, on the driver's main thread or its planning thread.
+
+    `Stopping`, `SideAnswers` and `Pending` come on threads of their own, beside others.
+    """
 
     def __call__(self, event: Event, /) -> None:
         """Show, log or count it; must not raise."""

@@ -1,25 +1,31 @@
-"""The health of a run: whether both of its ends answer, and whether it gets on."""
+"""The health of a run: whether both of its sides answer, and whether batches end or it waits with good reason."""
 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from ingest.observe.events import Alive, BatchDone, RunEnded, RunStarted, SourceAnswers
+from ingest.observe.events import Alive, BatchDone, RunEnded, RunStarted, SideAnswers
 
 if TYPE_CHECKING:
-    from ingest.observe.events import Event
+    from ingest.observe.events import Event, SideName
+
+STALE_S: Final = 10.0
+"""The time that an answer of a side counts, in seconds: it is asked every two."""
 
 
 class Health:
     """An observer that knows how a run is. It may be asked in any thread."""
 
     def __init__(self, deadline_s: float) -> None:
-        """`deadline_s`: the run is dead when it has not got on for so many seconds."""
+        """`deadline_s`: the run is dead when no batch ended, and it waited for nothing, for so many seconds."""
         self._deadline_s = deadline_s
         self._began = False
         self._ended = False
-        self._answers = True
+        self._away: dict[SideName, str] = {}
+        """Why a side does not answer."""
+        self._answered: dict[SideName, float] = {}
+        """When a side that is asked has answered last."""
         self._alive = time.monotonic()
 
     def __call__(self, event: Event) -> None:
@@ -27,8 +33,8 @@ class Health:
         match event:
             case RunStarted():
                 self._began, self._alive = True, time.monotonic()
-            case SourceAnswers():
-                self._answers = event.answers
+            case SideAnswers():
+                self._take(event)
             case Alive() | BatchDone():
                 self._alive = time.monotonic()
             case RunEnded():
@@ -36,17 +42,33 @@ class Health:
             case _:
                 pass
 
+    def _take(self, event: SideAnswers) -> None:
+        if event.answers:
+            self._answered[event.side] = time.monotonic()
+            if self._away.pop(event.side, ""):
+                self._alive = time.monotonic()  # until now the run had to wait
+        else:
+            self._away[event.side] = event.why
+
+    def away(self, side: SideName) -> str:
+        """Return why a side does not answer; an empty text if it has, or cannot be asked."""
+        why = self._away.get(side)
+        if why is not None:
+            return f"the {side} does not answer: {why}"
+        silent = time.monotonic() - self._answered.get(side, time.monotonic())
+        return f"the {side} has not answered for {silent:.0f} s" if silent > STALE_S else ""
+
     def unready(self) -> str:
-        """Return why the run is not ready; an empty text if source and sink have answered, and it runs."""
+        """Return why the run is not ready; an empty text if source and sink answer, and it runs."""
         if self._ended:
             return "the run has ended"
         if not self._began:
             return "source and sink have not answered yet"
-        return "" if self._answers else "the source does not answer"
+        return "; ".join(filter(None, (self.away("source"), self.away("sink"))))
 
     def dead(self) -> str:
-        """Return why the run is to be started anew; an empty text if it gets on."""
+        """Return why the run is to be restarted; an empty text if batches end, or it waits for records or a side."""
         silent = time.monotonic() - self._alive
-        if silent <= self._deadline_s:
+        if silent <= self._deadline_s or self._away:
             return ""
-        return f"nothing has got on for {silent:.0f} s: neither a batch nor waiting for one"
+        return f"no batch has ended for {silent:.0f} s, and the run waited neither for records nor for source or sink"

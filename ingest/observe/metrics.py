@@ -23,6 +23,7 @@ from ingest.observe.events import (
     BatchDone,
     BatchMeasured,
     ClientStatistics,
+    Pending,
     RunEnded,
     RunStarted,
     SchemaChanged,
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
     from prometheus_client.core import Metric
 
-    from ingest.observe.events import Event
+    from ingest.observe.events import Event, SideName
     from ingest.observe.health import Health
 
 OTHERS: Final = "(others)"
@@ -47,6 +48,7 @@ MAX_REASONS: Final = 200
 """Reasons of skipped records, and codes of rejects, that have samples of their own."""
 MAX_CLEAN: Final = 20_000
 """Labels that need not be cleaned again."""
+SIDES: Final[tuple[SideName, ...]] = ("source", "sink")
 WINDOW_S: Final = 60.0
 """The time that rates are of, in seconds."""
 BUCKETS: Final = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
@@ -136,6 +138,8 @@ class Metrics(Collector):
         self._batch_times, self._commit_times = Times(), Times()
         self._cpu_s, self._rss_kib = 0.0, 0
         self._waiting: Mapping[tuple[str, int], int] = {}
+        self._waiting_since: float | None = None
+        """When records began to wait, in seconds since 1970; None where none do."""
         self._clients = NewestNumbers()
         self._exit_code: int | None = None
         self._warnings = 0
@@ -144,8 +148,8 @@ class Metrics(Collector):
     def __call__(self, event: Event) -> None:
         """Count the event."""
         match event:
-            case RunStarted():
-                self._waiting = event.waiting
+            case RunStarted() | Pending():
+                self._wait(event.waiting)
             case BatchMeasured():
                 self._measure(event)
             case BatchDone():
@@ -188,7 +192,20 @@ class Metrics(Collector):
         if event.commit_s:
             self._commit_times.add(event.commit_s)
         self._measured = event
-        self._waiting = event.waiting
+        self._wait(event.waiting)
+
+    def _wait(self, waiting: Mapping[tuple[str, int], int]) -> None:
+        """Take how many records wait now."""
+        self._waiting = waiting
+        if not any(waiting.values()):
+            self._waiting_since = None
+        elif self._waiting_since is None:
+            self._waiting_since = time.time()
+
+    def _stalled_s(self, now: float) -> float:
+        """Return for how long records have waited without the end of a batch, in seconds."""
+        since = self._waiting_since
+        return 0.0 if since is None or self._exit_code is not None else max(0.0, now - max(since, self._last_batch))
 
     def _counts_of(self, name: str) -> TableCounts:
         """Return the counters of a table; past the limit, those of all others."""
@@ -209,6 +226,8 @@ class Metrics(Collector):
         yield self._gauge("build_info", "The version of ingest.", [((__version__,), 1)], "version")
         ready, live = int(not self._health.unready()), int(not self._health.dead())
         yield self._gauge("ready", "1 while source and sink answer, as /readyz says.", [((), ready)])
+        sides = [((side,), int(not self._health.away(side))) for side in SIDES]
+        yield self._gauge("side_answers", "1 while source or sink answers: asked all the time.", sides, "side")
         yield self._gauge("live", "1 while the run gets on, as /livez says.", [((), live)])
         yield self._gauge("start_time_seconds", "When the run began.", [((), self._since)])
         codes = [] if self._exit_code is None else [((), self._exit_code)]
@@ -230,9 +249,11 @@ class Metrics(Collector):
         idle = [((), max(0.0, now - self._last_record))]
         yield self._gauge("source_idle_seconds", "sourceIdleTime: how long ago the last record was read.", idle)
         yield self._gauge(
-            "pending_records", "pendingRecords: records that wait, when the last batch ended.",
+            "pending_records", "pendingRecords: records that wait now, those of the batch in hand included.",
             self._by_split(self._waiting, together=True), "topic", "partition",
         )  # fmt: skip
+        stalled = [((), self._stalled_s(now))]
+        yield self._gauge("stalled_seconds", "How long records have waited without the end of a batch.", stalled)
         positions = {} if measured is None else measured.positions
         yield self._gauge(
             "offset", "currentOffset, committedOffset: the next offset to read; all before it is committed.",

@@ -17,7 +17,7 @@ from prometheus_client.exposition import basic_auth_handler, default_handler
 
 from ingest.errors import ConfigError
 from ingest.observe import exposition
-from ingest.observe.events import BatchDone, RunEnded, Warned
+from ingest.observe.events import BatchDone, RunEnded, SideAnswers, Warned
 from ingest.observe.whole_file import WholeFile
 
 if TYPE_CHECKING:
@@ -33,6 +33,8 @@ FILE_S: Final = 5.0
 """The time between two writings of the text file, in seconds."""
 PUSH_S: Final = 10.0
 """The time that a push may take, in seconds."""
+PUSH_EVERY_S: Final = 60.0
+"""The time between two pushes while the run goes on, in seconds."""
 REQUEST_S: Final = 10.0
 """The time that a client has to send its request, in seconds."""
 _TEXT: Final = "text/plain; charset=utf-8"
@@ -122,18 +124,22 @@ class MetricsFile:
         self._written = 0.0
 
     def __call__(self, event: Event) -> None:
-        """Write the file anew after a batch, where it is old, and at the end."""
+        """Write the file anew where it is old, also while the run waits, and at the end."""
         now = time.monotonic()
-        if isinstance(event, RunEnded) or (isinstance(event, BatchDone) and now - self._written > FILE_S):
+        often = isinstance(event, BatchDone | SideAnswers) and now - self._written > FILE_S
+        if isinstance(event, RunEnded) or often:
             self._written = now
             self._file.write(self._text())
 
 
 class MetricsPush:
-    """An observer that pushes metrics to a push gateway of Prometheus' when a run ends."""
+    """An observer that pushes metrics to a push gateway of Prometheus': at the start, every minute, at the end.
+
+    A run that dies thereby leaves numbers that get old and have no exit code.
+    """
 
     def __init__(self, url: str, pipeline: str, registry: CollectorRegistry, tell: Observer) -> None:
-        """Push nothing yet. `url` may have a user and a password. `tell` hears where that fails."""
+        """Begin to push. `url` may have a user and a password. `tell` hears where the last push fails."""
         whole = urlsplit(url)
         host = f"[{whole.hostname}]" if ":" in (whole.hostname or "") else whole.hostname
         self._url = urlunsplit((whole.scheme, f"{host}:{whole.port}" if whole.port else host, whole.path, "", ""))
@@ -141,18 +147,32 @@ class MetricsPush:
         self._pipeline = pipeline
         self._registry = registry
         self._tell = tell
+        self._ended = threading.Event()
+        self._often = threading.Thread(target=self._push_often, name="push", daemon=True)
+        self._often.start()
 
     def __call__(self, event: Event) -> None:
         """Push at the end of the run."""
         if not isinstance(event, RunEnded):
             return
+        self._ended.set()
+        self._often.join(PUSH_S)  # so that older numbers do not come after the last ones
         try:
-            push_to_gateway(
-                self._url, job="ingest", registry=self._registry, grouping_key={"pipeline": self._pipeline},
-                timeout=PUSH_S, handler=self._send,
-            )  # fmt: skip
+            self._push()
         except (OSError, ValueError) as exc:
             self._tell(Warned(f"metrics were not pushed to {self._url}: {exc}"))
+
+    def _push_often(self) -> None:
+        while not self._ended.is_set():
+            with suppress(OSError, ValueError):  # the last push says what is wrong
+                self._push()
+            self._ended.wait(PUSH_EVERY_S)
+
+    def _push(self) -> None:
+        push_to_gateway(
+            self._url, job="ingest", registry=self._registry, grouping_key={"pipeline": self._pipeline},
+            timeout=PUSH_S, handler=self._send,
+        )  # fmt: skip
 
     def _send(
         self, url: str, method: str, timeout: float | None, headers: list[tuple[str, str]], data: bytes

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from threading import RLock
 from typing import TYPE_CHECKING
 
-from ingest.observe.events import Serving
+from ingest.observe.events import Serving, Stopping
 from ingest.observe.health import Health
 
 if TYPE_CHECKING:
@@ -47,11 +48,14 @@ class Observers:
     def __init__(self, shown: Observer, others: list[Observer]) -> None:
         """Tell nobody yet."""
         self._all = (*others, shown)
+        self._lock = RLock()
 
     def __call__(self, event: Event) -> None:
-        """Tell all of them."""
-        for observer in self._all:
-            observer(event)
+        """Tell all of them, one event at a time."""
+        # A signal handler must not wait for a lock that whoever it has interrupted may hold
+        with nullcontext() if isinstance(event, Stopping) else self._lock:
+            for observer in self._all:
+                observer(event)
 
 
 @contextmanager

@@ -5,12 +5,14 @@ In: where the server is, and who asks. Out: a connection; for an exception of ps
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 import psycopg
 
 from ingest.errors import AccessError, ConfigError, IngestError, Unavailable
+from ingest.model.probe import PROBE_S
 from ingest.model.text import one_line
 from ingest.postgres.dialect import POSTGRES, SqlDialect
 
@@ -86,6 +88,34 @@ def connect(server: Server, application: str) -> Connection:
         msg = f"the database {server.name} has the encoding SQL_ASCII, which does not say what a text is"
         raise ConfigError(msg, "make a database with ENCODING 'UTF8'")
     return connection
+
+
+class ServerProbe:
+    """A question to a server, by a connection of its own, which has an answer or an error soon."""
+
+    def __init__(self, server: Server, application: str) -> None:
+        """Connect to nothing yet."""
+        limits = {"connect_timeout": str(math.ceil(PROBE_S)), "tcp_user_timeout": str(round(1000 * PROBE_S))}
+        self._server = msgspec.structs.replace(server, properties={**server.properties, **limits})
+        self._application = application
+        self._connection: Connection | None = None
+
+    def ask(self, _positions: object) -> None:
+        """Ask for nothing but an answer. Raise IngestError."""
+        try:
+            if self._connection is None:
+                self._connection = connect(self._server, self._application)
+                self._connection.autocommit = True
+            self._connection.execute("SELECT 1")
+        except psycopg.Error as exc:
+            self.close()
+            raise explain(exc, "connect", self._server) from exc
+
+    def close(self) -> None:
+        """Release the connection."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
 
 
 def explain(exc: psycopg.Error, what: str, server: Server) -> IngestError:

@@ -95,14 +95,24 @@ class PostgresWriter:
         """Take a shard over; returns how far attempts before have written it. Raise IngestError."""
         self._forget()
         self._scope = scope
+        kept = self._connection
         try:
-            connection = self._open()
-            with connection.transaction():
-                self._progress.check_owner(connection, scope.run, scope.owner)
-                self._attempt, resumed = self._progress.take(connection, scope)
+            try:
+                return self._take(scope)
+            except psycopg.OperationalError:
+                if kept is None or not kept.closed:
+                    raise
+                self._drop()  # the server was restarted since the last batch, and shows that now
+                return self._take(scope)
         except psycopg.Error as exc:
             self._drop()
             raise explain(exc, f"take shard {scope.shard} over", self._server) from exc
+
+    def _take(self, scope: CommitScope) -> ResumePoint | None:
+        connection = self._open()
+        with connection.transaction():
+            self._progress.check_owner(connection, scope.run, scope.owner)
+            self._attempt, resumed = self._progress.take(connection, scope)
         return resumed
 
     def _open(self) -> Connection:

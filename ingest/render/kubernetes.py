@@ -102,10 +102,10 @@ def _files(pipeline: Rendered) -> dict[str, Any]:
 
 
 def _service(pipeline: Rendered) -> dict[str, Any]:
-    ready = {"httpGet": {"path": "/readyz", "port": "metrics"}, "timeoutSeconds": 5}
+    # Not /readyz at the start: a pod is no better for a restart while a sink is away
     probes = {
-        "startupProbe": {**ready, "periodSeconds": 2, "failureThreshold": 90},
-        "readinessProbe": {**ready, "periodSeconds": 10},
+        "startupProbe": {**_asking("/livez"), "periodSeconds": 2, "failureThreshold": 90},
+        "readinessProbe": {**_asking("/readyz"), "periodSeconds": 10},
     }
     return {
         "apiVersion": "apps/v1",
@@ -169,10 +169,7 @@ def _pod(pipeline: Rendered, more: list[str], probes: dict[str, Any]) -> dict[st
         mounts.append({"name": "secrets", "mountPath": "/secrets", "readOnly": True})
         volumes.append({"name": "secrets", "secret": {"secretName": settings.secret}})
     account = {} if settings.service_account is None else {"serviceAccountName": settings.service_account}
-    live = {
-        "httpGet": {"path": "/livez", "port": "metrics"}, "timeoutSeconds": 5, "periodSeconds": 30,
-        "failureThreshold": 2,
-    }  # fmt: skip
+    live = {**_asking("/livez"), "periodSeconds": 30, "failureThreshold": 2}
     container = {
         "name": "ingest",
         "image": settings.image,
@@ -205,6 +202,11 @@ def _pod(pipeline: Rendered, more: list[str], probes: dict[str, Any]) -> dict[st
             "volumes": volumes,
         },
     }  # fmt: skip
+
+
+def _asking(path: str) -> dict[str, Any]:
+    """Return the part of a probe that asks the port for metrics."""
+    return {"httpGet": {"path": path, "port": "metrics"}, "timeoutSeconds": 5}
 
 
 def _variables(settings: Deployment) -> list[str]:

@@ -22,6 +22,7 @@ from ingest.delta.upkeep import compact, vacuum
 from ingest.errors import IngestError, SchemaChangeRefused
 from ingest.lake.changes import LakeChangeError
 from ingest.model.data_type import DecimalType
+from ingest.model.probe import ConnectProbe
 from ingest.model.table import show
 from ingest.sinks.lake_coordinator import LakeCoordinator, check_folder
 
@@ -56,6 +57,10 @@ class DeltaCoordinator(LakeCoordinator[DeltaTable]):
         with self._warehouse.asking("look for tables"):
             self._warehouse.found(("default", "ingest"))
         return self._warehouse.name
+
+    def probe(self) -> ConnectProbe:
+        """Return a question to the warehouse, by coordinators of its own."""
+        return ConnectProbe(lambda: DeltaCoordinator(self._options, self._pipeline, lambda _: None))
 
     def fingerprint(self, identity: str) -> dict[str, Any]:
         """Return what a checkpoint of this sink depends on."""

@@ -21,6 +21,7 @@ from ingest.iceberg.tables import PROPERTIES, changes, columns_there, schema_of
 from ingest.iceberg.types import iceberg_type
 from ingest.iceberg.upkeep import compact, expire, is_due
 from ingest.lake.table import folder_of
+from ingest.model.probe import ConnectProbe
 from ingest.model.table import show
 from ingest.model.text import one_line
 from ingest.sinks.lake_coordinator import LakeCoordinator, check_folder
@@ -60,6 +61,10 @@ class IcebergCoordinator(LakeCoordinator[Table]):
                 msg = f"the catalog has no warehouse {self._warehouse.name}: {one_line(str(exc))[:500]}"
                 raise ConfigError(msg, "see catalog.properties.warehouse") from exc
             return self._warehouse.name if own is None else str(own)
+
+    def probe(self) -> ConnectProbe:
+        """Return a question to the warehouse, by coordinators of its own."""
+        return ConnectProbe(lambda: IcebergCoordinator(self._options, self._pipeline, lambda _: None))
 
     def fingerprint(self, identity: str) -> dict[str, Any]:
         """Return what a checkpoint of this sink depends on."""

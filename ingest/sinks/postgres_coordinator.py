@@ -17,7 +17,7 @@ from ingest.model.commit import old_copy
 from ingest.model.layout import PLAIN
 from ingest.model.reject import RowError
 from ingest.model.table import show
-from ingest.postgres.connection import connect, explain
+from ingest.postgres.connection import ServerProbe, connect, explain
 from ingest.postgres.history_columns import ChangeError
 from ingest.postgres.progress import ProgressTables, RunOwner
 from ingest.postgres.tables import beyond, has_rows, look_up, planned, unfit
@@ -200,6 +200,10 @@ class PostgresCoordinator(PlainSinkCoordinator):
         if self._owner is not None:
             with self._asking("begin a batch") as connection:
                 self._progress.begin_batch(connection, self._owner, batch)
+
+    def probe(self) -> ServerProbe:
+        """Return a question to the server."""
+        return ServerProbe(self._server, f"ingest {self._pipeline}")
 
     def close(self) -> None:
         """Let go of the connection."""

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ingest.kafka.admin import Split, Topic
     from ingest.model.commit import CommitScope, ResumePoint
     from ingest.model.layout import TableLayout
+    from ingest.model.probe import Probe
     from ingest.model.schema import SchemaChange, StoredTypes, TableSchema
     from ingest.model.table import TableId
 
@@ -252,6 +253,10 @@ class PlainSinkCoordinator:
     def lines(self, _delivered: Iterable[Any]) -> list[str]:
         """Return nothing to show."""
         return []
+
+    def probe(self) -> Probe | None:
+        """Return None: there is nothing that could be away."""
+        return None
 
     def close(self) -> None:
         """Do nothing: nothing is held."""

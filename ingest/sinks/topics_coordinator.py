@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ingest.errors import DataLoss, TopicMissing
 from ingest.kafka import progress
-from ingest.kafka.admin import Cluster, Topic
+from ingest.kafka.admin import Cluster, ClusterProbe, Topic
 from ingest.kafka.ownership import Ownership
 from ingest.kafka.writer import KafkaWriter
 from ingest.model.commit import old_copy
@@ -222,6 +222,10 @@ class TopicsCoordinator(TypedSinkCoordinator["TopicsOptions"]):
     def fingerprint(self, cluster_id: str) -> dict[str, Any]:
         """Return what a checkpoint of this sink depends on."""
         return {**self._options.model_dump(include={"type"}), "cluster": cluster_id}
+
+    def probe(self) -> ClusterProbe:
+        """Return a question to the sink's cluster."""
+        return ClusterProbe(self._conf)
 
     def close(self) -> None:
         """Release the connections."""

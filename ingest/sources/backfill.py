@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ingest.formats import Decoder
     from ingest.kafka.admin import Split
     from ingest.model.change import Decoded
+    from ingest.model.probe import Probe
     from ingest.model.record import Headers
     from ingest.model.table import TableId
     from ingest.sources import Reader, SourceCoordinator
@@ -215,6 +216,10 @@ class BackfillCoordinator:
         """Show nothing: the pipeline's positions are the group's."""
 
     keep = commit
+
+    def probe(self) -> Probe | None:
+        """Return the real source's question."""
+        return self._real.probe()
 
     def close(self) -> None:
         """Release the connections."""

@@ -132,6 +132,21 @@ class _Topic(NamedTuple):
     partitions: int
 
 
+class FilesProbe:
+    """A question for the ends of files, with line counts of its own: another thread asks it."""
+
+    def __init__(self, coordinator: FileSourceCoordinator) -> None:
+        """Look at nothing yet."""
+        self._coordinator = coordinator
+
+    def ask(self, positions: Mapping[Split, int]) -> dict[Split, int]:
+        """Return where each file ends now. Raise Unavailable for one that cannot be read."""
+        return self._coordinator.ends(positions)
+
+    def close(self) -> None:
+        """Do nothing: nothing is held."""
+
+
 class FileSourceCoordinator:
     """The driver's side of the files."""
 
@@ -234,6 +249,10 @@ class FileSourceCoordinator:
     def topics(self, names: Iterable[str]) -> dict[str, _Topic]:
         """Return those of these files that are there."""
         return {name: _Topic("file", 1) for name in names if Path(name).is_file()}
+
+    def probe(self) -> FilesProbe:
+        """Return a question for the ends of files."""
+        return FilesProbe(FileSourceCoordinator(self.options))
 
     def commit(self, positions: Mapping[Split, int]) -> None:
         """Do nothing: nobody watches."""

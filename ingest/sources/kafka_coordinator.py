@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from ingest.errors import DataLoss, TopicMissing
-from ingest.kafka.admin import SETTLE_S, Cluster
+from ingest.kafka.admin import SETTLE_S, Cluster, ClusterProbe
 from ingest.model.record import is_another
 from ingest.sources.kafka_group import GroupOffsets
 from ingest.sources.kafka_positions import ChosenPositions
@@ -269,6 +269,18 @@ class KafkaSourceCoordinator:
     def fingerprint(self, cluster_id: str) -> dict[str, Any]:
         """Return what a checkpoint of this source depends on."""
         return {"type": "kafka", "cluster": cluster_id, "value.format": self.options.value_format}
+
+    def probe(self) -> ClusterProbe:
+        """Return a question for the ends of splits, as `ends` asks it."""
+
+        def bounded(now: dict[Split, int]) -> dict[Split, int]:
+            bounds = self._bounds
+            return now if bounds is None else {split: min(end, bounds.get(split, end)) for split, end in now.items()}
+
+        return ClusterProbe(self._conf, lambda cluster, splits: bounded(self._latest(cluster, splits)))
+
+    def _latest(self, cluster: Cluster, splits: Iterable[Split]) -> dict[Split, int]:
+        return cluster.latest(splits, committed=self._chosen.committed)
 
     def close(self) -> None:
         """Release the connections."""

@@ -161,6 +161,9 @@ class InMemoryCoordinator:
     def keep(self, _positions: Mapping[Split, int]) -> None:
         """Show nothing: nobody watches."""
 
+    def probe(self) -> None:
+        """Return None: there is nothing that could be away."""
+
     def close(self) -> None:
         """Do nothing: nothing is held."""
 

@@ -222,6 +222,9 @@ class SampledCoordinator:
     def keep(self, _positions: Mapping[Split, int]) -> None:
         """Show nothing: a dry run leaves no trace."""
 
+    def probe(self) -> None:
+        """Return None: the sample is here."""
+
     def close(self) -> None:
         """Keep the connection for the next run over the sample; who made it closes it."""
 

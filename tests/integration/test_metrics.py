@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import json
+import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
+import psycopg
 import pytest
-from harness import finish, message, until
-from prometheus import RULES, get, prometheus, push_gateway
+from harness import INGEST, Background, finish, free_port, message, until
+from postgres import running
+from postgres_shop import Shop
+from prometheus import RULES, get, prometheus, push_gateway, shortened
 from prometheus_client.parser import text_string_to_metric_families
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from harness import Kafka, Pipeline
+    from shared_java import SharedJava
 
 DASHBOARD = json.loads((RULES.parent / "dashboard.json").read_text())
 QUERIES = [target["expr"] for panel in DASHBOARD["panels"] for target in panel["targets"]]
@@ -108,10 +115,7 @@ def test_prometheus_has_every_number_of_a_run_and_every_query_of_the_dashboard(
                 assert server.query(query), text
             rules = server.ask("rules")["groups"][0]["rules"]
             assert {rule["health"] for rule in rules} == {"ok"}, rules
-            firing = {
-                alert["labels"]["alertname"] for alert in server.ask("alerts")["alerts"] if alert["state"] == "firing"
-            }
-            assert firing == {"IngestRejects"}
+            assert server.firing() == {"IngestRejects"}
     finally:
         run.terminate()
     ended = finish(run)
@@ -137,6 +141,87 @@ def test_a_run_that_is_over_leaves_its_numbers_in_a_file_and_at_a_push_gateway(
     }
     assert len(counters) > 10
     assert {name: pushed[name] for name in counters} == counters
+
+
+def pending(text: str) -> float:
+    """Records that wait, as a run's metrics say."""
+    return sum(value for (name, _), value in values(text).items() if name == "ingest_pending_records")
+
+
+def soon(condition: Callable[[], bool]) -> None:
+    """Wait for something that needs no run."""
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+
+
+def test_each_alert_fires_for_its_fault_and_a_lost_database_is_visible(tmp_path: Path, shared_java: SharedJava) -> None:
+    port, fired = free_port(), set[str]()
+
+    def row(number: int) -> None:
+        shop.add("c", None, {"id": number, "v": 1})
+
+    def begin(url: str) -> Background:
+        command = [INGEST, "run", str(shop.file), "--checkpoint", str(tmp_path / "c")]
+        watched = ["--metrics", str(port), "--metrics-push", url]
+        return shared_java.beside(lambda env: Background([*command, *watched], env, tmp_path))
+
+    def asked(path: str) -> tuple[int, str]:
+        return get(f"http://127.0.0.1:{port}{path}")
+
+    def written() -> int:
+        with suppress(psycopg.Error):  # the table is not there yet, or the server is not
+            return len(shop.rows())
+        return 0
+
+    def fires(*names: str) -> bool:
+        firing = server.firing()
+        fired.update(firing & {*names})
+        return firing >= {*names}
+
+    with (
+        running() as database,
+        push_gateway(tmp_path) as url,
+        prometheus(tmp_path, port, int(url.rpartition(":")[2]), rules=shortened(tmp_path)) as server,
+    ):
+        shop = Shop(tmp_path, database, shared_java)
+        shop.write(IGNORE)
+        row(1)
+        run = begin(url)
+        until(lambda: asked("/readyz") == (200, "ok\n") and written() == 1, 90, run)
+
+        database.stop()
+        until(lambda: asked("/readyz")[0] == 503, 10, run)
+        assert asked("/readyz")[1].startswith("the sink does not answer: cannot connect at the database 127.0.0.1:")
+        for number in range(2, 12):
+            row(number)
+            until(lambda number=number: pending(asked("/metrics")[1]) == number - 1, 30, run)  # type: ignore[misc]
+        until(lambda: fires("IngestSideAway", "IngestNotReady", "IngestStuck", "IngestBehind"), 60, run)
+        assert asked("/livez") == (200, "ok\n")
+        (waits,) = [line for line in run.said().splitlines() if '"event": "waiting"' in line]
+        assert '"side": "sink"' in waits
+
+        database.start()
+        until(lambda: asked("/readyz") == (200, "ok\n") and written() == 11, 60, run)
+        assert '"event": "answers again"' in run.said()
+        with shop.lines.open("a") as file:
+            file.write("{\n")
+        until(lambda: fires("IngestRejects"), 60, run)
+
+        run.kill()
+        run.wait(60)
+        soon(lambda: fires("IngestDown", "IngestVanished"))
+
+        run = begin(url)
+        until(lambda: asked("/readyz") == (200, "ok\n") and fires("IngestRestarts"), 90, run)
+        database.ask(f"DROP TABLE shop.{shop.table}")
+        row(12)
+        ended = finish(run)
+        assert ended.code == 78, ended.err
+        soon(lambda: fires("IngestFailed", "IngestCommitsFail"))
+        rules = {rule["name"] for group in server.ask("rules")["groups"] for rule in group["rules"]}
+    assert fired == rules, "each rule has fired"
 
 
 def test_a_port_that_is_taken_ends_the_run_before_java_starts(pipeline: Pipeline, kafka: Kafka) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import psycopg
 import pytest
 from postgres_sink import SPLIT, driver_of, made, options, owned, schema, scope, task, warnings, write
@@ -12,6 +13,7 @@ from pydantic import ValidationError
 from ingest.errors import AccessError, CommitOutcomeUnknown, ConfigError, Fenced, IngestError, Unavailable
 from ingest.model.commit import ResumePoint
 from ingest.postgres import dialect
+from ingest.postgres.connection import ServerProbe
 from ingest.postgres.writer import PostgresWriter
 
 if TYPE_CHECKING:
@@ -152,6 +154,27 @@ def test_a_connection_that_ended_is_made_anew(postgres: Database, sink: SqlSinkO
     writer.write([(table, b'{"id":2}', b'{"id":2}')])
     writer.commit({SPLIT: 1}, b"", final=True)
     assert postgres.rows(f"{name}.t", "id") == [(2,)]
+
+
+def test_a_server_that_was_restarted_between_two_batches_fails_none(
+    postgres: Database, sink: SqlSinkOptions, name: str
+) -> None:
+    table = made(sink, name, schema("id INT"))
+    writer, probe = task(sink, 1), sink.coordinator(name, warnings.append).probe()
+    writer.begin(scope())
+    writer.commit({SPLIT: 1}, b"", final=True)
+    probe.ask({})
+    _end_sessions(postgres)
+    with pytest.raises(Unavailable, match="terminating connection"):
+        probe.ask({})
+    probe.ask({})
+    probe.close()
+    assert writer.begin(scope(batch=2)) is None
+    writer.write([(table, b'{"id":1}', b'{"id":1}')])
+    writer.commit({SPLIT: 2}, b"", final=True)
+    assert postgres.rows(f"{name}.t", "id") == [(1,)]
+    with pytest.raises(Unavailable, match="Connection refused"):
+        ServerProbe(msgspec.structs.replace(sink.server, port=1), "p").ask({})
 
 
 def _end_sessions(postgres: Database) -> None:

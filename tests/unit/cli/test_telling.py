@@ -11,12 +11,23 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from driverparts import Hands
 
 from ingest.cli import progress
-from ingest.cli.progress import Log, Terminal, print_summary
+from ingest.cli.progress import MAX_KINDS, Log, Repeats, Terminal, print_summary
 from ingest.errors import INTERRUPTED
 from ingest.model.client_report import ClientReport, reports
-from ingest.observe.events import BatchDone, Event, RunEnded, RunStarted, Stopping, TableSummary, client_events
+from ingest.observe.events import (
+    BatchDone,
+    ClientLogged,
+    Event,
+    RunEnded,
+    RunStarted,
+    SideAnswers,
+    Stopping,
+    TableSummary,
+    client_events,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,6 +72,50 @@ def logged(event: Event) -> dict[str, Any]:
     Log(frozenset({"hunter2"}), stream)(event)
     found: dict[str, Any] = json.loads(stream.getvalue())
     return found
+
+
+def test_a_side_that_is_away_is_logged_and_shown(terminal: tuple[Terminal, list[str]]) -> None:
+    show, shown = terminal
+    away = SideAnswers("sink", answers=False, why="refused by hunter2", away_s=61.2, news=True)
+    assert logged(away).items() >= {
+        "event": "waiting", "level": "warning", "side": "sink", "away_s": 61, "why": "refused by ********",
+    }.items()  # fmt: skip
+    show(away)
+    assert shown[-2:] == ["waiting for the sink for 61 s", "the sink does not answer: refused by hunter2"]
+    show(SideAnswers("sink", answers=False, why="refused", away_s=63.2))
+    assert shown[-1] == "waiting for the sink for 63 s", "the line lives, and nothing scrolls by"
+    back = SideAnswers("sink", answers=True, away_s=70, news=True)
+    assert logged(back).items() >= {"event": "answers again", "level": "info", "side": "sink", "away_s": 70}.items()
+    show(back)
+    assert shown[-1] == "back again: the sink answers, after 70 s"
+    stream, count = io.StringIO(), len(shown)
+    show(SideAnswers("sink", answers=True))
+    Log(frozenset(), stream)(SideAnswers("sink", answers=True))
+    assert (stream.getvalue(), len(shown)) == ("", count), "no news"
+
+
+def test_lines_that_a_client_repeats_are_counted() -> None:
+    hands, stream = Hands(), io.StringIO()
+    log = Log(frozenset(), stream)
+    log._repeats = Repeats(hands.clock.now)
+    for second in range(100):
+        for facility in ("FAIL", "ERROR"):
+            log(ClientLogged("producer", 3, facility, f"{facility} {second}"))
+        hands.move(1)
+    log(RunEnded("p"))
+    lines = [json.loads(line) for line in stream.getvalue().splitlines()]
+    told = [(line["facility"], line.get("text"), line.get("more")) for line in lines if line["event"] == "kafka client"]
+    assert told == [
+        ("FAIL", "FAIL 0", None), ("ERROR", "ERROR 0", None), ("FAIL", "FAIL 60", 59), ("ERROR", "ERROR 60", 59),
+        ("ERROR", None, 39), ("FAIL", None, 39),
+    ]  # fmt: skip
+
+
+def test_kinds_of_lines_have_a_limit() -> None:
+    repeats = Repeats(Hands().clock.now)
+    for number in range(2 * MAX_KINDS):
+        assert repeats.more("producer", 3, f"F{number}") == 0
+    assert len(repeats._kinds) == MAX_KINDS
 
 
 def test_what_a_client_tells_of_itself_is_logged_and_not_shown(terminal: tuple[Terminal, list[str]]) -> None:

@@ -19,10 +19,12 @@ from prometheus_client.registry import Collector
 
 from ingest.observe import metrics as module
 from ingest.observe.events import (
+    BatchDone,
     ClientStatistics,
+    Pending,
     RunEnded,
     SchemaChanged,
-    SourceAnswers,
+    SideAnswers,
     TopicGrown,
     Warned,
 )
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
 
 LABELS = (
     "stage", "code", "topic", "partition", "table", "change", "direction", "reason", "outcome", "le", "version",
-    "client",
+    "client", "side",
 )  # fmt: skip
 REFERENCE = {
     "numRecordsIn", "numRecordsInPerSecond", "numBytesIn", "numBytesInPerSecond", "currentEmitEventTimeLag",
@@ -229,11 +231,42 @@ def test_a_run_is_ready_while_it_runs_and_its_source_answers() -> None:
 
     assert samples(metrics)["ingest_ready", ()] == 0
     assert ready_after(started()) == 1
-    assert ready_after(SourceAnswers(answers=False)) == 0
-    assert ready_after(SourceAnswers(answers=True)) == 1
+    assert ready_after(SideAnswers("source", answers=False)) == 0
+    assert ready_after(SideAnswers("source", answers=True)) == 1
     assert ("ingest_exit_code", ()) not in samples(metrics)
     assert ready_after(RunEnded("p", exit_code=75)) == 0
     assert samples(metrics)["ingest_exit_code", ()] == 75
+
+
+def test_records_that_wait_are_counted_between_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 5000.0
+    monkeypatch.setattr("time.time", lambda: now)
+    metrics = counting()
+
+    def waiting_and_stalled() -> tuple[float, float]:
+        found = samples(metrics)
+        waiting = sum(n for (name, _), n in found.items() if name == "ingest_pending_records")
+        return waiting, found["ingest_stalled_seconds", ()]
+
+    metrics(Pending({("t", 0): 0}))
+    now += 3600
+    assert waiting_and_stalled() == (0, 0)
+    metrics(Pending({("t", 0): 5, ("t", 1): 2}))
+    now += 30
+    metrics(Pending({("t", 0): 6, ("t", 1): 2}))
+    assert waiting_and_stalled() == (8, 30), "since records wait, not since the last batch"
+    metrics(BatchDone(1, 4, 1.0, 4, 0, 0.1, 1, None))
+    now += 10
+    assert waiting_and_stalled() == (8, 10)
+    metrics(Pending({("t", 0): 0}))
+    assert waiting_and_stalled() == (0, 0)
+
+
+def test_each_side_has_a_number_of_its_own() -> None:
+    metrics = counting()
+    metrics._health(SideAnswers("sink", answers=False, why="away"))
+    found = samples(metrics)
+    assert (found["ingest_side_answers", ("source",)], found["ingest_side_answers", ("sink",)]) == (1, 0)
 
 
 @given(st.lists(st.floats(0, 1e4)))

@@ -16,9 +16,9 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from ingest.errors import ConfigError
-from ingest.observe.events import Alive, Event, RunEnded, RunStarted, Serving, SourceAnswers
+from ingest.observe.events import Alive, Event, RunEnded, RunStarted, Serving, SideAnswers
 from ingest.observe.exposition import Exposition
-from ingest.observe.health import Health
+from ingest.observe.health import STALE_S, Health
 from ingest.observe.metrics import Metrics
 from ingest.observe.serving import MetricsPush, MetricsServer, registry_of
 from ingest.observe.watching import Watch, watched
@@ -87,18 +87,40 @@ def test_probes_say_what_is_wrong(port: Port, monkeypatch: pytest.MonkeyPatch) -
     assert port.ask("/readyz")[::2] == (503, "source and sink have not answered yet\n")
     port.health(STARTED)
     assert port.ask("/readyz")[::2] == (200, "ok\n")
-    port.health(SourceAnswers(answers=False))
-    assert port.ask("/readyz")[::2] == (503, "the source does not answer\n")
-    port.health(SourceAnswers(answers=True))
+    port.health(SideAnswers("source", answers=False, why="no route"))
+    assert port.ask("/readyz")[::2] == (503, "the source does not answer: no route\n")
+    port.health(SideAnswers("source", answers=True))
+    assert port.ask("/readyz")[::2] == (200, "ok\n")
     later = time.monotonic() + 301
     monkeypatch.setattr(time, "monotonic", lambda: later)
     status, _, text = port.ask("/livez")
     assert status == 503
-    assert text.startswith("nothing has got on for 301 s")
+    assert text.startswith("no batch has ended for 301 s")
     port.health(Alive())
     assert port.ask("/livez")[0] == 200
     port.health(RunEnded("p"))
     assert port.ask("/readyz")[::2] == (503, "the run has ended\n")
+
+
+def test_a_run_that_waits_for_a_side_is_not_ready_and_not_dead(monkeypatch: pytest.MonkeyPatch) -> None:
+    health, now = Health(300), time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    health(STARTED)
+    for side in ("source", "sink"):
+        health(SideAnswers(side, answers=True))
+    health(SideAnswers("sink", answers=False, why="refused"))
+    now += 1000
+    assert health.dead() == "", "a restart would not bring the sink back"
+    health(SideAnswers("source", answers=True))
+    assert health.unready() == "the sink does not answer: refused"
+    health(SideAnswers("sink", answers=True))
+    assert (health.unready(), health.dead()) == ("", "")
+    now += STALE_S
+    assert health.unready() == ""
+    now += 1
+    assert health.unready() == "the source has not answered for 11 s; the sink has not answered for 11 s"
+    now += 300
+    assert health.dead().startswith("no batch has ended for 311 s"), "since it was back"
 
 
 def test_nothing_else_is_there(port: Port) -> None:
@@ -142,17 +164,28 @@ class Gateway:
 @pytest.mark.parametrize(
     ("user", "header"), [("", None), ("u:p%40ss@", "Basic " + base64.b64encode(b"u:p@ss").decode())]
 )
-def test_metrics_are_pushed_when_the_run_ends(user: str, header: str | None) -> None:
+def test_metrics_are_pushed_when_the_run_begins_now_and_then_and_when_it_ends(
+    user: str, header: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ingest.observe.serving.PUSH_EVERY_S", 0.001)
     gateway, told = Gateway(200), list[Any]()
-    registry = registry_of(Metrics("p", 10, Health(300)))
-    push = MetricsPush(f"http://{user}127.0.0.1:{gateway.port}", "a/b", registry, told.append)
-    push(STARTED)
-    assert not gateway.pushed
-    push(RunEnded("p"))
-    ((method, path, authorization, body),) = gateway.pushed
-    assert (method, authorization) == ("PUT", header)
-    assert path == "/metrics/job/ingest/pipeline@base64/YS9i"
-    assert b"ingest_records_in_total" in body
+    metrics = Metrics("p", 10, Health(300))
+    push = MetricsPush(f"http://{user}127.0.0.1:{gateway.port}", "a/b", registry_of(metrics), told.append)
+    deadline = time.monotonic() + 20
+    while len(gateway.pushed) < 3:
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+    metrics(RunEnded("p", exit_code=65))
+    push(RunEnded("p", exit_code=65))
+    assert {(method, authorization) for method, _, authorization, _ in gateway.pushed} == {("PUT", header)}
+    assert {path for _, path, *_ in gateway.pushed} == {"/metrics/job/ingest/pipeline@base64/YS9i"}
+    bodies = [body for *_, body in gateway.pushed]
+    assert all(b"ingest_records_in_total" in body for body in bodies)
+    assert b"ingest_exit_code{" not in bodies[0], "a run that is killed leaves none"
+    assert b'ingest_exit_code{pipeline="p"} 65' in bodies[-1]
+    count = len(bodies)
+    time.sleep(0.05)
+    assert len(gateway.pushed) == count, "nothing comes after the last numbers"
     assert not told
 
 

@@ -1,0 +1,158 @@
+"""Whether source and sink answer, while a run works or waits: each is asked every few seconds, by a thread of its own.
+
+In: a question for each side. Out: events, by which readiness, metrics, the log and the progress display say the same.
+Another thread tells them, which also sees a question that never comes back. Rules:
+docs/metrics.md#whether-both-sides-answer.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager, suppress
+from threading import Event as Signal
+from threading import Thread
+from typing import TYPE_CHECKING, Final, cast
+
+from ingest.errors import IngestError
+from ingest.observe.events import Pending, SideAnswers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Mapping
+
+    from ingest.driver.backlog import Backlog
+    from ingest.driver.life import LifeFile
+    from ingest.driver.parts import RunParts
+    from ingest.kafka.admin import Split
+    from ingest.model.probe import Probe
+    from ingest.observe.events import Observer, SideName
+
+ASK_S: Final = 2.0
+"""The time between two questions, in seconds."""
+LOOK_S: Final = 1.0
+"""The time between two looks at the answers, in seconds."""
+WITHIN_S: Final = 5.0
+"""The time after which a question without an answer counts as none, in seconds."""
+SAY_S: Final = 60.0
+"""The time between two lines about a side that does not answer, in seconds."""
+
+
+class Asker:
+    """Asks one side, again and again."""
+
+    def __init__(
+        self, side: SideName, probe: Probe, positions: Callable[[], Mapping[Split, int]],
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:  # fmt: skip
+        """Ask nothing yet."""
+        self.side = side
+        self.ends: Mapping[Split, int] | None = None
+        """The ends of the splits that the last answer had."""
+        self._probe = probe
+        self._positions = positions
+        self._now = now
+        self._began: float | None = None
+        self._heard: str | None = None
+
+    def ask(self) -> None:
+        """Ask once, and keep the answer."""
+        self._began = self._now()
+        why = ""
+        try:
+            ends = self._probe.ask(dict(self._positions()))
+            self.ends = self.ends if ends is None else ends
+        except IngestError as exc:
+            why = exc.message
+        except Exception as exc:  # noqa: BLE001  (whatever a client raises: it is no answer, and no reason to end a run)
+            why = f"{type(exc).__name__}: {exc}"
+        self._heard, self._began = why, None
+
+    def silence(self) -> str | None:
+        """Return why there is no answer; an empty text if there is, None if nothing is known yet."""
+        began = self._began
+        if began is not None and (waited := self._now() - began) > WITHIN_S:
+            return f"the {self.side} has not answered a question for {waited:.0f} s"
+        return self._heard
+
+    def run(self, ended: Signal) -> None:
+        """Ask until the run has ended."""
+        while not ended.wait(ASK_S):
+            self.ask()
+        with suppress(Exception):  # nobody needs it any more
+            self._probe.close()
+
+
+class SideWatch:
+    """Tells whether the sides answer, and what waits at the source."""
+
+    def __init__(
+        self, askers: list[Asker], backlog: Backlog, life: LifeFile, observer: Observer,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:  # fmt: skip
+        """Have told nothing yet. `life` is touched while a side is away: the run waits for it."""
+        self._askers = askers
+        self._backlog = backlog
+        self._life = life
+        self._observer = observer
+        self._now = now
+        self._since: dict[SideName, float] = {}
+        """Since when a side has not answered."""
+        self._said: dict[SideName, float] = {}
+        """When that was said last."""
+        self._ends: Mapping[Split, int] | None = None
+
+    def look(self) -> None:
+        """Tell what the sides have answered."""
+        for asker in self._askers:
+            why = asker.silence()
+            if why is not None:
+                self._tell(asker.side, why)
+            if asker.ends is not None and asker.ends is not self._ends:
+                self._ends = asker.ends
+                self._observer(Pending(self._backlog.waiting(self._ends)))
+        if self._since:
+            self._life.touch()
+
+    def _tell(self, side: SideName, why: str) -> None:
+        now = self._now()
+        if why:
+            since = self._since.setdefault(side, now)
+            news = now - self._said.get(side, now - SAY_S) >= SAY_S
+            if news:
+                self._said[side] = now
+            self._observer(SideAnswers(side, answers=False, why=why, away_s=now - since, news=news))
+        else:
+            since = self._since.pop(side, now)
+            news = self._said.pop(side, None) is not None
+            self._observer(SideAnswers(side, answers=True, away_s=now - since, news=news))
+
+    @contextmanager
+    def watching(self) -> Generator[None]:
+        """Ask and tell while the block runs."""
+        ended = Signal()
+        threads = [Thread(target=asker.run, args=(ended,), daemon=True) for asker in self._askers]
+        if threads:
+            threads.append(Thread(target=self._run, args=(ended,), daemon=True))
+        for thread in threads:
+            thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            for thread in threads[-1:]:
+                thread.join(LOOK_S)  # so that nothing is told after the end of the run
+
+    def _run(self, ended: Signal) -> None:
+        while not ended.wait(LOOK_S):
+            self.look()
+
+
+def askers_of(parts: RunParts, positions: Callable[[], Mapping[Split, int]]) -> list[Asker]:
+    """Return who asks the sides of a run, as far as these can be away."""
+    sides: list[tuple[SideName, object]] = [("source", parts.source), ("sink", parts.sink)]
+    out = []
+    for side, coordinator in sides:
+        ask = getattr(coordinator, "probe", None)  # coordinators of other packages need not have it
+        probe = None if ask is None else cast("Probe | None", ask())
+        if probe is not None:
+            out.append(Asker(side, probe, positions))
+    return out
