@@ -25,17 +25,20 @@ FUZZ_EXAMPLES ?= 10
 # Times the usual examples, with the sanitizers
 SANITIZE_EXAMPLES ?= 1
 
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
 # What the command and the demo need. Python compiles what is imported, when it is: pip would compile all of it
-.venv/.command: pyproject.toml setup.py constraints.txt $(NATIVE)
+.venv/.command: pyproject.toml setup.py constraints.txt requirements-demo.lock $(NATIVE)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
 	@command -v java >/dev/null || test -x "$$JAVA_HOME/bin/java" || { echo "Java 17 or newer is needed"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[demo]'
+	@$(PIP) --no-compile --require-hashes -r requirements-demo.lock
+	@$(PIP) --no-compile --no-deps -c constraints.txt -e .
 	@$(BIN)/python -c 'from ingest.native.native import BUILT as b; b or print("There is no C compiler (or INGEST_NATIVE=off): all works, slowly")'
 	@touch $@
 
-.venv/.ready: .venv/.command
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt 'ingest[dev]'
+.venv/.ready: .venv/.command requirements-dev.lock
+	@$(PIP) --require-hashes -r requirements-dev.lock
 	@touch $@
 
 demo: .venv/.command ## Start a real Kafka, run a pipeline on it, show what happened
