@@ -152,6 +152,10 @@ def same(with_it: InMemoryRun, without: InMemoryRun, *, exact: bool) -> None:
     assert (with_it.skipped, with_it.withheld) == (without.skipped, without.withheld)
     assert with_it.tables == without.tables
     assert (with_it.cut, with_it.unread) == (without.cut, without.unread)
+    assert with_it.rounded == without.rounded
+    assert with_it.lines == without.lines
+    assert with_it.letters == without.letters
+    assert with_it.warnings == without.warnings
     assert with_it.changes == without.changes
     assert with_it.schemas == without.schemas
     assert str(with_it.error) == str(without.error)
