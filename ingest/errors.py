@@ -9,7 +9,8 @@
     │   └── CommitOutcomeUnknown        commit-outcome-unknown  of a task: Spark tries it again
     └── ConfigError                78   configuration           something a person has to change first
         ├── PipelineFileError           pipeline-file           the pipeline file, with all of its diagnostics
-        ├── CheckpointError             checkpoint              it is in use, damaged, or of another pipeline
+        ├── CheckpointError             checkpoint              it is damaged, or of another pipeline
+        │   └── CheckpointInUse    73   checkpoint-in-use       another run has it: the former one is still going on
         ├── ProgramMissing              program-missing         a program or package that has to be installed
         ├── AccessError                 access                  wrong credentials or missing rights
         ├── TopicMissing                topic-missing           a topic that is not there
@@ -111,9 +112,16 @@ class PipelineFileError(ConfigError):
 
 
 class CheckpointError(ConfigError):
-    """The checkpoint is in use, damaged, or belongs to another pipeline."""
+    """The checkpoint is damaged, or belongs to another pipeline."""
 
     code = "checkpoint"
+
+
+class CheckpointInUse(CheckpointError):
+    """Another run has the checkpoint. A scheduled run that finds the former one going on ends with this."""
+
+    exit_code = 73
+    code = "checkpoint-in-use"
 
 
 class ProgramMissing(ConfigError):

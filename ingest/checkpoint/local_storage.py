@@ -7,7 +7,7 @@ import os
 import time
 from typing import TYPE_CHECKING, Final
 
-from ingest.errors import CheckpointError
+from ingest.errors import CheckpointError, CheckpointInUse
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -105,7 +105,7 @@ def _lock(path: Path) -> int:
             if (looked and _alive(owner)) or time.monotonic() > deadline:
                 os.close(fd)
                 msg = f"checkpoint {path.parent} is in use by another run (process {owner or 'unknown'})"
-                raise CheckpointError(msg, "stop that one first, or give this pipeline its own --checkpoint") from None
+                raise CheckpointInUse(msg, "stop that one first, or give this pipeline its own --checkpoint") from None
             looked = True
             time.sleep(0.1)
         else:

@@ -22,6 +22,7 @@ _EXIT_CODES: Final = {
     "1": "Failed: data loss, a bug, or differences in `ingest test`. The last lines say which.",
     "2": "Wrong use of the command line.",
     "65": "Too much dirty data: `ingest letters list FILE` shows it. What passes is ingestion.error-tolerance.",
+    "73": "Another run has the checkpoint: a scheduled run ends with this where the former one is still going on.",
     "75": "Worth retrying: a broker or another service is away. The next run goes on where this one was.",
     "78": "A person has to change something: the file, credentials, rights, a topic or a primary key that is missing.",
     "130": "A second signal ended the run at once; what was under way is done again by the next run.",

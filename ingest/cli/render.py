@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from ingest.config.deployment import SETTINGS, pipelines_in, read_deployments
-from ingest.config.loader import load_checked
+from ingest.config.diagnostics import render as render_all
+from ingest.config.interpolate import NOT_SET
+from ingest.config.loader import load
 from ingest.config.written import write_documents
-from ingest.errors import ConfigError
+from ingest.errors import ConfigError, PipelineFileError
 from ingest.render.kubernetes import Rendered, documents, kustomization, object_name
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from ingest.config.deployment import Deployment
 
 _HEAD: Final = "# Made by `ingest render k8s`; do not edit. Change the pipeline, or kubernetes.yaml beside it.\n"
 _KUSTOMIZATION: Final = "kustomization"
@@ -86,16 +89,27 @@ def manifests(folder: Path) -> dict[str, str]:
             msg = f"{path} and {names[name]} have one name in Kubernetes, {name}"
             raise ConfigError(msg, "rename one of them")
         names[name] = path
-        rendered = Rendered(name, path.name, _files_of(path, settings[path.stem].variables), settings[path.stem])
+        rendered = Rendered(name, path.name, _files_of(path, settings[path.stem]), settings[path.stem])
         out[f"{name}.yaml"] = _written(*documents(rendered))
     out[f"{_KUSTOMIZATION}.yaml"] = _written(kustomization([*out]))
     return out
 
 
-def _files_of(path: Path, variables: Mapping[str, str]) -> dict[str, str]:
-    """Return the pipeline's file, and the modules beside it where it has functions of its own."""
-    pipeline = load_checked(path, dict(variables))
-    modules = sorted(path.parent.glob("*.py")) if pipeline.pipeline.functions else []
+def _files_of(path: Path, settings: Deployment) -> dict[str, str]:
+    """Return the pipeline's file, and the modules beside it where it has functions of its own.
+
+    Raise PipelineFileError for a file with errors, and for placeholders that nothing will fill in where it runs.
+    """
+    here = {name: value for name, value in settings.env.items() if isinstance(value, str)}
+    there = {f"environment variable {name} is not set" for name in settings.env if name not in here}
+    loaded = load(path, dict(settings.variables), environment=here)
+    unset = [d for d in loaded.diagnostics if d.message.startswith(NOT_SET) and d.message not in there]
+    wrong = [d for d in loaded.diagnostics if d.severity == "error"]
+    if wrong or unset:
+        hint = f"ingest check {path} says all that is wrong" if wrong else "give it in kubernetes.yaml: variables, env"
+        raise PipelineFileError(render_all([replace(d, severity="error") for d in wrong or unset]), hint)
+    names_functions = loaded.pipeline is None or loaded.pipeline.pipeline.functions
+    modules = sorted(path.parent.glob("*.py")) if names_functions else []
     return {one.name: one.read_text(encoding="utf-8") for one in (path, *modules)}
 
 

@@ -73,7 +73,8 @@ def run(
     """Run a pipeline: continuously, or with --once until it is drained.
 
     SIGTERM and Ctrl-C finish the batch in hand; a second one ends at once. Exit codes: 0 done, 1 failed, 2 usage,
-    65 too much dirty data, 75 worth retrying, 78 configuration, 130 ended by a second signal.
+    65 too much dirty data, 73 another run has the checkpoint, 75 worth retrying, 78 configuration, 130 ended by a
+    second signal.
     """
     values, spark = parse_variables(variables), parse_variables(conf)
     start = parse_start(from_timestamp, "--from-timestamp")

@@ -12,6 +12,7 @@ from pydantic import Field, ValidationError, field_validator
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError
 
+from ingest import __version__
 from ingest.component.options import Options
 from ingest.config.diagnostics import did_you_mean
 from ingest.errors import ConfigError
@@ -27,13 +28,42 @@ _WORDS: Final = frozenset({"@yearly", "@annually", "@monthly", "@weekly", "@dail
 PIPELINES: Final = "pipelines"
 SETTINGS: Final = "kubernetes.yaml"
 """The name of the file; every other file of YAML in its folder is a pipeline."""
+OWN: Final = frozenset({"app.kubernetes.io/name", "app.kubernetes.io/instance", "ingest/files-sha256"})
+"""Labels and annotations that say which pipeline it is, and which file of it."""
+OWN_VOLUMES: Final = {
+    "checkpoint": "/checkpoints", "pipeline": "/pipelines", "secrets": "/secrets", "tmp": "/tmp",  # noqa: S108  (a mount)
+}  # fmt: skip
+"""Volumes that a pod has by itself, with their places."""
+
+
+class SecretKey(Options):
+    """A value that a Secret holds."""
+
+    secret: str = Field(pattern=_NAME)
+    """The Secret."""
+
+    key: str = Field(pattern=r"^[-._a-zA-Z0-9]{1,253}$")
+    """The key in it."""
+
+
+class Volume(Options):
+    """A volume of the cluster's, beside those that a pipeline has by itself."""
+
+    mount: str = Field(pattern=r"^/[^:]*[^:/]$")
+    """Where its files are: an absolute path."""
+
+    read_only: bool = True
+    """Whether the run may only read it."""
+
+    source: dict[str, Any] = Field(min_length=1, max_length=1)
+    """The volume as Kubernetes writes it, without its name: `{secret: {secretName: kafka-certs}}`."""
 
 
 class Deployment(Options):
     """How one pipeline runs in a cluster; without a name of its own, all of them."""
 
-    image: str = Field("ingest:0.1.0", min_length=1)
-    """The image, made of docker/Dockerfile."""
+    image: str = Field(f"ingest:{__version__}", min_length=1)
+    """The image, made of docker/Dockerfile. Default: `ingest` with the tag of the installed version."""
 
     namespace: str | None = Field(None, pattern=_NAME)
     """The namespace. Default: whatever kubectl or kustomize says."""
@@ -47,6 +77,31 @@ class Deployment(Options):
 
     secret: str | None = Field(None, pattern=_NAME)
     """A Secret with a key for each value that a pipeline's file names as `${secret_values.key}`."""
+
+    env: dict[str, str | SecretKey] = Field(default_factory=dict)
+    """Variables of the pods' environment: a text, or `{secret: NAME, key: KEY}` for what a Secret holds."""
+
+    labels: dict[str, str] = Field(default_factory=dict)
+    """Labels of all objects, beside those that say which pipeline it is."""
+
+    annotations: dict[str, str] = Field(default_factory=dict)
+    """Annotations of all objects and of the pods."""
+
+    node_selector: dict[str, str] = Field(default_factory=dict)
+    """Labels of the nodes that pods may run on."""
+
+    tolerations: list[dict[str, Any]] = Field(default_factory=list)
+    """Tolerations of the pods, as Kubernetes writes them."""
+
+    pull_secrets: list[str] = Field(default_factory=list)
+    """Secrets with which nodes pull the image."""
+
+    volumes: dict[str, Volume] = Field(default_factory=dict)
+    """Further volumes by their names, for certificates for example: `mount`, `read-only` and `source`."""
+
+    patch: dict[str, Any] = Field(default_factory=dict)
+    """What is merged into the Deployment or CronJob last: maps key by key, lists of named things by their names; null
+    removes a key. What is here is checked by nobody."""
 
     service_account: str | None = Field(None, pattern=_NAME)
     """The service account of the pods."""
@@ -68,6 +123,27 @@ class Deployment(Options):
 
     port: int = Field(9464, ge=1024, le=65_535)
     """The port for metrics and probes."""
+
+    @field_validator("labels", "annotations")
+    @classmethod
+    def _check_own(cls, value: dict[str, str]) -> dict[str, str]:
+        own = next((key for key in value if key in OWN), None)
+        if own is not None:
+            msg = f"{own!r} is what ingest says of a pipeline itself"
+            raise ValueError(msg)
+        return value
+
+    @field_validator("volumes")
+    @classmethod
+    def _check_volumes(cls, value: dict[str, Volume]) -> dict[str, Volume]:
+        for name, volume in value.items():
+            if name in OWN_VOLUMES or not re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", name):
+                msg = f"{name[:100]!r} cannot be the name of a further volume"
+                raise ValueError(msg)
+            if any(volume.mount == own or volume.mount.startswith(f"{own}/") for own in OWN_VOLUMES.values()):
+                msg = f"{volume.mount} is a place of ingest's own"
+                raise ValueError(msg)
+        return value
 
     @field_validator("schedule")
     @classmethod
@@ -125,13 +201,21 @@ def _map(file: Path, value: object, what: str) -> dict[Any, Any]:
     return dict(value)
 
 
+def _text(value: object) -> str:
+    """Return a value as YAML writes it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
 def _model(file: Path, values: Mapping[Any, Any], name: str) -> Deployment:
     texts = {
         key: str(value) if key in {"cpu", "memory", "memory-limit", "storage"} and isinstance(value, int) else value
         for key, value in values.items()
     }
-    if isinstance(variables := texts.get("variables"), dict):
-        texts["variables"] = {str(key): str(value) for key, value in variables.items()}
+    for option in ("variables", "env", "labels", "annotations", "node-selector"):  # 1 and true are texts there
+        if isinstance(given := texts.get(option), dict):
+            texts[option] = {
+                str(key): value if isinstance(value, dict) else _text(value) for key, value in given.items()
+            }
     try:
         return Deployment.model_validate(texts)
     except ValidationError as exc:

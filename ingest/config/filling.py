@@ -16,6 +16,7 @@ from ingest.config.secrets import SecretError, Secrets
 from ingest.config.visible import conceal, shown_key
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping as AnyMapping
     from collections.abc import Sequence as Names
 
 PREFIX: Final = "properties."
@@ -30,12 +31,23 @@ _FIELDS: Final = "dew.csms.decrypt.fields"
 class Filling:
     """Filler of the placeholders and secrets of one document."""
 
-    def __init__(self, document: Document, variables: dict[str, str], secrets: Secrets) -> None:
-        """Keep the parts. `variables` come before those that the file itself has."""
+    def __init__(
+        self,
+        document: Document,
+        variables: dict[str, str],
+        secrets: Secrets,
+        environment: AnyMapping[str, str] | None = None,
+    ) -> None:
+        """Keep the parts. `variables` come before those that the file itself has.
+
+        `environment`: that of where the pipeline will run, if not this process's.
+        """
         self._document = document
         self._set = variables
         self._secrets = secrets
         self._interpolation = Interpolation(variables, secrets=secrets)
+        if environment is not None:
+            self._interpolation.environment = environment
 
     def fill(self, root: Mapping, options: Mapping | None) -> None:
         """Fill in all texts of a file, and remember its secrets.

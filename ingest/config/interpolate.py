@@ -23,6 +23,10 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _SECRET: Final = "secret_values."  # noqa: S105  (a prefix, not a secret)
 
 
+NOT_SET: Final = ("variable ", "environment variable ")
+"""How the reasons begin of placeholders whose values come with the file; secrets come from elsewhere."""
+
+
 @dataclass(frozen=True, slots=True)
 class Problem:
     """A placeholder that could not be filled in: why, and where in the text."""

@@ -29,6 +29,7 @@ from ingest.sinks import SINKS
 from ingest.sources import SOURCES
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping as AnyMapping
     from pathlib import Path
 
     from ingest.component.options import AnyOptions
@@ -46,11 +47,16 @@ class Loaded:
     diagnostics: list[Diagnostic]
 
 
-def load(path: Path, variables: dict[str, str] | None = None, secrets: Secrets | None = None) -> Loaded:
+def load(
+    path: Path,
+    variables: dict[str, str] | None = None,
+    secrets: Secrets | None = None,
+    environment: AnyMapping[str, str] | None = None,
+) -> Loaded:
     """Read a pipeline file, fill in its placeholders, and check it.
 
     Errors are diagnostics of the result; nothing is raised. A placeholder that nothing fills in is a note, not an
-    error.
+    error. `environment`: that of where the pipeline will run, if not this process's.
     """
     try:
         with path.open("rb") as file:
@@ -59,7 +65,8 @@ def load(path: Path, variables: dict[str, str] | None = None, secrets: Secrets |
     except (OSError, UnicodeDecodeError) as exc:
         why = (exc.strerror or str(exc)) if isinstance(exc, OSError) else "it is not UTF-8"
         return Loaded(None, [Diagnostic(str(path), 1, 1, 1, "error", f"cannot read the file: {why}")])
-    loader = _Loader(Document(str(path), text), variables or {}, secrets or Secrets(), path.resolve().parent)
+    document, folder = Document(str(path), text), path.resolve().parent
+    loader = _Loader(document, variables or {}, secrets or Secrets(), folder, environment)
     return loader.load(path.stem)
 
 
@@ -123,11 +130,18 @@ def locate(path: Path, rule: int, option: str, start: int, end: int, message: st
 
 
 class _Loader:
-    def __init__(self, document: Document, variables: dict[str, str], secrets: Secrets, folder: Path | None) -> None:
+    def __init__(
+        self,
+        document: Document,
+        variables: dict[str, str],
+        secrets: Secrets,
+        folder: Path | None,
+        environment: AnyMapping[str, str] | None = None,
+    ) -> None:
         self._document = document
         self._folder = folder
         self._secrets = secrets
-        self._filling = Filling(document, variables, secrets)
+        self._filling = Filling(document, variables, secrets, environment)
         self._wording = Wording(document)
         self._models = ModelReader(document, self._filling, self._wording)
 

@@ -10,7 +10,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from ingest.errors import ConfigError, DirtyData, IngestError, Unavailable
+from ingest.config.deployment import OWN_VOLUMES
+from ingest.errors import CheckpointInUse, ConfigError, DirtyData, IngestError, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -21,6 +22,8 @@ _USAGE: Final = 2
 """The exit code of a wrong command line."""
 _USER: Final = 10001
 """The user of the image."""
+_WRITTEN: Final = frozenset({"checkpoint", "tmp"})
+"""Volumes that a run writes to."""
 _FILE: Final = re.compile(r"[-._a-zA-Z0-9]{1,253}")
 """Names that a file in a ConfigMap can have."""
 _LONGEST: Final = 52
@@ -62,7 +65,25 @@ def documents(pipeline: Rendered) -> list[dict[str, Any]]:
     if size > _MOST_BYTES:
         msg = f"{pipeline.file}: its files have {size:,} bytes, and a ConfigMap has room for {_MOST_BYTES:,}"
         raise ConfigError(msg, "put them into the image")
-    return [_volume(pipeline), _files(pipeline), _job(pipeline) if pipeline.settings.schedule else _service(pipeline)]
+    workload = _job(pipeline) if pipeline.settings.schedule else _service(pipeline)
+    return [_volume(pipeline), _files(pipeline), _merged(workload, pipeline.settings.patch)]
+
+
+def _merged(value: Any, patch: Any) -> Any:  # noqa: ANN401  (any document)
+    """Return a document with another one merged into it: maps by keys, lists of named maps by names; null removes."""
+    if isinstance(value, dict) and isinstance(patch, dict):
+        out = {key: _merged(there, patch[key]) if key in patch else there for key, there in value.items()}
+        out |= {key: more for key, more in patch.items() if key not in value}
+        return {key: one for key, one in out.items() if not (key in patch and patch[key] is None)}
+    if _named(value) and _named(patch):
+        by_name = {one["name"]: one for one in value}
+        by_name |= {one["name"]: _merged(by_name.get(one["name"], {}), one) for one in patch}
+        return [*by_name.values()]
+    return patch
+
+
+def _named(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(one, dict) and "name" in one for one in value)
 
 
 def kustomization(names: Sequence[str]) -> dict[str, Any]:
@@ -72,10 +93,16 @@ def kustomization(names: Sequence[str]) -> dict[str, Any]:
 
 def _meta(pipeline: Rendered, name: str) -> dict[str, Any]:
     space = {} if pipeline.settings.namespace is None else {"namespace": pipeline.settings.namespace}
-    return {"name": name, **space, "labels": _labels(pipeline)}
+    annotations = pipeline.settings.annotations
+    return {"name": name, **space, "labels": _labels(pipeline), **({"annotations": annotations} if annotations else {})}
 
 
 def _labels(pipeline: Rendered) -> dict[str, str]:
+    return {**pipeline.settings.labels, **_which(pipeline)}
+
+
+def _which(pipeline: Rendered) -> dict[str, str]:
+    """Return the labels by which a pipeline's pods are selected; they never change."""
     return {"app.kubernetes.io/name": "ingest", "app.kubernetes.io/instance": pipeline.name}
 
 
@@ -114,7 +141,7 @@ def _service(pipeline: Rendered) -> dict[str, Any]:
         "spec": {
             "replicas": 1,  # one run per checkpoint: a second one is refused
             "strategy": {"type": "Recreate"},  # the old run ends before the new one takes the checkpoint
-            "selector": {"matchLabels": _labels(pipeline)},
+            "selector": {"matchLabels": _which(pipeline)},
             "template": _pod(pipeline, [], probes),
         },
     }
@@ -132,6 +159,7 @@ def _job(pipeline: Rendered) -> dict[str, Any]:
     rules = [
         # A drained node is nobody's fault; the next pod goes on where this one was
         {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
+        codes("Ignore", CheckpointInUse.exit_code),  # the former one still runs: that is no failure of this one
         codes("FailJob", _USAGE, DirtyData.exit_code, ConfigError.exit_code),
         codes("Count", IngestError.exit_code, Unavailable.exit_code),
     ]
@@ -155,19 +183,21 @@ def _job(pipeline: Rendered) -> dict[str, Any]:
 def _pod(pipeline: Rendered, more: list[str], probes: dict[str, Any]) -> dict[str, Any]:
     settings = pipeline.settings
     digest = hashlib.sha256("\0".join(f"{k}\0{v}" for k, v in sorted(pipeline.files.items())).encode()).hexdigest()
-    mounts = [
-        {"name": "checkpoint", "mountPath": "/checkpoints"},
-        {"name": "pipeline", "mountPath": "/pipelines", "readOnly": True},
-    ]
-    volumes: list[dict[str, Any]] = [
-        {"name": "checkpoint", "persistentVolumeClaim": {"claimName": f"{pipeline.name}-checkpoint"}},
-        {"name": "pipeline", "configMap": {"name": f"{pipeline.name}-pipeline"}},
-    ]
-    secrets: dict[str, Any] = {}
+    sources: dict[str, dict[str, Any]] = {
+        "checkpoint": {"persistentVolumeClaim": {"claimName": f"{pipeline.name}-checkpoint"}},
+        "pipeline": {"configMap": {"name": f"{pipeline.name}-pipeline"}},
+        "tmp": {"emptyDir": {}},  # the rest of the file system can only be read
+    }
     if settings.secret is not None:
-        secrets = {"env": [{"name": "INGEST_SECRETS_DIR", "value": "/secrets"}]}
-        mounts.append({"name": "secrets", "mountPath": "/secrets", "readOnly": True})
-        volumes.append({"name": "secrets", "secret": {"secretName": settings.secret}})
+        sources["secrets"] = {"secret": {"secretName": settings.secret}}
+    mounts: list[dict[str, Any]] = [
+        {"name": name, "mountPath": OWN_VOLUMES[name], **({} if name in _WRITTEN else {"readOnly": True})}
+        for name in sources
+    ]
+    for name, volume in settings.volumes.items():
+        sources[name] = volume.source
+        mounts.append({"name": name, "mountPath": volume.mount, **({"readOnly": True} if volume.read_only else {})})
+    volumes = [{"name": name, **source} for name, source in sources.items()]
     account = {} if settings.service_account is None else {"serviceAccountName": settings.service_account}
     live = {**_asking("/livez"), "periodSeconds": 30, "failureThreshold": 2}
     container = {
@@ -177,7 +207,7 @@ def _pod(pipeline: Rendered, more: list[str], probes: dict[str, Any]) -> dict[st
             "run", f"/pipelines/{pipeline.file}", *more, f"--checkpoint=/checkpoints/{pipeline.name}",
             f"--metrics={settings.port}", *_variables(settings),
         ],
-        **secrets,
+        **({"env": env} if (env := _environment(settings)) else {}),
         "ports": [{"name": "metrics", "containerPort": settings.port}],
         "resources": {
             "requests": {"cpu": settings.cpu, "memory": settings.memory},
@@ -185,23 +215,53 @@ def _pod(pipeline: Rendered, more: list[str], probes: dict[str, Any]) -> dict[st
         },
         **probes,
         "livenessProbe": live,
+        "securityContext": {
+            "allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}, "readOnlyRootFilesystem": True,
+        },
         "volumeMounts": mounts,
     }  # fmt: skip
+    placing = {
+        name: value
+        for name, value in (
+            ("nodeSelector", settings.node_selector),
+            ("tolerations", settings.tolerations),
+            ("imagePullSecrets", [{"name": name} for name in settings.pull_secrets]),
+        )
+        if value
+    }
     return {
         "metadata": {
             "labels": _labels(pipeline),
             "annotations": {  # with another file, other pods
                 "ingest/files-sha256": digest, "prometheus.io/scrape": "true", "prometheus.io/port": str(settings.port),
+                **settings.annotations,
             },
         },
         "spec": {
             **account,
             "terminationGracePeriodSeconds": 60,  # a batch takes some five seconds
-            "securityContext": {"runAsNonRoot": True, "runAsUser": _USER, "fsGroup": _USER},
+            "automountServiceAccountToken": False,  # nothing here talks to the cluster
+            "securityContext": {
+                "runAsNonRoot": True, "runAsUser": _USER, "runAsGroup": _USER, "fsGroup": _USER,
+                "seccompProfile": {"type": "RuntimeDefault"},
+            },
+            **placing,
             "containers": [container],
             "volumes": volumes,
         },
     }  # fmt: skip
+
+
+def _environment(settings: Deployment) -> list[dict[str, Any]]:
+    """Return the variables of a container: of Kubernetes' own form `$(…)` there are none in them."""
+    own = {} if settings.secret is None else {"INGEST_SECRETS_DIR": OWN_VOLUMES["secrets"]}
+    out: list[dict[str, Any]] = []
+    for name, value in {**own, **settings.env}.items():
+        if isinstance(value, str):
+            out.append({"name": name, "value": value.replace("$", "$$")})
+        else:
+            out.append({"name": name, "valueFrom": {"secretKeyRef": {"name": value.secret, "key": value.key}}})
+    return out
 
 
 def _asking(path: str) -> dict[str, Any]:

@@ -164,7 +164,7 @@ def test_a_replay_waits_for_nobody_and_disturbs_nobody(kafka: Kafka, pipeline: P
     process = pipeline.begin()
     until(lambda: pipeline.out("orders") in kafka.cluster.topics([pipeline.out("orders")]), 90, process)
     refused = replay(pipeline)
-    assert refused.code == 78
+    assert refused.code == 73
     assert "in use by another run" in refused.err
     process.terminate()
     assert finish(process).code == 0

@@ -189,7 +189,7 @@ def test_a_second_run_on_a_checkpoint_is_refused(kafka: Kafka, pipeline: Pipelin
             assert time.monotonic() < deadline
             time.sleep(0.2)
         second = pipeline.run()
-        assert second.code == 78
+        assert second.code == 73
         assert f"is in use by another run (process {first.pid})" in second.err
     finally:
         first.send_signal(signal.SIGTERM)

@@ -11,12 +11,13 @@ import pytest
 from ruamel.yaml import YAML
 from typer.main import get_command
 
-from ingest import errors
+from ingest import __version__, errors
 from ingest.cli.app import app, main
 from ingest.cli.lazy_group import LazyGroup
 from ingest.render.kubernetes import object_name
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "render"
+EXAMPLES = Path(__file__).parents[3] / "docker" / "k8s"
 API = kubernetes_validate.latest_version()
 PIPELINE = """\
 source: {{type: kafka, properties.bootstrap.servers: "${{bootstrap}}", topic: {topic}}}
@@ -30,8 +31,12 @@ def rendered(folder: Path, out: Path, *more: str) -> int:
     return int(ended.value.code or 0)
 
 
+def documents_of(file: Path) -> list[dict[str, Any]]:
+    return [*YAML(typ="safe").load_all(file.read_text())]
+
+
 def documents(folder: Path) -> list[dict[str, Any]]:
-    return [d for path in sorted(folder.glob("*.yaml")) for d in YAML(typ="safe").load_all(path.read_text())]
+    return [document for path in sorted(folder.glob("*.yaml")) for document in documents_of(path)]
 
 
 @pytest.fixture
@@ -89,8 +94,164 @@ def test_arguments_are_options_of_the_command_and_exit_codes_its_own(pipelines: 
         assert {mount["name"] for mount in container["volumeMounts"]} == {volume["name"] for volume in pod["volumes"]}
     assert "--once" in pods[1]["containers"][0]["args"]
     rules = {rule["action"]: rule.get("onExitCodes", {}).get("values") for rule in job["podFailurePolicy"]["rules"]}
+    ignored = [rule["onExitCodes"]["values"] for rule in job["podFailurePolicy"]["rules"] if rule["action"] == "Ignore" and "onExitCodes" in rule]
+    assert ignored == [[errors.CheckpointInUse.exit_code]], "the former run still going on is no failure"
     assert rules["FailJob"] == [2, errors.DirtyData.exit_code, errors.ConfigError.exit_code]
     assert rules["Count"] == [errors.IngestError.exit_code, errors.Unavailable.exit_code]
+
+
+def pods(document: Any) -> list[dict[str, Any]]:
+    """The pods in a document: their specs."""
+    if isinstance(document, list):
+        return [pod for one in document for pod in pods(one)]
+    if not isinstance(document, dict):
+        return []
+    return [document] if "containers" in document else [pod for one in document.values() for pod in pods(one)]
+
+
+def unrestricted(pod: dict[str, Any]) -> list[str]:
+    """What the Pod Security Standard "restricted" and this project demand of a pod, and it has not."""
+    of_pod = pod.get("securityContext", {})
+    found = [
+        name
+        for name, value, wanted in (
+            ("runAsNonRoot", of_pod.get("runAsNonRoot"), True),
+            ("seccompProfile", of_pod.get("seccompProfile"), {"type": "RuntimeDefault"}),
+            ("automountServiceAccountToken", pod.get("automountServiceAccountToken"), False),
+            ("host", any(pod.get(name) for name in ("hostNetwork", "hostPID", "hostIPC")), False),
+        )
+        if value != wanted
+    ]
+    if not of_pod.get("runAsUser"):
+        found.append("runAsUser")
+    allowed = {"configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "persistentVolumeClaim", "projected", "secret"}
+    found += [f"volume {one['name']}" for one in pod.get("volumes", []) if not allowed & one.keys()]
+    for container in [*pod["containers"], *pod.get("initContainers", [])]:
+        of_it = container.get("securityContext", {})
+        wanted = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}, "readOnlyRootFilesystem": True}
+        found += [name for name, value in wanted.items() if of_it.get(name) != value]
+        found += [name for name in ("privileged", "procMount") if of_it.get(name)]
+        if {"name": "tmp", "mountPath": "/tmp"} not in container["volumeMounts"]:  # noqa: S108  (of the pod)
+            found.append("/tmp")
+    return found
+
+
+def test_pods_are_restricted(pipelines: Path, tmp_path: Path) -> None:
+    assert rendered(pipelines, tmp_path / "k8s") == 0
+    written_by_hand = [d for name in ("deployment", "cronjob") for d in documents_of(EXAMPLES / f"{name}.yaml")]
+    found = pods([*documents(tmp_path / "k8s"), *written_by_hand])
+    assert [unrestricted(pod) for pod in found] == [[]] * 4
+    for document in written_by_hand:
+        kubernetes_validate.validate(document, API, strict=True)
+
+
+def test_driver_and_executors_of_the_operator_are_restricted() -> None:
+    (spark,) = [d for d in documents_of(EXAMPLES / "sparkapplication.yaml") if d["kind"] == "SparkApplication"]
+    for role in ("driver", "executor"):
+        of_it = spark["spec"][role]
+        # The driver's token makes executors, so that one stays
+        pod = {
+            "securityContext": of_it["podSecurityContext"], "automountServiceAccountToken": False,
+            "containers": [of_it], "volumes": spark["spec"]["volumes"],
+        }  # fmt: skip
+        assert unrestricted(pod) == []
+
+
+def test_probes_ask_that_no_pod_is_restarted_while_a_sink_is_away(pipelines: Path, tmp_path: Path) -> None:
+    assert rendered(pipelines, tmp_path / "k8s") == 0
+    written = [d for name in ("deployment", "cronjob") for d in documents_of(EXAMPLES / f"{name}.yaml")]
+    for pod in pods([*documents(tmp_path / "k8s"), *written]):
+        (container,) = pod["containers"]
+        asked = {name: container[name]["httpGet"]["path"] for name in container if name.endswith("Probe")}
+        assert asked.pop("readinessProbe", "/readyz") == "/readyz"
+        assert {*asked.values()} == {"/livez"}
+
+
+SETTINGS = """\
+variables: {bootstrap: "b:1", odd: x}
+env: {A: 1, ON: true, DOLLAR: $(A), FROM: {secret: kafka, key: jaas}}
+labels: {team: data}
+annotations: {owner: me}
+node-selector: {disk: ssd}
+tolerations: [{key: dedicated, operator: Exists, effect: NoSchedule}]
+pull-secrets: [registry]
+secret: kafka
+volumes:
+  certs: {mount: /certs, source: {secret: {secretName: certs}}}
+  state: {mount: /state, read-only: false, source: {emptyDir: {}}}
+patch:
+  spec:
+    replicas: 1
+    strategy: null
+    template: {spec: {priorityClassName: high, containers: [{name: ingest, resources: {limits: {cpu: "2"}}}, {name: more, image: m}]}}
+pipelines: {Daily_report: {schedule: "@daily", patch: {spec: {suspend: true}}}}
+"""
+
+
+def test_settings_come_through(pipelines: Path, tmp_path: Path) -> None:
+    (pipelines / "kubernetes.yaml").write_text(SETTINGS)
+    assert rendered(pipelines, tmp_path / "k8s") == 0
+    found = documents(tmp_path / "k8s")
+    for document in found:
+        if document["kind"] != "Kustomization":
+            kubernetes_validate.validate(document, API, strict=True)
+            assert document["metadata"]["labels"]["team"] == "data"
+            assert document["metadata"]["annotations"] == {"owner": "me"}
+    (service,) = [d for d in found if d["kind"] == "Deployment"]
+    (job,) = [d for d in found if d["kind"] == "CronJob"]
+    assert job["spec"]["suspend"] is True
+    assert "strategy" not in service["spec"]
+    template = service["spec"]["template"]
+    assert template["metadata"]["labels"]["team"] == template["metadata"]["labels"].pop("team")
+    assert template["metadata"]["labels"] == service["spec"]["selector"]["matchLabels"], "which never change"
+    assert template["metadata"]["annotations"]["owner"] == "me"
+    pod = template["spec"]
+    assert pod["priorityClassName"] == "high"
+    assert pod["nodeSelector"] == {"disk": "ssd"}
+    assert pod["tolerations"] == [{"key": "dedicated", "operator": "Exists", "effect": "NoSchedule"}]
+    assert pod["imagePullSecrets"] == [{"name": "registry"}]
+    container, more = pod["containers"]
+    assert more == {"name": "more", "image": "m"}
+    assert container["resources"]["limits"] == {"memory": "4Gi", "cpu": "2"}
+    assert container["image"] == f"ingest:{__version__}"
+    assert container["env"] == [
+        {"name": "INGEST_SECRETS_DIR", "value": "/secrets"},
+        {"name": "A", "value": "1"},
+        {"name": "ON", "value": "true"},
+        {"name": "DOLLAR", "value": "$$(A)"},
+        {"name": "FROM", "valueFrom": {"secretKeyRef": {"name": "kafka", "key": "jaas"}}},
+    ]
+    assert container["volumeMounts"][-2:] == [
+        {"name": "certs", "mountPath": "/certs", "readOnly": True},
+        {"name": "state", "mountPath": "/state"},
+    ]
+    assert pod["volumes"][-2:] == [
+        {"name": "certs", "secret": {"secretName": "certs"}},
+        {"name": "state", "emptyDir": {}},
+    ]
+
+
+@pytest.mark.parametrize(("text", "settings", "said"), [
+    ("${bootstrap}", "", "1:49: error: variable 'bootstrap' is not set"),
+    ("${env:BROKERS}", "", "1:49: error: environment variable BROKERS is not set"),
+    ("${env:BROKERS}", "env: {BROKERS: 'b:1'}", ""),
+    ("${env:BROKERS}", "env: {BROKERS: {secret: s, key: k}}", ""),
+    ("${secret_values.brokers}", "", ""),
+    ("${bootstrap:-b:1}", "", ""),
+])  # fmt: skip
+def test_a_variable_that_nothing_fills_in_is_an_error_that_names_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
+    text: str, settings: str, said: str,
+) -> None:  # fmt: skip
+    monkeypatch.setenv("BROKERS", "here:1")  # which is not where it will run
+    (tmp_path / "one.yaml").write_text(
+        f'source: {{type: kafka, properties.bootstrap.servers: "{text}", topic: t}}\nsink: {{type: print}}\n'
+    )
+    (tmp_path / "kubernetes.yaml").write_text(settings)
+    assert rendered(tmp_path, tmp_path / "k8s") == (78 if said else 0)
+    shown = capsys.readouterr().err
+    assert said in shown
+    assert not said or "give it in kubernetes.yaml: variables, env" in shown
 
 
 def test_only_what_has_changed_is_written_and_what_is_gone_is_removed(
@@ -124,6 +285,10 @@ def test_only_what_has_changed_is_written_and_what_is_gone_is_removed(
     ("memory: lots", "memory (for pipeline"),
     ("schedule: every day", "cron has five fields"),
     ("namespace: 'A B'", "namespace (for pipeline"),
+    ("labels: {app.kubernetes.io/name: x}", "is what ingest says of a pipeline itself"),
+    ("volumes: {tmp: {mount: /x, source: {emptyDir: {}}}}", "'tmp' cannot be the name of a further volume"),
+    ("volumes: {a: {mount: /tmp/x, source: {emptyDir: {}}}}", "/tmp/x is a place of ingest's own"),
+    ("env: {A: {secret: s}}", "env.A"),
     ("pipelines: {order: {}}", "pipelines.order: there is no such pipeline, did you mean 'orders'?"),
     ("pipelines: {orders: [1]}", "pipelines.orders must be a map"),
 ])  # fmt: skip
