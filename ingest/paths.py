@@ -12,13 +12,16 @@ import tempfile
 from contextlib import contextmanager
 from functools import cache as once
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, BinaryIO, Final, Literal
 
 from ingest.errors import ProgramMissing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+OWN_FILE: Final = 0o600
+"""The mode of files that may hold parts of messages: of checkpoints, Spark's log, reports."""
+OWN_FOLDER: Final = 0o700
 _URI: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://.*", re.DOTALL)
 
 
@@ -29,6 +32,11 @@ def is_remote(where: str) -> bool:
 
 CHECKPOINTS: Final = Path(".ingest")
 """The folder of checkpoints where nobody gives another one, below the folder that a run is started in."""
+
+
+def open_own(path: Path, mode: Literal["wb", "ab"]) -> BinaryIO:
+    """Open a file to write to, which only this user may read where it is made now."""
+    return open(path, mode, opener=lambda name, flags: os.open(name, flags, OWN_FILE))  # noqa: PTH123  (that takes no opener)
 
 
 def usual_checkpoint(pipeline: str) -> Path:

@@ -8,6 +8,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from ingest.errors import CheckpointError, CheckpointInUse
+from ingest.paths import OWN_FILE, OWN_FOLDER, open_own
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,8 +28,9 @@ class LocalStorage:
         if not lock:
             return
         try:
-            for folder in ("batches", "schemas", "runs"):
-                (root / folder).mkdir(parents=True, exist_ok=True)
+            root.parent.mkdir(parents=True, exist_ok=True)
+            for folder in (root, *(root / name for name in ("batches", "schemas", "runs"))):
+                folder.mkdir(OWN_FOLDER, exist_ok=True)
             self.lock = _lock(root / "lock")
         except OSError as exc:
             msg = f"cannot use checkpoint {root}: {exc.strerror}"
@@ -49,8 +51,8 @@ class LocalStorage:
         path = self._root / name
         temporary = path.with_name(f".{path.name}.tmp")
         try:
-            path.parent.mkdir(exist_ok=True)
-            with temporary.open("wb") as file:
+            path.parent.mkdir(OWN_FOLDER, exist_ok=True)
+            with open_own(temporary, "wb") as file:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
@@ -94,7 +96,7 @@ class LocalStorage:
 
 def _lock(path: Path) -> int:
     """Return the lock's file descriptor. A killed run's Java process may hold it for a moment more: wait for that."""
-    fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    fd = os.open(path, os.O_RDWR | os.O_CREAT, OWN_FILE)
     deadline = time.monotonic() + DYING_S
     looked = False  # `holder` in another process shares the lock for a moment: that is no run
     while True:

@@ -43,7 +43,7 @@ def _connection(
 ) -> tuple[dict[str, str], str]:
     """Return the client's configuration, and the prefix of the pipeline's transactional ids.
 
-    The prefix is empty without a pipeline.
+    The prefix is empty without a pipeline. A pipeline that writes at-least-once has the one of before it did.
 
     Raise typer.BadParameter unless exactly one of the two options is given, and ConfigError where the sink is not in
     Kafka.
@@ -60,7 +60,8 @@ def _connection(
         raise ConfigError(msg, "give --bootstrap-servers")
     loaded = with_files(loaded, parse_variables(settings), warner(loaded))
     found: dict[str, str] = loaded.sink.client(name)
-    return found, loaded.sink.prefix(name) or ""
+    own = loaded.sink.prefix(name) or getattr(loaded.sink, "id_prefix", None) or f"ingest-{name}"
+    return found, own
 
 
 @app.command(name="list")
@@ -74,7 +75,7 @@ def list_(
     variables: SetOption = None,
     conf: FilesConfOption = None,
 ) -> None:
-    """Show the transactional ids that a cluster knows, and what is open under them."""
+    """Show the transactional ids of a pipeline, or all that a cluster knows, and what is open under them."""
     client, own = _connection(pipeline, servers, variables, conf)
     found = transactions(client, prefix or own or None)
     if form is OutputFormat.JSON:

@@ -46,6 +46,8 @@ MAX_SPLITS: Final = 5_000
 """Partitions that have samples of their own."""
 MAX_REASONS: Final = 200
 """Reasons of skipped records, and codes of rejects, that have samples of their own."""
+MAX_NAMES: Final = 100_000
+"""Tables that are counted, at most."""
 MAX_CLEAN: Final = 20_000
 """Labels that need not be cleaned again."""
 SIDES: Final[tuple[SideName, ...]] = ("source", "sink")
@@ -131,6 +133,8 @@ class Metrics(Collector):
         self._last_batch = 0.0
         self._flows = {name: Flow() for name in ("records_in", "bytes_in", "records_out", "bytes_out")}
         self._tables: dict[str, TableCounts] = {}
+        self._names: set[int] = set()
+        """Hashes of the names of all tables that changes were counted of."""
         self._schema_changes: dict[str, int] = {}
         self._rejects: dict[tuple[str, str], int] = {}
         self._measured: BatchMeasured | None = None
@@ -210,6 +214,8 @@ class Metrics(Collector):
     def _counts_of(self, name: str) -> TableCounts:
         """Return the counters of a table; past the limit, those of all others."""
         table = self._clean(name)
+        if len(self._names) < MAX_NAMES:
+            self._names.add(hash(table))
         if table not in self._tables and len(self._tables) >= self._max_tables:
             table = OTHERS
         return self._tables.setdefault(table, TableCounts())
@@ -297,7 +303,7 @@ class Metrics(Collector):
         found = [((topic,), count) for topic, count in unused.items()]
         text = "Partitions that a topic of the sink has got, and that no records go to by their keys."
         yield self._gauge("sink_unused_partitions", text, found, "topic")
-        yield self._gauge("tables", "Tables that changes were counted of.", [((), len(self._tables))])
+        yield self._gauge("tables", "Tables that changes were counted of.", [((), len(self._names))])
 
     def _batches(self) -> Iterator[Metric]:
         outcomes = [((outcome,), count) for outcome, count in self._outcomes.items()]

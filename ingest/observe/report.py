@@ -106,7 +106,7 @@ class RunReport:
 
         `tell` hears where the page cannot be written, once. `clean` removes secrets from texts.
         """
-        self._file = WholeFile(path, "the report", tell)
+        self._file = WholeFile(path, "the report", tell, private=True)
         self._facts = facts
         self._clean = clean
         self._written = time.monotonic()

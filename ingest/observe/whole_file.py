@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from ingest.observe.events import Warned
+from ingest.paths import open_own
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -16,8 +17,12 @@ if TYPE_CHECKING:
 class WholeFile:
     """A file that is replaced as a whole: whoever reads it never sees a half of it."""
 
-    def __init__(self, path: Path, what: str, tell: Observer) -> None:
-        """Write nothing yet. `tell` hears once where that fails: `what` cannot be written."""
+    def __init__(self, path: Path, what: str, tell: Observer, *, private: bool = False) -> None:
+        """Write nothing yet. `tell` hears once where that fails: `what` cannot be written.
+
+        `private`: only this user may read it.
+        """
+        self._private = private
         self._path = path
         self._what = what
         self._tell: Observer | None = tell
@@ -26,7 +31,8 @@ class WholeFile:
         """Write the file anew."""
         beside = self._path.with_name(f".{self._path.name}.{os.getpid()}")
         try:
-            beside.write_bytes(data)
+            with open_own(beside, "wb") if self._private else beside.open("wb") as file:
+                file.write(data)
             beside.replace(self._path)
         except OSError as exc:
             if self._tell is not None:

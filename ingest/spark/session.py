@@ -22,6 +22,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import NumpyArrayConverter, NumpyScalarConverter
 
 from ingest.errors import ConfigError, IngestError, ProgramMissing, Unavailable
+from ingest.paths import OWN_FOLDER, open_own
 from ingest.spark import archive
 from ingest.spark.jvm import hadoop_of, jvm_of
 from ingest.spark.readable import kind_given_up, why_given_up
@@ -83,7 +84,8 @@ class Session:
         self._log = log
         self._ended = False
         self._submitted = SUBMITTED in os.environ
-        log.parent.mkdir(parents=True, exist_ok=True)
+        log.parent.parent.mkdir(parents=True, exist_ok=True)
+        log.parent.mkdir(OWN_FOLDER, exist_ok=True)  # lines of it may hold parts of messages
         if log.exists() and log.stat().st_size > _MAX_LOG:
             log.replace(log.with_suffix(".log.1"))
         log4j = log.with_name("log4j2.properties")
@@ -129,7 +131,7 @@ class Session:
             spark = SparkConf(loadDefaults=False)
             for key, value in settings.items():
                 spark.set(key, value)
-            with self._log.open("ab") as out:
+            with open_own(self._log, "ab") as out:
                 popen = {
                     "stdout": out,
                     "stderr": out,

@@ -214,6 +214,8 @@ def test_an_operator_finds_and_ends_what_was_left_open(kafka: Kafka, pipeline: P
     assert transactions("abort", kafka.name, *servers).out == f"{kafka.name}/7: open, was ended\n"
     assert transactions("abort", kafka.name, *servers).out == f"nothing is open under {kafka.name}\n"
     assert transactions("list").code == 2
+    pipeline.write(rest=f"pipeline: {{name: {kafka.name}}}\n")
+    assert transactions("list", *file).out.splitlines()[1:] == [], "none of others', where it has none itself"
 
 
 def test_a_reset_does_not_forget_what_only_the_sink_knows(kafka: Kafka, pipeline: Pipeline, tmp_path: Path) -> None:

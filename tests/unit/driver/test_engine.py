@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import pickle
+import stat
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
@@ -96,6 +98,20 @@ def test_progress_plans_and_schemas_read_back(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="another source cluster: x, now y"):
         again.bind({"source": {"cluster": "y"}})
     again.close()
+
+
+def test_only_their_user_reads_checkpoints(tmp_path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        storage = LocalStorage(tmp_path / "some" / "checkpoint")
+        storage.write("batches/1.plan", b"{}")
+        storage.write("more/x", b"{}")
+    finally:
+        os.umask(before)
+    root = tmp_path / "some" / "checkpoint"
+    modes = {path: stat.S_IMODE(path.stat().st_mode) for path in (root, *root.rglob("*"))}
+    assert {path.name: oct(mode) for path, mode in modes.items() if mode != (0o700 if path.is_dir() else 0o600)} == {}
+    assert len(modes) >= 7
 
 
 def test_old_batches_are_forgotten(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 import time
 from typing import TYPE_CHECKING, Any
@@ -262,6 +263,15 @@ def test_records_that_wait_are_counted_between_batches(monkeypatch: pytest.Monke
     assert waiting_and_stalled() == (0, 0)
 
 
+def test_tables_past_the_limit_are_counted() -> None:
+    metrics = counting(max_tables=3)
+    for _ in range(2):
+        metrics(measured(tables={f"shop.t{n}": TableCounts(inserted=1) for n in range(25)}))
+    found = samples(metrics)
+    assert found["ingest_tables", ()] == 25
+    assert sum(1 for name, labels in found if name == "ingest_table_changes_total" and labels[1] == "insert") == 4
+
+
 def test_each_side_has_a_number_of_its_own() -> None:
     metrics = counting()
     metrics._health(SideAnswers("sink", answers=False, why="away"))
@@ -279,6 +289,12 @@ def test_buckets_count_what_is_at_most_as_long(times: list[float]) -> None:
     assert [count for _, count in histogram.buckets()] == expected
 
 
+def umask() -> int:
+    """The umask of this process."""
+    os.umask(now := os.umask(0))
+    return now
+
+
 def test_a_file_of_metrics_is_whole_and_its_failure_is_told_once(tmp_path: Path) -> None:
     told: list[Any] = []
     metrics = counting()
@@ -286,7 +302,9 @@ def test_a_file_of_metrics_is_whole_and_its_failure_is_told_once(tmp_path: Path)
     file = MetricsFile(tmp_path / "ingest.prom", Exposition(registry_of(metrics)), told.append)
     file(RunEnded("p"))
     assert 'ingest_records_in_total{pipeline="p"} 10.0' in (tmp_path / "ingest.prom").read_text()
-    assert [path.name for path in tmp_path.iterdir()] == ["ingest.prom"]
+    (written,) = tmp_path.iterdir()
+    assert written.name == "ingest.prom"
+    assert written.stat().st_mode & 0o044 == 0o044 & ~umask(), "a node exporter reads it, which is another user"
     lost = MetricsFile(tmp_path / "no" / "ingest.prom", Exposition(registry_of(metrics)), told.append)
     lost(RunEnded("p"))
     lost(RunEnded("p"))

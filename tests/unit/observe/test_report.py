@@ -123,6 +123,7 @@ def test_a_page_is_written_while_the_run_goes_on(tmp_path: Path, monkeypatch: py
     report = RunReport(tmp_path / "r.html", RunFacts("p", "0", {}), lambda _: None)
     report(done(1))
     assert "The run goes on" in (tmp_path / "r.html").read_text()
+    assert (tmp_path / "r.html").stat().st_mode & 0o777 == 0o600, "it has parts of messages"
 
 
 def test_a_page_that_cannot_be_written_is_said_once(tmp_path: Path) -> None:
