@@ -36,7 +36,7 @@ CHECKPOINTS: Final = Path(".ingest")
 
 def open_own(path: Path, mode: Literal["wb", "ab"]) -> BinaryIO:
     """Open a file to write to, which only this user may read where it is made now."""
-    return open(path, mode, opener=lambda name, flags: os.open(name, flags, OWN_FILE))  # noqa: PTH123  (that takes no opener)
+    return open(path, mode, opener=lambda name, flags: os.open(name, flags, OWN_FILE))
 
 
 def usual_checkpoint(pipeline: str) -> Path:

@@ -64,7 +64,8 @@ def run(
         Path | None, typer.Option(metavar="FILE", help="Write metrics to this file every few seconds, and at the end.")
     ] = None,
     metrics_push: Annotated[
-        str | None, typer.Option(metavar="URL", help="Push metrics to this push gateway when the run ends.")
+        str | None,
+        typer.Option(metavar="URL", help="Push metrics to this push gateway, last when the run ends."),
     ] = None,
     report: Annotated[
         Path | None, typer.Option(metavar="FILE.html", help="Write a page about the run, now and then and at the end.")
@@ -103,6 +104,7 @@ def measured(
         options.metrics_tables,
         options.liveness_deadline,
         options.metrics_otlp,
+        options.metrics_password,
     )
     return watched(observer, options.name, watch, lambda text: mask(text, pipeline.secrets))
 

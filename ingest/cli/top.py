@@ -8,7 +8,7 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import quote, urlsplit, urlunsplit
 
 import typer
 from rich.console import Console, Group
@@ -22,6 +22,7 @@ from ingest.config.loader import load_checked
 from ingest.errors import ConfigError, Unavailable
 from ingest.model.text import one_line
 from ingest.observe.scrape import CHANGES, read
+from ingest.observe.serving import USER
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -88,7 +89,7 @@ def place_of(target: str, variables: dict[str, str]) -> str:
             msg = f"{target} has no pipeline.metrics.port"
             raise ConfigError(msg, "give host:port, as the run says it when it starts")
         host = "localhost" if options.metrics_host in {"0.0.0.0", "::"} else options.metrics_host  # noqa: S104
-        return _url(host, options.metrics_port)
+        return _url(host, options.metrics_port, options.metrics_password)
     host, colon, port = target.rpartition(":")
     if colon and port.isdigit() and "/" not in host:
         return _url(host.strip("[]") or "localhost", int(port))
@@ -98,8 +99,9 @@ def place_of(target: str, variables: dict[str, str]) -> str:
     raise typer.BadParameter(msg, param_hint="TARGET")
 
 
-def _url(host: str, port: int) -> str:
-    return f"http://{f'[{host}]' if ':' in host else host}:{port}/metrics"
+def _url(host: str, port: int, password: str | None = None) -> str:
+    login = "" if password is None else f"{USER}:{quote(password, safe='')}@"
+    return f"http://{login}{f'[{host}]' if ':' in host else host}:{port}/metrics"
 
 
 def _forever(

@@ -52,11 +52,14 @@ def load(
     variables: dict[str, str] | None = None,
     secrets: Secrets | None = None,
     environment: AnyMapping[str, str] | None = None,
+    *,
+    code: bool = True,
 ) -> Loaded:
     """Read a pipeline file, fill in its placeholders, and check it.
 
     Errors are diagnostics of the result; nothing is raised. A placeholder that nothing fills in is a note, not an
-    error. `environment`: that of where the pipeline will run, if not this process's.
+    error. `environment`: that of where the pipeline will run, if not this process's. `code`: whether modules that the
+    file names are imported, which runs them.
     """
     try:
         with path.open("rb") as file:
@@ -66,7 +69,7 @@ def load(
         why = (exc.strerror or str(exc)) if isinstance(exc, OSError) else "it is not UTF-8"
         return Loaded(None, [Diagnostic(str(path), 1, 1, 1, "error", f"cannot read the file: {why}")])
     document, folder = Document(str(path), text), path.resolve().parent
-    loader = _Loader(document, variables or {}, secrets or Secrets(), folder, environment)
+    loader = _Loader(document, variables or {}, secrets or Secrets(), folder, environment, code=code)
     return loader.load(path.stem)
 
 
@@ -137,8 +140,11 @@ class _Loader:
         secrets: Secrets,
         folder: Path | None,
         environment: AnyMapping[str, str] | None = None,
+        *,
+        code: bool = True,
     ) -> None:
         self._document = document
+        self._code = code
         self._folder = folder
         self._secrets = secrets
         self._filling = Filling(document, variables, secrets, environment)
@@ -273,7 +279,7 @@ class _Loader:
                 self._document.report(item.items["name"].span, f"a function {model.name!r} is there already")
             names.add(model.name.lower())
             python = item.items["python"]
-            if isinstance(python, Scalar) and python.unresolved:
+            if not self._code or (isinstance(python, Scalar) and python.unresolved):
                 continue
             try:
                 model.load()
@@ -284,13 +290,13 @@ class _Loader:
 
     def _search_folder(self) -> None:
         """Let Python look for modules in the directory of the pipeline file, too."""
-        if self._folder is not None and str(self._folder) not in sys.path:
+        if self._code and self._folder is not None and str(self._folder) not in sys.path:
             sys.path.append(str(self._folder))  # last, so that no file in this directory replaces a module of Python
 
     def _check_code(self, root: Mapping, sink: SinkOptions | None) -> None:
         """Import the code of the user's that options of the sink name; report what cannot be used."""
         section = root.items.get("sink")
-        if sink is None or not isinstance(section, Mapping) or not sink.names_code:
+        if not self._code or sink is None or not isinstance(section, Mapping) or not sink.names_code:
             return
         self._search_folder()
         for key, text in sink.load_code():

@@ -19,12 +19,16 @@ class MetricsOptions(Options):
     metrics_host: str = Field("0.0.0.0", alias="metrics.host", min_length=1)  # noqa: S104  (it is asked from elsewhere)
     """The address on which that port listens."""
 
+    metrics_password: str | None = Field(None, alias="metrics.password", min_length=1)
+    """A password without which that port does not answer to `/metrics`, and says no reasons: HTTP Basic, with the user
+    `ingest`. Take a secret: `${secret_values.…}`."""
+
     metrics_file: str | None = Field(None, alias="metrics.file", min_length=1)
     """A file that gets the metrics every few seconds and at the end, for the text-file collector of a node exporter."""
 
     metrics_push: str | None = Field(None, alias="metrics.push-url")
-    """A push gateway of Prometheus' that gets the metrics when the run ends: `http://gateway:9091`, also with
-    `user:password@`. For runs that are over before anyone asks."""
+    """A push gateway of Prometheus' that gets the metrics when the run begins, every minute, and when it ends:
+    `http://gateway:9091`, also with `user:password@`. For runs that are over before anyone asks."""
 
     metrics_otlp: str | None = Field(None, alias="metrics.otlp-url")
     """A collector of OpenTelemetry that gets the metrics every minute and at the end, by OTLP over HTTP:

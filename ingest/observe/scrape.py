@@ -6,19 +6,23 @@ In: where the metrics are: a URL, or a file that a run writes. Out: `Scrape`s, a
 from __future__ import annotations
 
 import time
+from base64 import b64encode
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from http.client import HTTPException
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.error import HTTPError, URLError
+from urllib.parse import unquote, urlsplit, urlunsplit
 from urllib.request import Request, urlopen
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from ingest.errors import Unavailable
+from ingest.errors import AccessError, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from urllib.parse import SplitResult
 
 TIMEOUT_S: Final = 5.0
 """The time that an endpoint has to answer, in seconds."""
@@ -98,8 +102,11 @@ def read(where: str) -> dict[str, Scrape]:
 
     Raises Unavailable where nothing answers, or what answers has no metrics of this tool.
     """
-    text = _fetched(where) if where.startswith(("http://", "https://")) else _content(Path(where))
-    return scrapes(text, where)
+    if where.startswith(("http://", "https://")):
+        parts = urlsplit(where)
+        shown = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+        return scrapes(_fetched(shown, parts), shown)
+    return scrapes(_content(Path(where)), where)
 
 
 def scrapes(text: str, where: str) -> dict[str, Scrape]:
@@ -140,11 +147,19 @@ def _take(scrape: Scrape, name: str, labels: Mapping[str, str], value: float) ->
             scrape.numbers[name] = value
 
 
-def _fetched(url: str) -> str:
+def _fetched(url: str, parts: SplitResult) -> str:
+    """Return what a URL answers. `parts` may have a user and a password, which are sent and not shown."""
+    headers = {"Accept": "text/plain"}
+    if parts.username is not None:
+        login = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+        headers["Authorization"] = f"Basic {b64encode(login.encode()).decode()}"
     try:
-        with urlopen(Request(url, headers={"Accept": "text/plain"}), timeout=TIMEOUT_S) as answer:  # noqa: S310  (http)
+        with urlopen(Request(url, headers=headers), timeout=TIMEOUT_S) as answer:  # noqa: S310  (http)
             data: bytes = answer.read(MAX_BYTES)
     except HTTPError as exc:
+        if exc.code == HTTPStatus.UNAUTHORIZED:
+            hint = "give http://ingest:PASSWORD@host:port, or the pipeline file, with its secrets"
+            raise AccessError(f"{url} asks for a password", hint) from exc
         raise Unavailable(f"{url} answers {exc.code} {exc.reason}", "give the port of pipeline.metrics.port") from exc
     except (URLError, OSError, HTTPException) as exc:
         why = exc.reason if isinstance(exc, URLError) else exc

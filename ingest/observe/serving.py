@@ -6,7 +6,9 @@ import socket
 import sys
 import threading
 import time
+from base64 import b64encode
 from contextlib import suppress
+from hmac import compare_digest
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Final
@@ -37,6 +39,8 @@ PUSH_EVERY_S: Final = 60.0
 """The time between two pushes while the run goes on, in seconds."""
 REQUEST_S: Final = 10.0
 """The time that a client has to send its request, in seconds."""
+USER: Final = "ingest"
+"""The user of the port for metrics, where it has a password."""
 _TEXT: Final = "text/plain; charset=utf-8"
 
 
@@ -68,14 +72,16 @@ class _Server(ThreadingHTTPServer):
 class MetricsServer:
     """A server for `/metrics`, `/livez` and `/readyz`, in threads of its own."""
 
-    def __init__(self, host: str, port: int, text: Exposition, health: Health) -> None:
-        """Listen. Raise ConfigError where the port cannot be had. Port 0 takes any."""
+    def __init__(self, host: str, port: int, text: Exposition, health: Health, password: str | None = None) -> None:
+        """Listen. Raise ConfigError where the port cannot be had. Port 0 takes any. `password`: see `answer`."""
+        wanted = None if password is None else _basic(USER, password)
 
         class Handler(BaseHTTPRequestHandler):
             timeout = REQUEST_S
 
             def do_GET(self) -> None:
-                answer(self, text, health)
+                known = wanted is None or compare_digest(self.headers.get("Authorization", "").encode(), wanted)
+                answer(self, text, health, known=known)
 
             def log_message(self, *_: object) -> None:
                 """Say nothing: probes come every few seconds."""
@@ -94,21 +100,33 @@ class MetricsServer:
         self._server.server_close()
 
 
-def answer(request: BaseHTTPRequestHandler, text: Exposition, health: Health) -> None:
-    """Answer one request."""
+def _basic(user: str, password: str) -> bytes:
+    """Return the header `Authorization` for a user and a password."""
+    return b"Basic " + b64encode(f"{user}:{password}".encode())
+
+
+def answer(request: BaseHTTPRequestHandler, text: Exposition, health: Health, *, known: bool) -> None:
+    """Answer one request. Who is not known, as he has no password, gets no metrics, and no reason why a run is unwell.
+
+    Probes get the status also so: those of Kubernetes have no passwords.
+    """
     path = request.path.split("?", 1)[0]
     kind, status = _TEXT, HTTPStatus.OK
-    if path == "/metrics":
+    if path == "/metrics" and not known:
+        status, body = HTTPStatus.UNAUTHORIZED, b"metrics.password is asked for\n"
+    elif path == "/metrics":
         kind, body = exposition.TYPE, text()
     elif path in {"/livez", "/readyz"}:
         why = health.dead() if path == "/livez" else health.unready()
         status = HTTPStatus.SERVICE_UNAVAILABLE if why else HTTPStatus.OK
-        body = f"{why or 'ok'}\n".encode()
+        body = f"{(why if known else 'no') if why else 'ok'}\n".encode()
     else:
         status, body = HTTPStatus.NOT_FOUND, b"there are /metrics, /livez and /readyz\n"
     with suppress(OSError):  # whoever asked has gone
         request.send_response(status)
         request.send_header("Content-Type", kind)
+        if status is HTTPStatus.UNAUTHORIZED:
+            request.send_header("WWW-Authenticate", 'Basic realm="ingest"')
         request.send_header("Content-Length", str(len(body)))
         request.end_headers()
         request.wfile.write(body)

@@ -35,6 +35,8 @@ class Watch:
     """The time after which a run that does not get on is dead, in seconds."""
     otlp_url: str | None = None
     """A collector of OpenTelemetry that gets them every so often."""
+    password: str | None = None
+    """What `port` asks for before it answers; None if it answers to everybody."""
 
     @property
     def watches(self) -> bool:
@@ -86,7 +88,7 @@ def watched(shown: Observer, name: str, watch: Watch, clean: Callable[[str], str
         others.append(MetricsExport(watch.otlp_url, name, metrics, shown))
     server = None
     if watch.port is not None:
-        server = MetricsServer(watch.host, watch.port, text, health)
+        server = MetricsServer(watch.host, watch.port, text, health, watch.password)
         shown(Serving(watch.host, server.port))
     try:
         yield Observers(shown, others)

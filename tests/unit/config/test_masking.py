@@ -52,7 +52,8 @@ def test_names_that_hold_secrets_and_names_that_do_not() -> None:
     quiet = {option for _, option in options() if sensitive(option) or concealed(option)}
     assert quiet == {
         "aliyun.kafka.accessKeyId", "aliyun.kafka.accessKeySecret", "aliyun.kafka.endpoint",
-        "aliyun.kafka.instanceId", "aliyun.kafka.regionId", "catalog.properties.*", "password", "sink.custom-header",
+        "aliyun.kafka.instanceId", "aliyun.kafka.regionId", "catalog.properties.*", "metrics.password", "password",
+        "sink.custom-header",
         "storage.properties.*", "variables",
         *(f"{name}.{option}" for name in REGISTERED for option in (
             "basic-auth.credentials-source", "basic-auth.user-info", "bearer-auth.credentials-source",

@@ -58,6 +58,14 @@ def test_the_password_of_a_gateway_is_a_secret() -> None:
     assert pipeline.describe()["pipeline.metrics.push-url"] == "http://user:********@gateway:9091"
 
 
+def test_the_password_of_the_port_is_a_secret() -> None:
+    pipeline = loaded("  metrics.password: pa55word\n").pipeline
+    assert pipeline is not None
+    assert pipeline.pipeline.metrics_password == "pa55word"  # noqa: S105  (of the test)
+    assert "pa55word" in pipeline.secrets
+    assert pipeline.describe()["pipeline.metrics.password"] == "********"
+
+
 @pytest.mark.parametrize(("text", "fits"), [
     ("http://gateway:9091", True), ("https://user:p@gateway/path", True), ("http://[::1]:9091", True),
     ("http://", False),

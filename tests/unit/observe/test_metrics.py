@@ -266,7 +266,7 @@ def test_records_that_wait_are_counted_between_batches(monkeypatch: pytest.Monke
 def test_tables_past_the_limit_are_counted() -> None:
     metrics = counting(max_tables=3)
     for _ in range(2):
-        metrics(measured(tables={f"shop.t{n}": TableCounts(inserted=1) for n in range(25)}))
+        metrics(measured(tables={f"shop.t{n}": TableCounts(inserted=1) for n in range(25)}, table_bytes={}))
     found = samples(metrics)
     assert found["ingest_tables", ()] == 25
     assert sum(1 for name, labels in found if name == "ingest_table_changes_total" and labels[1] == "insert") == 4

@@ -11,15 +11,17 @@ import urllib.error
 import urllib.request
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from ingest.errors import ConfigError
+from ingest.errors import AccessError, ConfigError
 from ingest.observe.events import Alive, Event, RunEnded, RunStarted, Serving, SideAnswers
 from ingest.observe.exposition import Exposition
 from ingest.observe.health import STALE_S, Health
 from ingest.observe.metrics import Metrics
+from ingest.observe.scrape import read
 from ingest.observe.serving import MetricsPush, MetricsServer, registry_of
 from ingest.observe.watching import Watch, watched
 
@@ -121,6 +123,25 @@ def test_a_run_that_waits_for_a_side_is_not_ready_and_not_dead(monkeypatch: pyte
     assert health.unready() == "the source has not answered for 11 s; the sink has not answered for 11 s"
     now += 300
     assert health.dead().startswith("no batch has ended for 311 s"), "since it was back"
+
+
+def test_a_port_with_a_password_tells_nobody_else_anything() -> None:
+    health = Health(300)
+    metrics = Metrics("p", 10, health)
+    server = MetricsServer("127.0.0.1", 0, Exposition(registry_of(metrics)), health, "pa:ss wörd")
+    try:
+        for url in (f"http://127.0.0.1:{server.port}/metrics", f"http://ingest:wrong@127.0.0.1:{server.port}/metrics"):
+            with pytest.raises(AccessError, match=f"http://127.0.0.1:{server.port}/metrics asks for a password"):
+                read(url)
+        assert list(read(f"http://ingest:{quote('pa:ss wörd')}@127.0.0.1:{server.port}/metrics")) == ["p"]
+        health(STARTED)
+        health(SideAnswers("sink", answers=False, why="db.internal refuses"))
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(f"http://127.0.0.1:{server.port}/readyz", timeout=5)
+        assert (refused.value.code, refused.value.read()) == (503, b"no\n"), "a probe needs no more"
+        refused.value.close()
+    finally:
+        server.close()
 
 
 def test_nothing_else_is_there(port: Port) -> None:
