@@ -167,7 +167,7 @@ def two_drivers_local(folder: Path, guarantee: str, scale: Scale) -> Report:
         rig.begin()
         for _ in range(2):
             done = subprocess.run(rig.command("--once"), capture_output=True, text=True, check=False, timeout=120)
-            if done.returncode == 78 and "in use" in done.stderr:
+            if done.returncode == 73 and "in use" in done.stderr:
                 rig.strike("a second driver was refused with 78")
             else:
                 rig.wrong(f"the second ended with {done.returncode}: {done.stderr[-300:]}")
