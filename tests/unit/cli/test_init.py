@@ -118,9 +118,13 @@ def test_a_repository_works_as_it_is(tmp_path: Path) -> None:
     workflow = YAML(typ="safe").load(folder / ".github" / "workflows" / "pipelines.yaml")
     steps = [step["run"] for job in workflow["jobs"].values() for step in job["steps"] if "run" in step]
     assert [step for step in steps if "ingest" in step and "ingest plan" not in step] == [
-        "ingest check pipelines --deny-warnings", "ingest test tests",
-        "ingest render k8s pipelines --out k8s --check",
+        "ingest check pipelines --deny-warnings --no-code", "ingest check pipelines --deny-warnings",
+        "ingest test tests", "ingest render k8s pipelines --out k8s --check",
     ]  # fmt: skip
+    guarded = [step["if"] for step in workflow["jobs"]["check"]["steps"] if "ingest " in step.get("run", "")]
+    fork = "github.event.pull_request.head.repo.fork"
+    assert guarded == [fork, *[f"${{{{ !{fork} }}}}"] * 3]  # the code of a fork is not run
+    assert workflow["jobs"]["plan"]["if"].endswith(f"&& !{fork}")
     (folder / "README.md").write_text("mine")
     assert called("init", str(folder), "--repo").code == 78
     assert (folder / "README.md").read_text() == "mine"
