@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from pathlib import Path
@@ -11,16 +12,19 @@ import typer
 
 from ingest.cli.parameters import FormatOption, OutputFormat, SetOption, parse_variables, selector_of
 from ingest.cli.run import CheckpointOption, ConfOption, running
+from ingest.cli.table import counted
 from ingest.config.masking import mask, masked
+from ingest.config.scenario import ScenarioError, accept, read, write
 from ingest.deadletter.browse import contents
 from ingest.model.record import offset_of
 from ingest.model.table import show
 from ingest.model.text import one_line
 from ingest.observe.events import Warned
+from ingest.testing.scenario_runner import compared
 from ingest.testing.tap import tap
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from ingest.kafka.admin import Split
     from ingest.testing.tap import Tapped
@@ -52,6 +56,10 @@ def tap_(
             help="Only this record; 'TOPIC[0] at offset 12' of errors will do.",
         ),
     ] = None,
+    as_test: Annotated[
+        Path | None,
+        typer.Option("--as-test", metavar="TEST", help="Write a test with these records, and what becomes of them."),
+    ] = None,
     variables: SetOption = None,
     form: FormatOption = OutputFormat.TEXT,
     checkpoint: CheckpointOption = None,
@@ -60,15 +68,20 @@ def tap_(
     """Show records one by one, before and after: the next ones that a run would read. Writes nothing.
 
     For each: its topic, partition, offset and content; then the records that the sink would get, or why there are none.
-    Where none is waiting, older ones are shown. --at shows the record that an error or a dead letter names.
+    Where none is waiting, older ones are shown. --at shows the record that an error or a dead letter names. The test of
+    --as-test begins without a schema, so that more may change in it than here.
     """
     chosen, place = selector_of(table), None if at is None else place_of(at)
     values, spark = parse_variables(variables), parse_variables(conf)
     found: list[dict[str, Any]] = []
+    messages: list[dict[str, Any]] = []
+    if as_test is not None and as_test.exists():
+        raise ScenarioError(f"{as_test} is there already", "give the test a name of its own")
     with running(file, values, spark, checkpoint, "local[1]", once=True, start=None) as (pipeline, settings, observer):
 
         def shown(tapped: Tapped) -> None:
             found.append(about(tapped))
+            messages.append(message_of(tapped, pipeline.secrets))
             if form is OutputFormat.TEXT:
                 typer.echo(mask("\n".join(lines(found[-1])), pipeline.secrets))
 
@@ -81,8 +94,37 @@ def tap_(
             typer.echo(f"no record{of}: {looked.records:,} {were} looked at")
         elif looked.old:
             typer.echo("no record is waiting: these were read already, or come before the place where a run starts")
+        if as_test is not None and messages:
+            write_test(as_test, file, {name: mask(text, pipeline.secrets) for name, text in values.items()}, messages)
         if looked.error is not None:
             raise looked.error
+
+
+def write_test(file: Path, pipeline: Path, variables: Mapping[str, str], messages: Sequence[dict[str, Any]]) -> None:
+    """Write a test of a pipeline with these messages, and with what happens in it as what is expected."""
+    write(file, f"What becomes of {counted(len(messages), 'record')}", pipeline, variables, messages)
+    differences = compared(read(file))
+    for one in differences:
+        if one.key is None:
+            raise ScenarioError(f"{file}: {one.text}")
+    accept(file, {one.key: one.happened for one in differences if one.key is not None})
+    typer.echo(f"{file} written, a test of {counted(len(messages), 'record')}: ingest test {file}", err=True)
+
+
+def message_of(tapped: Tapped, secrets: Iterable[str]) -> dict[str, Any]:
+    """Return a record as a test has it: texts without secrets, and Base64 for what is no printable text."""
+    (topic, partition), record = tapped.split, tapped.record
+    out: dict[str, Any] = {"topic": topic, "partition": partition}
+    for name, data in (("key", record.key()), ("value", record.value())):
+        text = _text(data)
+        if data is not None and text is not None:
+            printable = text.isprintable() and text.encode("utf-8", "replace") == data
+            out |= {name: mask(text, secrets)} if printable else {f"{name}-base64": base64.b64encode(data).decode()}
+    headers = [
+        [name, None if value is None else mask(_text(value) or "", secrets)] for name, value in record.headers() or ()
+    ]
+    kind, millis = record.timestamp()
+    return out | ({"headers": headers} if headers else {}) | ({"timestamp": millis} if kind else {})
 
 
 def place_of(text: str) -> tuple[Split, int]:

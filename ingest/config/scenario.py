@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import re
 import warnings
 from collections.abc import Collection
@@ -25,7 +26,7 @@ from ingest.config.syntax import explain
 from ingest.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
 _KEYS: Final = frozenset({
@@ -44,6 +45,7 @@ _MAX_BYTES: Final = 10 << 20
 _TOPIC: Final = "topic"
 _PLAIN: Final = re.compile(r"[0-9]+ [a-z]+/[a-z-]+|[a-z][a-z-]*[a-z]{3}|[a-z_]+(\.[a-z_]+)+")
 """Texts that YAML takes for texts also without quotes."""
+_NOT_ASCII: Final = re.compile(r"[^ -~]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +104,27 @@ def read(file: Path) -> Scenario:
     )  # fmt: skip
 
 
+def write(
+    file: Path, title: str, pipeline: Path, variables: Mapping[str, str], messages: Sequence[Mapping[str, Any]]
+) -> None:
+    """Write a test without expectations, into a file that is not there yet; `accept` adds these.
+
+    `messages` are maps as a test has them. Raise ScenarioError where the file is there, or cannot be written.
+    """
+    place = os.path.relpath(pipeline.resolve(), file.resolve().parent)
+    lines = [*_block("title", title), *_block("pipeline", place)]
+    lines += _block("set", dict(variables)) if variables else []
+    lines += ["messages:\n"]
+    for message in messages:
+        items = [f"{name}: {_yaml(value)}\n" for name, value in message.items()]
+        lines += [f"  {'- ' if not i else '  '}{item}" for i, item in enumerate(items)]
+    try:
+        with file.open("xb") as opened:
+            opened.write("".join(lines).encode())
+    except OSError as exc:
+        raise ScenarioError(f"{file}: cannot be written: {exc.strerror or exc}") from exc
+
+
 def accept(file: Path, happened: Mapping[str, Any]) -> None:
     """Write these expectations into a test file, in the place of those that it has; the rest of it stays as it is.
 
@@ -144,7 +167,8 @@ def _yaml(value: object) -> str:
     """Return a value on one line of YAML."""
     if isinstance(value, str) and value.isprintable():
         return value if _PLAIN.fullmatch(value) else "'" + value.replace("'", "''") + "'"
-    return json.dumps(value)  # JSON is YAML
+    # JSON is YAML, but for what JSON writes as two halves of a surrogate pair
+    return _NOT_ASCII.sub(lambda found: f"\\U{ord(found[0]):08x}", json.dumps(value, ensure_ascii=False))
 
 
 def _parsed(file: Path, text: bytes) -> object:

@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from harness import message
 
+from ingest.config.scenario import read
+from ingest.testing.scenario_runner import differences
+
 if TYPE_CHECKING:
     from harness import Kafka, Pipeline
 
@@ -67,7 +70,12 @@ def test_each_record_is_shown_with_what_comes_of_it(kafka: Kafka, pipeline: Pipe
 def test_some_tables_for_people_and_without_secrets(kafka: Kafka, pipeline: Pipeline) -> None:
     pipeline.write(sink=f"  properties.sasl.password: {PASSWORD}\n")
     kafka.send(pipeline.topic, *SENT)
-    shown = tapped(pipeline, "--table", "shop.users", "-n", "1")
+    test = pipeline.file.parent / "test.yaml"
+    shown = tapped(pipeline, "--table", "shop.users", "-n", "1", "--as-test", str(test))
+    scenario = read(test)
+    assert [one.topic for one in scenario.messages] == [pipeline.topic]
+    assert (differences(scenario), len(scenario.expected["records"])) == ([], 1)
+    assert PASSWORD not in test.read_text()
     assert shown.splitlines()[0].startswith(f"{pipeline.topic}[0] at offset 5, ")
     assert f"  -> {pipeline.out('users')}" in shown.splitlines()
     assert '    key:    {"id":7}' in shown.splitlines()

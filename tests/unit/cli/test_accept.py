@@ -66,6 +66,13 @@ def test_an_error_that_ends_the_run_is_accepted_and_leaves_again(tmp_path: Path)
     assert "error:" not in file.read_text()
 
 
+def test_characters_of_all_planes_are_accepted(tmp_path: Path) -> None:
+    file = tmp_path / "orders.yaml"
+    file.write_text(HEAD.replace("it''s", "\\n\U0001f600\u00e9\\u0007\U000e0001"))
+    assert called("test", "--accept", str(file)).code == 0
+    assert called("test", str(file)).code == 0
+
+
 def test_what_cannot_be_accepted(tmp_path: Path) -> None:
     file = tmp_path / "orders.yaml"
     file.write_text("pipeline: {source: {value.format: jsn}}\nmessages: []\n")

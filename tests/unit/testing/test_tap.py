@@ -12,12 +12,14 @@ import typer
 from backfills import BackfillShop
 from commands import called
 
-from ingest.cli.tap import place_of
+from ingest.cli.tap import message_of, place_of, write_test
+from ingest.config.scenario import read
 from ingest.driver.context import Settings
 from ingest.errors import ConfigError
 from ingest.model.record import offset_of
 from ingest.testing.capturing import Captured, capturing_sink
 from ingest.testing.probe import Probe
+from ingest.testing.records import MemoryRecord
 from ingest.testing.tap import Looked, Tapped, tap_sample
 
 if TYPE_CHECKING:
@@ -104,3 +106,33 @@ def test_the_place_that_tap_writes_is_one_that_it_takes(tmp_path: Path) -> None:
     assert '{"id":1}' not in one.out
     wrong = called("tap", str(file), "--at", "nothing")
     assert wrong.code == 2
+
+
+def test_records_become_a_test_of_the_pipeline(tmp_path: Path) -> None:
+    pipeline, test = tmp_path / "pipelines" / "p.yaml", tmp_path / "tests" / "broken.yaml"
+    for file in (pipeline, test):
+        file.parent.mkdir()
+    pipeline.write_text(
+        "source: {type: kafka, properties.bootstrap.servers: 'h:1', topic: t, value.format: json, key.format: json,"
+        " ingestion.ignore-errors: true}\n"
+        "sink: {type: upsert-kafka, properties.bootstrap.servers: '${bootstrap}'}\n"
+        "route: [{source-table: t, sink-table: out}]\n"
+    )
+    records = [
+        MemoryRecord(0, "t", b'{"id":1}', '{"id":1,"name":"it\'s \U0001f600"}'.encode(), millis=5),
+        MemoryRecord(
+            1, "t", b'{"id":2}', b"\xff\x00", sent=[("trace", b"hunter2"), ("none", None)], partition_number=3
+        ),
+    ]
+    messages = [message_of(Tapped((one.topic_name, one.partition_number), one), {"hunter2"}) for one in records]
+    write_test(test, pipeline, {"bootstrap": "h:1"}, messages)
+    assert called("test", str(test)).out.startswith(f"ok     {test}: What becomes of 2 records\n")
+    scenario = read(test)
+    assert [(one.key, one.value, one.timestamp, one.partition) for one in scenario.messages] == [
+        (one.key(), one.value(), one.millis, one.partition_number) for one in records
+    ]
+    assert scenario.messages[1].headers == [("trace", b"********"), ("none", None)]
+    assert scenario.expected["rejects"] == ["1 decode/malformed"]
+    assert scenario.expected["records"] == ['out {"id":1} {"id":1,"name":"it\'s \U0001f600"}']
+    there = called("tap", str(pipeline), "--as-test", str(test))
+    assert (there.code, f"{test} is there already" in there.err) == (78, True)
