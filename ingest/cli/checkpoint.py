@@ -14,6 +14,7 @@ import typer
 from ingest.checkpoint.inspect import apply_reset, as_offsets, exported, opened, overview, plan_reset
 from ingest.cli.parameters import FormatOption, OutputFormat, SetOption, parse_variables
 from ingest.cli.secrets import warner
+from ingest.cli.table import counted
 from ingest.config.loader import load_strictly
 from ingest.driver.files import with_files
 from ingest.kafka.offsets import parse_time
@@ -99,8 +100,11 @@ def _print(value: dict[str, Any]) -> None:
         typer.echo(f"{section}: {', '.join(f'{key} {text}' for key, text in keys.items())}")
     typer.echo(one_line(_holder(value)))
     again = "" if unfinished is None else f"; batch {unfinished} was planned and not finished, it will run again"
-    typer.echo(f"{value['runs']} runs, last batch {value['batch']}{again}")
-    typer.echo(f"schema version {value['schema_version']}, {value['tables']} tables; {value['errors']} errors counted")
+    typer.echo(f"{counted(value['runs'], 'run')}, last batch {value['batch']}{again}")
+    typer.echo(
+        f"schema version {value['schema_version']}, {counted(value['tables'], 'table')}; "
+        f"{counted(value['errors'], 'error')} counted"
+    )
     rows = [("topic", "partition", "offset", "end", "lag")]
     for at in value["positions"]:
         rows.append((at["topic"], *("" if at[key] is None else f"{at[key]}" for key in rows[0][1:])))
@@ -110,7 +114,7 @@ def _print(value: dict[str, Any]) -> None:
         what = f"table {lacks['sink_table']}{place} lacks earlier rows of {lacks['table']}"
         typer.echo(one_line(f"{what}: ingest backfill FILE --table {quote(lacks['table'])}"))
     for kept in value["key_partitions"]:
-        typer.echo(f"keys of topic {kept['topic']} are hashed over {kept['partitions']} partitions")
+        typer.echo(f"keys of topic {kept['topic']} are hashed over {counted(kept['partitions'], 'partition')}")
     for row in rows:
         numbers = (text.rjust(width) for text, width in zip(row[1:], widths[1:], strict=True))
         typer.echo("  ".join((row[0].ljust(widths[0]), *numbers)).rstrip())
@@ -201,8 +205,8 @@ def _print_reset(planned: Reset) -> None:
         typer.echo(f"batch {planned.dropped_batch}, planned and not finished, is planned anew")
     for name, count in planned.partitions.items():
         typer.echo(
-            f"{name}: keys were hashed over {count} partitions, and will be over those that the topic has at the next "
-            "run; new records of a key may be in another partition than its older ones"
+            f"{name}: keys were hashed over {counted(count, 'partition')}, and will be over those that the topic has "
+            "at the next run; new records of a key may be in another partition than its older ones"
         )
     if not planned.moves and not planned.errors and not planned.partitions and planned.dropped_batch is None:
         typer.echo("nothing to change")

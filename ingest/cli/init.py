@@ -13,6 +13,7 @@ from ingest import __version__
 from ingest.cli.json_schema import PLACE, schema_text
 from ingest.cli.parameters import SetOption, parse_variables
 from ingest.cli.render import manifests
+from ingest.cli.table import counted
 from ingest.config.loader import load_text
 from ingest.config.masking import mask
 from ingest.config.written import scalar
@@ -176,10 +177,10 @@ def _looked_at(answers: Answers, variables: Mapping[str, str]) -> FirstLook:
     with masked_errors(pipeline.secrets):
         found = first_look(pipeline, lambda text: typer.echo(f"warning: {one_line(text)}", err=True))
     topics = f"{len(found.topics)} topic{'' if len(found.topics) == 1 else 's'}"
-    typer.echo(f"{topics} with {found.splits} partitions and {found.waiting:,} records", err=True)
+    typer.echo(f"{topics} with {counted(found.splits, 'partition')} and {counted(found.waiting, 'record')}", err=True)
     if found.formats:
         looks = ", ".join(f"{count:,} like {name}" for name, count in found.formats.items())
-        typer.echo(f"of {sum(found.formats.values()):,} messages that were looked at, {looks}", err=True)
+        typer.echo(f"of {counted(sum(found.formats.values()), 'message')} that were looked at, {looks}", err=True)
     return found
 
 
@@ -305,7 +306,7 @@ def _write_all(folder: Path) -> None:
     _write(folder, files)
     made = {f"k8s/{name}": text for name, text in manifests(folder / "pipelines").items()}
     _write(folder, made | {str(PLACE): schema_text()})
-    typer.echo(f"{len(files) + len(made)} files in {folder}: README.md says what they are for", err=True)
+    typer.echo(f"{counted(len(files) + len(made), 'file')} in {folder}: README.md says what they are for", err=True)
 
 
 def _write(folder: Path, files: Mapping[str, str]) -> None:

@@ -12,6 +12,7 @@ import typer
 from ingest.cli import tap as one_by_one
 from ingest.cli.parameters import FormatOption, OutputFormat, SetOption, parse_variables
 from ingest.cli.run import CheckpointOption, ConfOption, running
+from ingest.cli.table import counted
 from ingest.config.masking import mask, masked
 from ingest.model.text import one_line
 from ingest.observe.events import Warned
@@ -75,7 +76,8 @@ def lines(found: DryRunReport) -> Iterator[str]:
     sample = f"{found.looked_at:,} {'of them' if found.waiting else 'older ones'} were looked at"
     going_on = "starts anew" if found.checkpoint is None else f"goes on from {found.checkpoint}"
     yield f"pipeline {found.pipeline}: {found.guarantee}, {going_on}"
-    yield f"source: {found.splits} splits, {found.waiting:,} records waiting{f'; {sample}' if found.looked_at else ''}"
+    waiting = f"{counted(found.waiting, 'record')} waiting{f'; {sample}' if found.looked_at else ''}"
+    yield f"source: {counted(found.splits, 'split')}, {waiting}"
     for table in found.tables:
         rule = f", {table.rule}" if table.rule else ""
         new = "" if table.known else " (new)"

@@ -19,6 +19,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from ingest.cli.table import counted
 from ingest.config.masking import mask, masked
 from ingest.model.text import one_line
 from ingest.observe.events import (
@@ -218,7 +219,8 @@ class Terminal:
         match event:
             case RunStarted():
                 how = "goes on" if event.resumed else "starts"
-                self._say(f"{event.pipeline} {how} with {event.splits} partitions, {event.lag:,} records waiting")
+                partitions, records = counted(event.splits, "partition"), counted(event.lag, "record")
+                self._say(f"{event.pipeline} {how} with {partitions}, {records} waiting")
                 self._started = time.monotonic()
                 self._live.update(Text("first batch …" if event.lag else f"{WAITING} …"))
             case OptionChanged():
@@ -254,7 +256,7 @@ class Terminal:
     def _line(self, event: BatchDone) -> str:
         elapsed = max(time.monotonic() - self._started, 0.001)
         rate = event.records / max(event.seconds, 0.001)
-        parts = [f"{self._records:,} records", f"{rate:,.0f}/s", f"lag {event.lag:,}"]
+        parts = [counted(self._records, "record"), f"{rate:,.0f}/s", f"lag {event.lag:,}"]
         if self._once and event.lag and self._records:
             parts.append(f"about {event.lag / (self._records / elapsed):,.0f} s left")
         if not self._once and not event.lag:
@@ -317,7 +319,8 @@ def print_summary(event: RunEnded, secrets: frozenset[str]) -> None:
         console.print(table)
     skipped = ", ".join(f"{count:,} {reason}" for reason, count in sorted(event.skipped.items()))
     console.print(
-        f"{event.pipeline}: {event.records:,} records in {event.batches} batches, {event.seconds:.1f} s"
+        f"{event.pipeline}: {counted(event.records, 'record')} in {counted(event.batches, 'batch')}, "
+        f"{event.seconds:.1f} s"
         f"{f', {event.rejected:,} rejected' if event.rejected else ''}{f'; skipped: {skipped}' if skipped else ''}",
         soft_wrap=True,
     )
@@ -344,5 +347,5 @@ def _ending(event: RunEnded) -> str:
     most = sorted(event.left.items(), key=lambda item: (-item[1], item[0]))
     topics = ", ".join(f"{number:,} of {one_line(topic)}" for topic, number in most[:MAX_TOPICS])
     more = f", and of {len(most) - MAX_TOPICS} more" if len(most) > MAX_TOPICS else ""
-    came = "came meanwhile" if event.stopped == "drained" else "are left"
-    return f"ended: {why}; {total:,} records {came} ({topics}{more})"
+    came = "came meanwhile" if event.stopped == "drained" else "is left" if total == 1 else "are left"
+    return f"ended: {why}; {counted(total, 'record')} {came} ({topics}{more})"

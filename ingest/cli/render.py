@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from ingest.cli.table import counted
 from ingest.config.deployment import SETTINGS, pipelines_in, read_deployments
 from ingest.config.diagnostics import render as render_all
 from ingest.config.interpolate import NOT_SET
@@ -64,7 +65,10 @@ def k8s(
             (out / name).unlink()
     except OSError as exc:
         raise ConfigError(f"cannot write to {out}: {exc.strerror}", "take another --out") from exc
-    typer.echo(f"{len(made) - 1} pipelines in {out}: {len(changed)} files written, {len(stale)} removed", err=True)
+    typer.echo(
+        f"{counted(len(made) - 1, 'pipeline')} in {out}: {counted(len(changed), 'file')} written, {len(stale)} removed",
+        err=True,
+    )
 
 
 def _text(path: Path) -> str | None:

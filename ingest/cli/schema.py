@@ -14,6 +14,7 @@ from ingest.checkpoint.history import check_version, current, difference, histor
 from ingest.checkpoint.inspect import opened
 from ingest.cli.checkpoint import CheckpointOption, ConfOption, TargetArgument
 from ingest.cli.parameters import FormatOption, OutputFormat, SetOption, parse_variables
+from ingest.cli.table import counted
 from ingest.config.loader import load
 from ingest.model.table import show as shown
 from ingest.model.text import one_line
@@ -114,7 +115,7 @@ def diff(
         value = [{"table": shown(t), "from": oldest, "to": newest, "changes": events} for t, events in found_changes]
         typer.echo(json.dumps(value, indent=2))
         return
-    typer.echo(f"from version {oldest} to {newest}: {len(found_changes)} tables changed")
+    typer.echo(f"from version {oldest} to {newest}: {counted(len(found_changes), 'table')} changed")
     for name, events in found_changes:
         for event in events:
             typer.echo(f"{one_line(shown(name))}> {event}")

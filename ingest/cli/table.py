@@ -24,5 +24,6 @@ def length(seconds: float) -> str:
 
 
 def counted(count: int, what: str) -> str:
-    """Return a number with the noun that it counts: `1 record`, `1,204 records`."""
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
+    """Return a number with the noun that it counts: `1 record`, `1,204 records`, `0 batches`."""
+    many = f"{what}es" if what.endswith("ch") else f"{what}s"
+    return f"{count:,} {what if count == 1 else many}"

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from ingest.cli.table import counted
 from ingest.config.scenario import NoTest, ScenarioError, accept, read
 from ingest.testing.scenario_runner import compared
 
@@ -52,7 +53,7 @@ def run_tests(
         msg = f"no tests in {', '.join(map(str, paths))}"
         raise typer.BadParameter(msg)
     others = f"; no tests: {', '.join(file.name for file in left_out)}" if left_out else ""
-    typer.echo(f"{tests} tests, {failed} failed{others}")
+    typer.echo(f"{counted(tests, 'test')}, {failed} failed{others}")
     if failed:
         raise typer.Exit(1)
 

@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ingest.cli.parameters import FormatOption, OutputFormat, SetOption, parse_variables
-from ingest.cli.table import length
+from ingest.cli.table import counted, length
 from ingest.config.loader import load_checked
 from ingest.errors import ConfigError, Unavailable
 from ingest.model.text import one_line
@@ -149,7 +149,7 @@ def _summary(look: Look) -> list[Text]:
     if "exit_code" in numbers:
         state = f"ended with exit code {numbers['exit_code']:.0f}"
     bad = state not in {"ready", "ended with exit code 0"}
-    batches = f"{look.commits.get('succeeded', 0):,.0f} batches"
+    batches = counted(int(look.commits.get("succeeded", 0)), "batch")
     failures = look.commits.get("failed", 0)
     head = Text(one_line(look.pipeline), style="bold")
     head.append(f"  {state}", style="red" if bad else "green")

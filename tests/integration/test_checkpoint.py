@@ -53,7 +53,7 @@ def test_show_reset_and_export(kafka: Kafka, pipeline: Pipeline) -> None:
     assert [(p["offset"], p["lag"]) for p in offline["positions"]] == [(11, None), (5, None)]
     text = command("show", pipeline.file, *at).out
     assert f"{pipeline.topic}          0      11   14    3" in text
-    assert "1 errors counted" in text
+    assert "1 error counted" in text
 
     before = shown(pipeline.checkpoint)
     one = ("--topic", pipeline.topic, "--partition", 1)

@@ -142,7 +142,7 @@ def test_the_command_that_tests_pipelines(tmp_path: Path) -> None:
     (tmp_path / "good.yaml").write_text(f"{good}lines: ['t> CREATE TABLE (id BIGINT)', 't> +I[1]']\n")
     passed = called("test", str(tmp_path))
     assert passed.code == 0
-    assert "1 tests, 0 failed" in passed.out
+    assert "1 test, 0 failed" in passed.out
     (tmp_path / "bad.yaml").write_text(f"{good}lines: ['t> CREATE TABLE (id BIGINT)', 't> +I[2]']\nrejects: [0 a/b]\n")
     failed = called("test", str(tmp_path))
     assert failed.code == 1

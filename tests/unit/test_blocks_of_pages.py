@@ -83,7 +83,7 @@ def test_a_block_of_yaml_is_right(block: Block, tmp_path: Path) -> None:
         (tmp_path / "tests").mkdir()
         (tmp_path / "tests" / "block.yaml").write_text(block.text)
         done = called("test", str(tmp_path / "tests"))
-        assert (done.code, done.out.splitlines()[-1]) == (0, "1 tests, 0 failed"), done.out
+        assert (done.code, done.out.splitlines()[-1]) == (0, "1 test, 0 failed"), done.out
     elif "scrape_configs" in found:
         promtool = shutil.which("promtool")
         if promtool is None and not os.environ.get("CI"):

@@ -114,7 +114,7 @@ def test_the_command_looks_once(tmp_path: Path, counted: tuple[Metrics, Health])
     path.write_bytes(Exposition(registry_of(counted[0]))())
     done = called("top", str(path), "--once", "-n", "1")
     assert done.code == 0, done.err
-    assert "p  ready  1 batches" in done.out
+    assert "p  ready  1 batch" in done.out
     assert "waiting 7" in done.out
     assert "shop.orders" in done.out
     assert "and 1 more" in done.out

@@ -95,7 +95,7 @@ def test_a_misspelt_test_in_a_directory_fails_and_other_files_are_named(
     with pytest.raises(SystemExit) as ended:
         main(["test", str(tmp_path)])
     assert ended.value.code == 0
-    assert "1 tests, 0 failed; no tests: pod.yaml" in capsys.readouterr().out
+    assert "1 test, 0 failed; no tests: pod.yaml" in capsys.readouterr().out
     (tmp_path / "misspelt.yaml").write_text("mesages: []\nrecords: [x]\n")
     with pytest.raises(SystemExit) as ended:
         main(["test", str(tmp_path)])
