@@ -168,7 +168,7 @@ def two_drivers_local(folder: Path, guarantee: str, scale: Scale) -> Report:
         for _ in range(2):
             done = subprocess.run(rig.command("--once"), capture_output=True, text=True, check=False, timeout=120)
             if done.returncode == 73 and "in use" in done.stderr:
-                rig.strike("a second driver was refused with 78")
+                rig.strike("a second driver was refused with 73")
             else:
                 rig.wrong(f"the second ended with {done.returncode}: {done.stderr[-300:]}")
         return rig.finish()
