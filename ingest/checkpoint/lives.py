@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 MAX_TEXT: Final = 2_000
 """Characters of an error that are kept."""
-_Note = TypeVar("_Note", "Start", "End")
+_Note = TypeVar("_Note", "RunStart", "RunEnd")
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class RunStart:
     """The start of a run."""
 
     time: int
@@ -43,7 +43,7 @@ class Start:
 
 
 @dataclass(frozen=True, slots=True)
-class End:
+class RunEnd:
     """The end of a run."""
 
     time: int
@@ -64,14 +64,14 @@ def now_ms() -> int:
 
 def note_start(checkpoint: Checkpoint, kind: str) -> None:
     """Leave that a run has begun; its number is taken. Raises CheckpointError."""
-    start = Start(now_ms(), kind, os.getpid(), socket.gethostname())
+    start = RunStart(now_ms(), kind, os.getpid(), socket.gethostname())
     checkpoint.storage.write(f"starts/{checkpoint.run}", orjson.dumps(asdict(start)))
     if checkpoint.run > KEEP_RUNS:
         for folder in ("starts", "ends"):
             checkpoint.storage.remove(f"{folder}/{checkpoint.run - KEEP_RUNS}")
 
 
-def note_end(checkpoint: Checkpoint, end: End) -> None:
+def note_end(checkpoint: Checkpoint, end: RunEnd) -> None:
     """Leave how a run has ended. Raises CheckpointError."""
     kept = asdict(end) | {"message": end.message[:MAX_TEXT]}
     checkpoint.storage.write(f"ends/{checkpoint.run}", orjson.dumps(kept))
@@ -101,7 +101,7 @@ def status(checkpoint: Checkpoint) -> dict[str, Any]:
 
     Times are in ISO 8601 (UTC). None stands for what a checkpoint does not say. Raises CheckpointError.
     """
-    starts, ends = _notes(checkpoint, "starts", Start), _notes(checkpoint, "ends", End)
+    starts, ends = _notes(checkpoint, "starts", RunStart), _notes(checkpoint, "ends", RunEnd)
     run = max(starts, default=None)
     start, end = (None, None) if run is None else (starts[run], ends.get(run))
     held = used_by(checkpoint)
@@ -145,7 +145,7 @@ def status(checkpoint: Checkpoint) -> dict[str, Any]:
     }
 
 
-def _state(start: Start | None, end: End | None, held: str | None, *, locked: bool) -> str:
+def _state(start: RunStart | None, end: RunEnd | None, held: str | None, *, locked: bool) -> str:
     """Return `running`, `ended`, `failed`, `killed`, or `unknown`.
 
     `locked`: whether the place of the checkpoint shows who uses it.

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING
 
-from ingest.checkpoint.lives import End, note_end, now_ms
+from ingest.checkpoint.lives import RunEnd, note_end, now_ms
 from ingest.checkpoint.place import CheckpointAccess, StoredPlace
 from ingest.config.masking import SEEN, mask
 from ingest.driver import ranges
@@ -103,7 +103,7 @@ def _noted(context: RunContext, access: CheckpointAccess, summary: RunEnded) -> 
         if checkpoint is not None and checkpoint.run:
             waiting = None if summary.left is None else sum(summary.left.values())
             with suppress(IngestError):  # it is for people: how the run went is what counts
-                note_end(checkpoint, End(now_ms(), exit_code, code, message, waiting))
+                note_end(checkpoint, RunEnd(now_ms(), exit_code, code, message, waiting))
 
     try:
         yield

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ingest.driver.life import LifeFile
     from ingest.driver.parts import RunParts
     from ingest.kafka.admin import Split
-    from ingest.model.probe import Probe
+    from ingest.model.probe import SideProbe
     from ingest.observe.events import Observer, SideName
 
 ASK_S: Final = 2.0
@@ -40,7 +40,7 @@ class Asker:
     """Asks one side, again and again."""
 
     def __init__(
-        self, side: SideName, probe: Probe, positions: Callable[[], Mapping[Split, int]],
+        self, side: SideName, probe: SideProbe, positions: Callable[[], Mapping[Split, int]],
         now: Callable[[], float] = time.monotonic,
     ) -> None:  # fmt: skip
         """Ask nothing yet."""
@@ -152,7 +152,7 @@ def askers_of(parts: RunParts, positions: Callable[[], Mapping[Split, int]]) -> 
     out = []
     for side, coordinator in sides:
         ask = getattr(coordinator, "probe", None)  # coordinators of other packages need not have it
-        probe = None if ask is None else cast("Probe | None", ask())
+        probe = None if ask is None else cast("SideProbe | None", ask())
         if probe is not None:
             out.append(Asker(side, probe, positions))
     return out

@@ -13,7 +13,7 @@ PROBE_S: Final = 3.0
 """The time that a question may take, in seconds, where the client has a limit for it."""
 
 
-class Probe(Protocol):
+class SideProbe(Protocol):
     """A question by a connection of its own: a thread asks it while others work with the coordinator."""
 
     def ask(self, positions: Mapping[Split, int]) -> Mapping[Split, int] | None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ingest.model.commit import CommitScope, ResumePoint
     from ingest.model.layout import TableLayout
     from ingest.model.numbers import Numbers
-    from ingest.model.probe import Probe
+    from ingest.model.probe import SideProbe
     from ingest.model.schema import SchemaChange, StoredTypes, TableSchema
     from ingest.model.table import TableId
     from ingest.schema.evolve import SourceTable
@@ -162,7 +162,7 @@ class SinkCoordinator(Protocol):
     def lines(self, delivered: Iterable[Any]) -> list[str]:
         """Return lines to show for what the tasks delivered."""
 
-    def probe(self) -> Probe | None:
+    def probe(self) -> SideProbe | None:
         """Return a question that shows whether the sink answers; None where there is nothing that could be away."""
 
     def close(self) -> None:

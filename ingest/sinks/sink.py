@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ingest.kafka.admin import Split, Topic
     from ingest.model.commit import CommitScope, ResumePoint
     from ingest.model.layout import TableLayout
-    from ingest.model.probe import Probe
+    from ingest.model.probe import SideProbe
     from ingest.model.schema import SchemaChange, StoredTypes, TableSchema
     from ingest.model.table import TableId
 
@@ -254,7 +254,7 @@ class PlainSinkCoordinator:
         """Return nothing to show."""
         return []
 
-    def probe(self) -> Probe | None:
+    def probe(self) -> SideProbe | None:
         """Return None: there is nothing that could be away."""
         return None
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ingest.formats import Decoder, Format
     from ingest.formats.metadata_columns import ExtraColumns
     from ingest.kafka.admin import Split
-    from ingest.model.probe import Probe
+    from ingest.model.probe import SideProbe
     from ingest.model.record import Headers, Record
     from ingest.model.reject import IgnoredErrors
     from ingest.model.table import TableId
@@ -102,7 +102,7 @@ class SourceCoordinator(Protocol):
     def keep(self, positions: Mapping[Split, int]) -> None:
         """Show them again now and then while nothing happens."""
 
-    def probe(self) -> Probe | None:
+    def probe(self) -> SideProbe | None:
         """Return a question that shows whether the source answers; None where there is nothing that could be away."""
 
     def close(self) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ingest.formats import Decoder
     from ingest.kafka.admin import Split
     from ingest.model.change import Decoded
-    from ingest.model.probe import Probe
+    from ingest.model.probe import SideProbe
     from ingest.model.record import Headers
     from ingest.model.table import TableId
     from ingest.sources import Reader, SourceCoordinator
@@ -217,7 +217,7 @@ class BackfillCoordinator:
 
     keep = commit
 
-    def probe(self) -> Probe | None:
+    def probe(self) -> SideProbe | None:
         """Return the real source's question."""
         return self._real.probe()
 

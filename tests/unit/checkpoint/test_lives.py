@@ -11,7 +11,7 @@ from commands import called
 
 from ingest.checkpoint.checkpoint import KEEP_RUNS, Batch, Checkpoint, Progress
 from ingest.checkpoint.inspect import opened
-from ingest.checkpoint.lives import End, note_end, note_start, status
+from ingest.checkpoint.lives import RunEnd, note_end, note_start, status
 from ingest.checkpoint.local_storage import LocalStorage, holder
 from ingest.checkpoint.memory_storage import MemoryStorage
 from ingest.cli.status import lines
@@ -64,7 +64,7 @@ def test_a_run_that_goes_on_is_running_until_it_ends(tmp_path: Path) -> None:
     assert in_work == "  in work:    batch 2, planned 2 s ago; the next run does it again"
     shown = called("checkpoint", "show", str(tmp_path)).out
     assert "no run holds it; last written 2026-" in shown
-    note_end(checkpoint, End(AT - 60_000, 75, "unavailable", "no answer from the broker\nat b:1", 7))
+    note_end(checkpoint, RunEnd(AT - 60_000, 75, "unavailable", "no answer from the broker\nat b:1", 7))
     failed, batch, *_, error, write = lines(seen(tmp_path) | {"pipeline": "shop"}, AT / 1000)
     assert failed == "shop: FAILED with exit code 75 1 min ago (run 1, run)"
     assert batch == "  last batch: 1, stored 4 s ago; 7 records waited when last counted"
@@ -103,7 +103,7 @@ def test_notes_of_old_runs_are_forgotten() -> None:
     for _ in range(KEEP_RUNS + 5):
         checkpoint.begin({})
         note_start(checkpoint, "run")
-        note_end(checkpoint, End(AT, 0, "", "x" * 5_000, None))
+        note_end(checkpoint, RunEnd(AT, 0, "", "x" * 5_000, None))
     assert sorted(map(int, checkpoint.storage.names("ends"))) == [*range(6, KEEP_RUNS + 6)]
     assert len(checkpoint.storage.read("ends/25") or b"") < 2_200
     assert len(checkpoint.storage.names("starts")) == KEEP_RUNS
