@@ -18,7 +18,7 @@ from ingest.kafka.admin import Cluster
 from ingest.kafka.properties import BOOTSTRAP
 from ingest.paths import cache, java
 from ingest.sandbox.jars import KAFKA_VERSION, jars
-from ingest.sandbox.process import HOST, any_ports, chosen_port, launch, noted, runs, starting, stop, wait_for
+from ingest.sandbox.process import HOST, any_ports, chosen_port, launch, noted, running, starting, stop, wait_for
 from ingest.sandbox.secure import prepare
 from ingest.sandbox.secure import properties as secure_properties
 
@@ -90,12 +90,7 @@ def default_folder() -> Path:
 
 def status(folder: Path) -> Broker | None:
     """Return the broker that runs in this directory, or None."""
-    if not runs(folder):
-        return None
-    try:
-        return Broker(**noted(folder / _NOTE))
-    except TypeError:
-        return None
+    return running(folder, _NOTE, Broker)
 
 
 def up(folder: Path, port: int | None = None, heap: str = "1g", *, secure: bool = False, extra: str = "") -> Broker:

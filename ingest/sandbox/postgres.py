@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Final
 
 from ingest.errors import ConfigError, ProgramMissing
-from ingest.sandbox.process import HOST, chosen_port, launch, noted, runs, starting, stop, wait_for
+from ingest.sandbox.process import HOST, chosen_port, launch, noted, running, starting, stop, wait_for
 
 PORT: Final = 25432
 USER: Final = "ingest"
@@ -60,13 +60,7 @@ class _Account:
 
 def status(folder: Path) -> RunningDatabase | None:
     """Return the server that runs beside the sandbox in this directory, or None."""
-    own = folder / "postgres"
-    if not runs(own):
-        return None
-    try:
-        return RunningDatabase(**noted(own / _NOTE))
-    except TypeError:
-        return None
+    return running(folder / "postgres", _NOTE, RunningDatabase)
 
 
 def up(folder: Path, port: int | None = None) -> RunningDatabase:

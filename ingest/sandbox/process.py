@@ -14,7 +14,7 @@ import socket
 import subprocess
 import time
 from contextlib import ExitStack, contextmanager
-from typing import IO, TYPE_CHECKING, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final, TypeVar
 
 from ingest.errors import ConfigError, Unavailable
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
+_Kind = TypeVar("_Kind")
 HOST: Final = "127.0.0.1"
 START_S: Final = 180.0
 STOP_S: Final = 30.0
@@ -87,6 +88,16 @@ def noted(file: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}
+
+
+def running(folder: Path, note: str, kind: type[_Kind]) -> _Kind | None:
+    """Return the note of what runs in a directory, or None where nothing does, or its note cannot be read."""
+    if not runs(folder):
+        return None
+    try:
+        return kind(**noted(folder / note))
+    except TypeError:
+        return None
 
 
 def runs(folder: Path) -> bool:

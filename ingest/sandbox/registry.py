@@ -20,7 +20,18 @@ from typing import TYPE_CHECKING, Final
 from ingest.errors import ConfigError
 from ingest.paths import cache, java, locked
 from ingest.sandbox.jars import fetch
-from ingest.sandbox.process import HOST, any_ports, chosen_port, is_free, launch, noted, runs, starting, stop, wait_for
+from ingest.sandbox.process import (
+    HOST,
+    any_ports,
+    chosen_port,
+    is_free,
+    launch,
+    noted,
+    running,
+    starting,
+    stop,
+    wait_for,
+)
 from ingest.sandbox.secure import USER, credentials
 
 if TYPE_CHECKING:
@@ -79,13 +90,7 @@ class RunningRegistry:
 
 def status(folder: Path) -> RunningRegistry | None:
     """Return the registry that runs beside the sandbox in this directory, or None."""
-    own = folder / "registry"
-    if not runs(own):
-        return None
-    try:
-        return RunningRegistry(**noted(own / _NOTE))
-    except TypeError:
-        return None
+    return running(folder / "registry", _NOTE, RunningRegistry)
 
 
 def up(folder: Path, port: int | None = None, heap: str = "256m", *, secure: bool = False) -> RunningRegistry:

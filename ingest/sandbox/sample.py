@@ -19,7 +19,7 @@ from ingest.errors import Unavailable
 from ingest.kafka.admin import Cluster
 from ingest.kafka.handle import make_producer
 from ingest.kafka.properties import BOOTSTRAP
-from ingest.sandbox.process import launch, noted, runs, starting, stop, wait_for
+from ingest.sandbox.process import launch, running, starting, stop, wait_for
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -179,13 +179,7 @@ def fill(bootstrap: str) -> Shop:
 
 def status(folder: Path) -> RunningSample | None:
     """Return the process that changes rows in the sandbox of this directory, or None."""
-    own = folder / "sample"
-    if not runs(own):
-        return None
-    try:
-        return RunningSample(**noted(own / _NOTE))
-    except TypeError:
-        return None
+    return running(folder / "sample", _NOTE, RunningSample)
 
 
 def up(folder: Path, bootstrap: str, rate: float) -> RunningSample | None:
