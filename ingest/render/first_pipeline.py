@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from ingest.config.written import scalar
+from ingest.formats import OF_ROWS
 from ingest.model.text import one_line
 
 if TYPE_CHECKING:
@@ -21,10 +22,6 @@ SINKS: Final = ("upsert-kafka", "kafka", "iceberg", "delta", "postgres", "hologr
 """Sinks that a first pipeline can have."""
 SCHEMA_LINE: Final = "# yaml-language-server: $schema=.ingest/pipeline.schema.json"
 """The first line of a file, by which editors complete and check it; `ingest init` writes that schema, too."""
-_OF_ROWS: Final = frozenset({
-    "json", "csv", "raw", "avro", "avro-confluent", "protobuf", "protobuf-confluent", "json-confluent",
-})  # fmt: skip
-"""Formats whose messages say nothing of a key, unless `key.format` is there."""
 _KEYED: Final = frozenset({"upsert-kafka", "iceberg", "delta", "postgres", "hologres"})
 """Sinks whose tables need a primary key."""
 
@@ -143,7 +140,7 @@ _OF_SINKS: Final[Mapping[str, Callable[[Answers], Iterator[str]]]] = {
 def _route(answers: Answers) -> Iterator[str]:
     """Yield a route where a topic is a table, so that the sink's topic has another name than the one that is read."""
     same = answers.place in {"", answers.bootstrap}
-    if answers.sink in {"upsert-kafka", "kafka"} and answers.format in _OF_ROWS and same:
+    if answers.sink in {"upsert-kafka", "kafka"} and answers.format in OF_ROWS and same:
         yield ""
         yield "# A topic is a table of its name. The sink's topic needs another name: no pipeline reads what it writes"
         yield "route:"
@@ -154,7 +151,7 @@ def _route(answers: Answers) -> Iterator[str]:
 
 def asks_for_key(answers: Answers) -> bool:
     """Return whether tables need a primary key, and messages name none."""
-    return answers.sink in _KEYED and answers.format in _OF_ROWS and answers.key_format is None
+    return answers.sink in _KEYED and answers.format in OF_ROWS and answers.key_format is None
 
 
 def _keys(answers: Answers) -> Iterator[str]:

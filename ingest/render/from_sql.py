@@ -18,8 +18,11 @@ from ingest.config.written import scalar
 from ingest.errors import ConfigError
 from ingest.expressions.clauses import condition, projection
 from ingest.expressions.lint import unknown_functions
+from ingest.expressions.words import RESERVED
+from ingest.formats import OF_ROWS
 from ingest.model.reject import RowError
 from ingest.model.text import TextError, one_line
+from ingest.model.types import quoted
 from ingest.render.first_pipeline import SCHEMA_LINE, Answers, sink_lines
 from ingest.schema.ddl import parse_tables
 from ingest.schema.sql_script import Left, SelectItem, SqlCopy, Token
@@ -33,10 +36,7 @@ if TYPE_CHECKING:
 _READ: Final = ("kafka", "upsert-kafka")
 _NEEDED: Final = {"properties.bootstrap.servers": "bootstrap", "topic": "topic"}
 """Options that a table of Kafka has to have, and the variables in their place where a script does not say them."""
-_OF_ROWS: Final = frozenset({"json", "csv", "raw", "avro", "avro-confluent", "protobuf", "protobuf-confluent"})
-"""Formats whose table is the topic."""
 _BARE: Final = re.compile(r"(?:VAR)?CHAR", re.IGNORECASE)
-_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _AGGREGATES: Final = frozenset({
     "COUNT", "SUM", "AVG", "MIN", "MAX", "COLLECT", "LISTAGG", "FIRST_VALUE", "LAST_VALUE", "ROW_NUMBER", "RANK",
     "DENSE_RANK", "LAG", "LEAD", "STDDEV_POP", "STDDEV_SAMP", "VAR_POP", "VAR_SAMP", "VARIANCE", "TUMBLE",
@@ -247,7 +247,7 @@ class _Turning:
         if names:
             self._from.set("metadata.list", ", ".join(dict.fromkeys(names)), source.line)
         physical = [column for column in source.columns if column.kind == "physical"]
-        if not physical or self._format not in _OF_ROWS or source.more:
+        if not physical or self._format not in OF_ROWS or source.more:
             return
         topics = [topic for topic in self._from.options.get("topic", "").split(";") if topic]
         if not topics or "${" in topics[0]:
@@ -296,7 +296,7 @@ class _Turning:
                         plain = plain and column.kind == "physical"
                 continue
             if len(item.tokens) > 1 or item.tokens[0].name not in {column.name for column in source.columns}:
-                plain = plain and False
+                plain = False
             text = self._expression(item.tokens, item.line, "SELECT")
             if text and self._is_right(f"{text} AS c", item.line):
                 out.append((text, item.name))
@@ -447,7 +447,7 @@ class _Turning:
     @property
     def _names_no_key(self) -> bool:
         """True if messages of the source do not name a primary key."""
-        return self._format in _OF_ROWS
+        return self._format in OF_ROWS
 
 
 def _placed(
@@ -461,15 +461,14 @@ def _value(table: ScriptTable | None, option: str) -> str:
 
 
 def _quoted(name: str) -> str:
-    return name if _NAME.fullmatch(name) and name.upper() not in _WORDS else f"`{name.replace('`', '``')}`"
+    """Return a name as expressions and DDL have it: in quotes where it may mean something else."""
+    return f"`{name.replace('`', '``')}`" if name.upper() in _WORDS else quoted(name)
 
 
-_WORDS: Final = frozenset({
-    "TIMESTAMP", "DATE", "TIME", "OFFSET", "PARTITION", "TABLE", "USER", "ORDER", "GROUP", "FROM", "TO", "VALUE", "IN",
-    "YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND", "PRIMARY", "KEY", "INTERVAL", "CASE", "END", "ROW", "IS", "AS",
-    "CURRENT_DATE", "BY", "ALL", "AND", "OR", "NOT", "NULL", "TRUE", "FALSE", "SELECT", "WHERE", "INDEX", "DEFAULT",
-    "CHECK",
-})  # fmt: skip
+_WORDS: Final = RESERVED | {
+    "TIMESTAMP", "DATE", "TIME", "OFFSET", "PARTITION", "USER", "TO", "VALUE", "YEAR", "MONTH", "DAY", "HOUR", "MINUTE",
+    "SECOND", "PRIMARY", "KEY", "ROW", "CURRENT_DATE", "BY", "INDEX", "DEFAULT", "CHECK",
+}  # fmt: skip
 """Words that are written in quotes where they are names."""
 
 

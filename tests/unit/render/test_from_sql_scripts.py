@@ -198,3 +198,13 @@ def test_positions_of_errors() -> None:
     with pytest.raises(TextError) as raised:
         parse_script("CREATE TABLE t (\n  id INT\n WITH ('a' = 'b')")
     assert raised.value.at == 15
+
+
+def test_columns_with_the_names_of_reserved_words_are_in_quotes() -> None:
+    source = SOURCE.replace("name STRING,", "name STRING, `left` STRING, `year` INT,")
+    options, left, _ = turned(joined(source, SINK, "INSERT INTO t SELECT id, UPPER(`left`) FROM s WHERE `year` > 5"))
+    (rule,) = options["transform"]
+    assert (rule["projection"].split(), rule["filter"]) == (
+        ["id", "AS", "n,", "UPPER(`left`)", "AS", "what"], "`year` > 5"
+    )  # fmt: skip
+    assert not [text for text in left if "left" in text]
