@@ -14,6 +14,7 @@ from ingest.avro.derived import FLINK, is_name, record_of
 from ingest.avro.row_writer import RowWriter
 from ingest.avro.schema import SchemaError, parse
 from ingest.formats.template import object_or_null
+from ingest.formats.written import Renamed
 from ingest.model import types
 from ingest.model.change import Kind
 from ingest.model.data_type import StructField, StructType
@@ -42,15 +43,13 @@ class AvroRows:
     def __init__(self, text: str, columns: Mapping[str, Column], number: SchemaNumber | None = None) -> None:
         """Compile a schema's text. `number` is its id, which stands in front of each row. Raise RowError."""
         self._writer = RowWriter(text, columns)
-        self._names = None if all(n == c.name for n, c in columns.items()) else {n: c.name for n, c in columns.items()}
+        self._row = Renamed(columns)
         self._number = number
         self._head = b""
 
     def __call__(self, row: Image) -> bytes:
         """Return the bytes of a row. Raise RowError, or IngestError where the registry gives no id."""
-        if self._names is not None:
-            row = {name: row[column] for name, column in self._names.items() if column in row}
-        body = self._writer.write(row)
+        body = self._writer.write(self._row.of(row))
         if self._number is not None and not self._head:
             self.register()
         return self._head + body
@@ -58,8 +57,7 @@ class AvroRows:
     @property
     def rounds(self) -> Mapping[str, Rounds]:
         """What says of values whether they became other numbers, by column."""
-        found, names = self._writer.rounds, self._names
-        return found if names is None else {names[name]: one for name, one in found.items() if name in names}
+        return self._row.back(self._writer.rounds)
 
     def rounds_inside(self, *names: str) -> Mapping[str, Rounds]:
         """Return the same of the members of these fields, which are records."""

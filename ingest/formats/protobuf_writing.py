@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from google.protobuf import descriptor_pb2
 
 from ingest.errors import ConfigError
+from ingest.formats.written import Renamed
 from ingest.model.reject import RowError
 from ingest.model.table import show
 from ingest.protobuf.descriptors import DescriptorSet, SchemaError
@@ -49,7 +50,7 @@ class ProtobufRows:
     def __init__(self, descriptor: Descriptor, columns: Mapping[str, Column], null_text: str | None) -> None:
         """Compile the message type for columns, by the names of their fields. Raise RowError."""
         self._columns = _types(columns)
-        self._row = _Renamed(columns)
+        self._row = Renamed(columns)
         self._writer = RowWriter(descriptor, self._columns, null_text)
 
     def __call__(self, row: Image) -> bytes:
@@ -77,7 +78,7 @@ class RegisteredRows:
         Where the place asks no registry, because rows are written nowhere, their id is zero.
         """
         self._options, self._columns = options, _types(columns)
-        self._row = _Renamed(columns)
+        self._row = Renamed(columns)
         name = message_name(place.table, place.part)
         self._text = schema_text(self._columns, name) if options.schema_text is None else options.schema_text
         if options.schema_text is not None:
@@ -189,25 +190,6 @@ def _first(text: str, references: tuple[tuple[str, str], ...]) -> Descriptor:
         msg = "its schema of Protocol Buffers has no message"
         raise RowError("unwritable-table", msg)
     return found
-
-
-class _Renamed:
-    """Rows with the names of fields, which may be others than those of the columns."""
-
-    def __init__(self, columns: Mapping[str, Column]) -> None:
-        same = all(name == column.name for name, column in columns.items())
-        self._names = None if same else {name: column.name for name, column in columns.items()}
-
-    def of(self, row: Image) -> Image:
-        """Return a row by its fields' names."""
-        if self._names is None:
-            return row
-        return {name: row[column] for name, column in self._names.items() if column in row}
-
-    def back(self, fields: Mapping[str, Rounds]) -> Mapping[str, Rounds]:
-        """Return what is known of fields by the names of their columns."""
-        names = self._names
-        return fields if names is None else {names[name]: one for name, one in fields.items() if name in names}
 
 
 def _types(columns: Mapping[str, Column]) -> dict[str, DataType]:

@@ -29,6 +29,26 @@ class Rounding(NamedTuple):
     """In the row before a change."""
 
 
+class Renamed:
+    """Rows with the names of fields, which may be others than those of the columns."""
+
+    def __init__(self, columns: Mapping[str, Column]) -> None:
+        """`columns`: by the names of their fields."""
+        same = all(name == column.name for name, column in columns.items())
+        self._names = None if same else {name: column.name for name, column in columns.items()}
+
+    def of(self, row: Image) -> Image:
+        """Return a row by its fields' names."""
+        if self._names is None:
+            return row
+        return {name: row[column] for name, column in self._names.items() if column in row}
+
+    def back(self, fields: Mapping[str, Rounds]) -> Mapping[str, Rounds]:
+        """Return what is known of fields by the names of their columns."""
+        names = self._names
+        return fields if names is None else {names[name]: one for name, one in fields.items() if name in names}
+
+
 class RowPlace(NamedTuple):
     """RowPlace of a table's rows: the keys or the values of a topic."""
 
