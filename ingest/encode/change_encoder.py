@@ -134,8 +134,8 @@ class ChangeEncoder:
         """By column: values that were written without what is finer than a microsecond."""
         self.unread: dict[str, int] = {}
         """By column: values of rows before a change that are not known, as they cannot be read or written."""
-        self._by_type = None if coarse is None else {column.name: column.type for column in sink.columns}
         kinds = {column.name: column.type for column in sink.columns}
+        self._by_type = None if coarse is None else kinds
         declared_key = {name: kinds[name] for name in self._key_columns if name in self.declared and name in kinds}
         self._key_types = declared_key if self._by_type is None else self._by_type
         """Types that values of the key have to be of."""

@@ -279,6 +279,14 @@ class RowCoercer:
             return True  # what its message declares of a time is not asked: the fraction may have nine digits
         return self.own(name, column_type, value) is not None
 
+    def typed(self, names: Iterable[str], *, of_table: bool) -> list[str]:
+        """Return those of these columns whose values have to be of their types: the pipeline declares them.
+
+        `of_table`: or the sink's table has them.
+        """
+        of = self.source_types if of_table else self.declared
+        return [name for name in names if name in of and not types.is_text(self.source_types.get(name, types.STRING))]
+
     def with_record_key(
         self, image: Mapping[str, bytes], names: Collection[str], message_key: bytes | None
     ) -> tuple[Mapping[str, bytes], list[str]]:
@@ -319,11 +327,11 @@ class RowCoercer:
                 self._withhold(name)
             elif name in self._nullable and out[name] == b"null" != value:
                 self._withhold(name)
-        self.count_rounded(out, declared)
-        return {
-            name: self._near(name, value) if self._is_rounded(name, value, declared) else value
-            for name, value in out.items()
-        }
+        for name, value in out.items():
+            if self._is_rounded(name, value, declared):
+                count_up(self.rounded, name, 1, OTHERS)
+                out[name] = self._near(name, value)
+        return out
 
     def _is_beyond(self, name: str, value: bytes) -> bool:
         kept = self._number_types[name]

@@ -98,11 +98,7 @@ class TransformInputEncoder:
         self.key_columns = [name for key in transform.key if (name := copies.get(key, key)) is not None]
         """The source columns that are the result's key, as far as that is not computed."""
         parts = ("", "", *transform.table)
-        of_types = self._coercer.source_types if self.numbers is Numbers.STORED else self._coercer.declared
-        self._typed_key = [
-            name for name in self.key_columns
-            if name in of_types and not types.is_text(self._coercer.source_types.get(name, types.STRING))
-        ]  # fmt: skip
+        self._typed_key = self._coercer.typed(self.key_columns, of_table=self.numbers is Numbers.STORED)
         self.constants = {NAMESPACE: parts[-3], SCHEMA: parts[-2], TABLE: parts[-1]}
         self.slots = len(transforms.inputs)
         self.inputs = [(i.name, i.slot[0], places[i.slot]) for i in transform.inputs if not is_ours(i.name)]

@@ -18,7 +18,6 @@ from ingest.model.jsontext import object_of
 from ingest.model.keytext import key_text
 from ingest.model.reject import RowError
 from ingest.model.rowtext import key_image, parse_row
-from ingest.model.types import STRING, is_text
 from ingest.model.values import is_time
 
 if TYPE_CHECKING:
@@ -143,12 +142,7 @@ class UpsertEncoder:
         times = {} if coarse is Coarse.NONE else {c.name: c.type for c in sink.columns if is_time(c.type)}
         self._key_times = {name: times[name] for name in sink.primary_key if name in times}
         self._row_times = times if coarse is Coarse.ROWS else {}
-        of_types = coercer.source_types if coarse is not Coarse.NONE else coercer.declared
-        self.typed_key = frozenset(
-            name
-            for name in sink.primary_key
-            if name in of_types and not is_text(coercer.source_types.get(name, STRING))
-        )
+        self.typed_key = frozenset(coercer.typed(sink.primary_key, of_table=coarse is not Coarse.NONE))
         """Columns of the key whose values have to be of their types: the pipeline or the sink's table says so."""
         self.coarse = frozenset({*self._key_times, *self._row_times})
         """Columns whose times may not be finer than a microsecond in what is written."""
