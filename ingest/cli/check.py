@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ingest.cli.parameters import SetOption, parse_variables
+from ingest.cli.table import counted
 from ingest.config.deployment import pipelines_in
 from ingest.config.loader import load
 from ingest.errors import ConfigError
@@ -61,8 +62,8 @@ def check(
 
 
 def _summary(files: int, found: list[Diagnostic], errors: list[Diagnostic]) -> str:
-    checked = f"{files} file{'' if files == 1 else 's'} checked"
+    checked = f"{counted(files, 'file')} checked"
     counts = [(len(errors), "error")]
     counts += [(sum(d.severity == kind for d in found if d not in errors), kind) for kind in ("warning", "note")]
-    said = [f"{count or 'no'} {kind}{'' if count == 1 else 's'}" for count, kind in counts if count or kind == "error"]
+    said = [counted(count, kind) if count else f"no {kind}s" for count, kind in counts if count or kind == "error"]
     return f"{checked}: {', '.join(said)}"

@@ -176,8 +176,8 @@ def _looked_at(answers: Answers, variables: Mapping[str, str]) -> FirstLook:
     pipeline = _checked(pipeline_text(looking), variables, strictly=True)
     with masked_errors(pipeline.secrets):
         found = first_look(pipeline, lambda text: typer.echo(f"warning: {one_line(text)}", err=True))
-    topics = f"{len(found.topics)} topic{'' if len(found.topics) == 1 else 's'}"
-    typer.echo(f"{topics} with {counted(found.splits, 'partition')} and {counted(found.waiting, 'record')}", err=True)
+    splits, records = counted(found.splits, "partition"), counted(found.waiting, "record")
+    typer.echo(f"{counted(len(found.topics), 'topic')} with {splits} and {records}", err=True)
     if found.formats:
         looks = ", ".join(f"{count:,} like {name}" for name, count in found.formats.items())
         typer.echo(f"of {counted(sum(found.formats.values()), 'message')} that were looked at, {looks}", err=True)

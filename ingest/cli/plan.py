@@ -88,7 +88,7 @@ def lines(found: DryRunReport) -> Iterator[str]:
             yield f"    {one_line(column['name']):<{width}}  {column['type']}{null}"
         key = ", ".join(map(one_line, table.primary_key))
         yield f"    primary key ({key})" if key else "    no primary key"
-    skipped = [f"{reason}: {_count(number)}" for reason, number in sorted(found.skipped.items())]
+    skipped = [f"{reason}: {counted(number, 'record')}" for reason, number in sorted(found.skipped.items())]
     for title, entries in (
         ("changed since the last run", found.options),
         ("schema changes", found.changes),
@@ -110,14 +110,10 @@ def lines(found: DryRunReport) -> Iterator[str]:
         yield f"\nno tables: {why}"
 
 
-def _count(number: int) -> str:
-    return f"{number:,} record{'' if number == 1 else 's'}"
-
-
 def _reject(reject: dict[str, Any]) -> str:
     first = reject["example"]
     where = f"{first['topic']}[{first['partition']}] at offset {first['offset']}"
     table = f" (table {first['table']})" if first["table"] else ""
     tolerated = "" if reject["counted"] else " (skipped, as ignore-parse-errors says)"
-    what = f"{reject['stage']}/{reject['code']}: {_count(reject['count'])}{tolerated}"
+    what = f"{reject['stage']}/{reject['code']}: {counted(reject['count'], 'record')}{tolerated}"
     return f"{what}, the first {where}: {first['message']}{table}; record: {first['record']}"
