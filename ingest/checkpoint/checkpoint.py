@@ -231,16 +231,17 @@ class Checkpoint:
             raise self.damaged("batches", exc) from exc
 
     def _progress(self, number: int, run: int) -> Progress:
-        if number < 0:
-            return Progress()
-        return _progress(number, orjson.loads(self.storage.read(f"{self.batches}/{number}.{run}.done") or b""))
+        return Progress() if number < 0 else _progress(number, self._done(number, run))
+
+    def _done(self, number: int, run: int) -> dict[str, Any]:
+        stored: dict[str, Any] = orjson.loads(self.storage.read(f"{self.batches}/{number}.{run}.done") or b"")
+        return stored
 
     def last_done(self) -> tuple[int | None, int | None]:
         """Return when progress was stored last (ms since 1970), and how many records waited; None if not known."""
         try:
             found = max(self._files(".done"), default=None)
-            name = "" if found is None else f"{self.batches}/{found[0]}.{found[1]}.done"
-            stored = orjson.loads(self.storage.read(name) or b"") if name else {}
+            stored = {} if found is None else self._done(*found)
             return stored.get("time"), stored.get("waiting")  # an earlier version kept neither
         except (ValueError, AttributeError) as exc:
             raise self.damaged("batches", exc) from exc

@@ -83,16 +83,12 @@ _TAKEN: Final = {
     KafkaError.PRODUCER_FENCED,
     KafkaError.TRANSACTION_COORDINATOR_FENCED,
 }
-_FENCED: Final = {
-    LocalError.FENCED,
+_FENCED: Final = _TAKEN | {
     LocalError.FATAL,
     LocalError.STATE,
-    KafkaError.INVALID_PRODUCER_EPOCH,
     KafkaError.INVALID_PRODUCER_ID_MAPPING,
     KafkaError.INVALID_TXN_STATE,
     KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER,
-    KafkaError.PRODUCER_FENCED,
-    KafkaError.TRANSACTION_COORDINATOR_FENCED,
     KafkaError.UNKNOWN_PRODUCER_ID,
 }
 """The producer is of no more use: a newer one has its id, or its transaction was ended for it."""

@@ -147,12 +147,16 @@ def _take(scrape: Scrape, name: str, labels: Mapping[str, str], value: float) ->
             scrape.numbers[name] = value
 
 
+def basic_login(user: str, password: str) -> str:
+    """Return the header `Authorization` for a user and a password."""
+    return f"Basic {b64encode(f'{user}:{password}'.encode()).decode()}"
+
+
 def _fetched(url: str, parts: SplitResult) -> str:
     """Return what a URL answers. `parts` may have a user and a password, which are sent and not shown."""
     headers = {"Accept": "text/plain"}
     if parts.username is not None:
-        login = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
-        headers["Authorization"] = f"Basic {b64encode(login.encode()).decode()}"
+        headers["Authorization"] = basic_login(unquote(parts.username), unquote(parts.password or ""))
     try:
         with urlopen(Request(url, headers=headers), timeout=TIMEOUT_S) as answer:  # noqa: S310  (http)
             data: bytes = answer.read(MAX_BYTES)

@@ -6,7 +6,6 @@ import socket
 import sys
 import threading
 import time
-from base64 import b64encode
 from contextlib import suppress
 from hmac import compare_digest
 from http import HTTPStatus
@@ -20,6 +19,7 @@ from prometheus_client.exposition import basic_auth_handler, default_handler
 from ingest.errors import ConfigError
 from ingest.observe import exposition
 from ingest.observe.events import BatchDone, RunEnded, SideAnswers, Warned
+from ingest.observe.scrape import basic_login
 from ingest.observe.whole_file import WholeFile
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class MetricsServer:
 
     def __init__(self, host: str, port: int, text: Exposition, health: Health, password: str | None = None) -> None:
         """Listen. Raise ConfigError where the port cannot be had. Port 0 takes any. `password`: see `answer`."""
-        wanted = None if password is None else _basic(USER, password)
+        wanted = None if password is None else basic_login(USER, password).encode()
 
         class Handler(BaseHTTPRequestHandler):
             timeout = REQUEST_S
@@ -98,11 +98,6 @@ class MetricsServer:
         """Listen no more."""
         self._server.shutdown()
         self._server.server_close()
-
-
-def _basic(user: str, password: str) -> bytes:
-    """Return the header `Authorization` for a user and a password."""
-    return b"Basic " + b64encode(f"{user}:{password}".encode())
 
 
 def answer(request: BaseHTTPRequestHandler, text: Exposition, health: Health, *, known: bool) -> None:
@@ -142,7 +137,7 @@ class MetricsFile:
         self._written = 0.0
 
     def __call__(self, event: Event) -> None:
-        """Write the file anew where it is old, also while the run waits, and at the end."""
+        """Write the file again when it is out of date, also while the run waits, and at the end."""
         now = time.monotonic()
         often = isinstance(event, BatchDone | SideAnswers) and now - self._written > FILE_S
         if isinstance(event, RunEnded) or often:

@@ -88,11 +88,10 @@ class Schemas:
         """
         out: dict[str, DataType] = {}
         source = self.sources.get(table)
-        of = {} if source is None or source.output is None else dict(source.copies)
+        of = None if source is None or source.output is None else dict(source.copies)
         for target in () if source is None else source.targets:
             for column in self.sinks[target].columns if target in self.sinks else ():
-                kept = column.number_type
-                name = of.get(column.name) if source is not None and source.output is not None else column.name
+                kept, name = column.number_type, column.name if of is None else of.get(column.name)
                 if name is not None and (isinstance(column.type, FLOATS) or isinstance(kept, FLOATS)):
                     out[name] = min(out.get(name, kept), kept, key=_ROUNDING.index)
         return out
