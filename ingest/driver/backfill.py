@@ -149,7 +149,7 @@ class BackfillStartup:
             if rest:
                 self._context.warn(
                     f"the backfill of {', '.join(map(show, note.tables))} has not come to its end, and does not go on: "
-                    f"some of these tables are read anew. {', '.join(map(show, rest))} may lack rows: "
+                    f"some of these tables are read again. {', '.join(map(show, rest))} may lack rows: "
                     f"empty what their rows go to, then {command(self._context.pipeline, rest)}"
                 )
 

@@ -139,7 +139,7 @@ class SideWatch:
         finally:
             ended.set()
             for thread in threads[-1:]:
-                thread.join(LOOK_S)  # so that nothing is told after the end of the run
+                thread.join(LOOK_S)  # so that no event comes after the end of the run
 
     def _run(self, ended: Signal) -> None:
         while not ended.wait(LOOK_S):

@@ -100,7 +100,7 @@ def event_field(rows: Sequence[Mapping[str, Any]]) -> EventField | None:
 
 
 def _rank(name: str, liked: Sequence[str]) -> int:
-    """Return how far behind a name is among those that are liked; those that end like one come next."""
+    """Return the rank of a name: its place among the usual names, then names that end with one, then all others."""
     plain = name.lower()
     if plain in liked:
         return liked.index(plain)

@@ -1,4 +1,4 @@
-"""Sides that are away are told once, each minute, and when they are back; also where a question never comes back."""
+"""A side that is away is reported at once, each minute, and when it is back; also if a question is never answered."""
 
 from __future__ import annotations
 
