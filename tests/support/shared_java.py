@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import warnings
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -71,9 +72,17 @@ class SharedJava:
         return java._run
 
     def joined(self) -> dict[str, str]:
-        """Return the environment of a run that joins; Java is started anew where the variables are others now."""
-        if _environment() != self._environment:  # workers have the variables of Java, not those of the run
-            self.stop()
+        """Return the environment of a run that joins.
+
+        Java starts again where the variables have changed, as workers have those of Java, not those of the run; and
+        where it ended after the run before, which pytest then warns of: that run has been judged.
+        """
+        if self._gateway is not None and not self._answers():
+            code = self._gateway.proc.poll()
+            warnings.warn(f"the Java that tests share ended between runs ({code}): {self._said()}", stacklevel=2)
+            self._end()
+        if self._gateway is not None and _environment() != self._environment:
+            self._end()
         if self._gateway is None:
             self._start()
         jvm = self._gateway.jvm
@@ -88,8 +97,8 @@ class SharedJava:
             return
         server, self._server = self._server, None
         if self._gateway.proc.poll() is not None:
-            self.stop()
-            raise AssertionError(f"the Java that tests share ended during a run: {self._log.read_text()[-3000:]}")
+            self._end()
+            raise AssertionError(f"the Java that tests share ended during a run: {self._said()}")
         server.shutdown()
         companion = self._gateway.jvm.java.lang.Class.forName("org.apache.spark.SparkContext$")
         active = companion.getField("MODULE$").get(None).getActive()
@@ -97,15 +106,27 @@ class SharedJava:
             active.get().stop()
 
     def stop(self) -> None:
-        """End Java, where it runs, and that of runs with variables of their own."""
+        """End Java, where it runs, that of runs with variables of their own and that of runs in the background."""
         for other in (self._other, self._beside):
             if other is not None:
                 other.stop()
         self._other = self._beside = None
-        if self._gateway is None:
-            return
+        if self._gateway is not None:
+            self._end()
+
+    def _answers(self) -> bool:
+        try:
+            self._gateway.jvm.System.nanoTime()
+        except (Py4JNetworkError, OSError):
+            return False
+        return True
+
+    def _said(self) -> str:
+        return self._log.read_text(errors="replace")[-3000:]
+
+    def _end(self) -> None:
         gateway, self._gateway = self._gateway, None
-        with suppress(Py4JNetworkError):  # it has ended by itself
+        with suppress(Py4JNetworkError, OSError):  # it has ended by itself
             gateway.shutdown()
         gateway.proc.stdin.close()
         try:
