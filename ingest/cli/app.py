@@ -10,39 +10,49 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 import typer
 
 from ingest.cli.lazy_group import LazyGroup, not_loaded
+from ingest.cli.screen import WIDEST_HELP, highlighted
 from ingest.errors import INTERRUPTED, IngestError, InternalError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 _BUG = f"This is a bug of ingest; please report it.\n  more: ingest explain {InternalError.code}"
 
 # Pydantic would look for plugins in what every installed package says of itself, here and in each worker
 os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
 
-COMMANDS = {
-    "init": "Write a first pipeline file from a few answers, by looking at a topic; or a repository with --repo.",
-    "run": "Run a pipeline: continuously, or with --once until it is drained.",
-    "check": "Say what is wrong with pipeline files: exit code 0, or 78 when there is an error.",
-    "plan": "Show what a run would do: tables, routes, columns, topics, rejects.",
-    "tap": "Show records one by one, before and after: the next ones that a run would read.",
-    "status": "Show what runs, since when, how far behind it is, the last batch and the last error.",
-    "top": "Show running pipelines: rates, lag, rejects, and the busiest tables.",
-    "graph": "Draw a pipeline as Mermaid: topics, tables, routes, the sink's tables.",
-    "json-schema": "Print the JSON Schema of pipeline files, by which editors complete and check them.",
-    "explain": "Say what an option, a format, a source, a sink or a code is.",
-    "render": "Manifests that run pipelines elsewhere.",
-    "replay": "Send dead letters back through their pipeline, once it or their cause is mended.",
-    "backfill": "Read tables once more, from the beginning of their topics up to where their pipeline is.",
-    "test": "Run tests of pipelines: messages in, what becomes of them out.",
-    "warmup": "Write a class-data archive of Spark into the cache: every later run starts seconds earlier.",
-    "checkpoint": "Where a pipeline stands: show it, set it, export it.",
-    "schema": "The schemas that a pipeline found.",
-    "letters": "The records that a pipeline rejected: list them, look at one.",
-    "sandbox": "A real single-node Apache Kafka for development and tests; no Docker needed.",
-    "transactions": "Look at the transactions of a cluster, and end what was left open.",
+GROUPS = {
+    "Start": {
+        "init": "Write a first pipeline file from a few answers, by looking at a topic; or a repository with --repo.",
+        "check": "Say what is wrong with pipeline files: exit code 0, or 78 when there is an error.",
+        "plan": "Show what a run would do: tables, routes, columns, topics, rejects.",
+        "run": "Run a pipeline: continuously, or with --once until it is drained.",
+    },
+    "Look": {
+        "status": "Show what runs, since when, how far behind it is, the last batch and the last error.",
+        "top": "Show running pipelines: rates, lag, rejects, and the busiest tables.",
+        "tap": "Show records one by one, before and after: the next ones that a run would read.",
+        "schema": "Show the schemas that a pipeline has inferred, and how they changed.",
+        "graph": "Draw a pipeline as Mermaid: topics, tables, routes, the sink's tables.",
+        "explain": "Say what an option, a format, a source, a sink or a code is.",
+    },
+    "Operate": {
+        "checkpoint": "Show where a pipeline stands, set it, or export it.",
+        "letters": "List the records that a pipeline rejected, or look at one.",
+        "replay": "Send dead letters back through their pipeline, once it or their cause is mended.",
+        "backfill": "Read tables once more, from the beginning of their topics up to where their pipeline is.",
+        "transactions": "Look at the transactions of a cluster, and end those that were left open.",
+        "render": "Write manifests that run pipelines elsewhere, on Kubernetes.",
+        "warmup": "Write a class-data archive of Spark into the cache: every later run starts seconds earlier.",
+    },
+    "Develop": {
+        "test": "Run tests of pipelines: messages in, what becomes of them out.",
+        "sandbox": "Start a real single-node Apache Kafka for development and tests; no Docker needed.",
+        "json-schema": "Print the JSON Schema of pipeline files, by which editors complete and check them.",
+    },
 }
 """The modules beside this one, each with one command or one group of commands, and their short helps."""
+COMMANDS = {name: short_help for group in GROUPS.values() for name, short_help in group.items()}
 
 
 class Commands(LazyGroup):
@@ -50,13 +60,17 @@ class Commands(LazyGroup):
 
     modules: ClassVar = {name: f"ingest.cli.{name.replace('-', '_')}" for name in COMMANDS}
 
+    def sections(self) -> Iterable[tuple[str, list[str]]]:
+        """Return what a person looks for: to start, to look, to operate, to develop."""
+        return [(title, list(group)) for title, group in GROUPS.items()]
+
 
 app = typer.Typer(
     name="ingest",
     cls=Commands,
     help="Change messages of many tables out of Kafka, to upserts, as Spark jobs, from one YAML file.",
     no_args_is_help=True,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": WIDEST_HELP},
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
@@ -89,18 +103,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         app(arguments)
     except InternalError as exc:
-        typer.echo(_masked(f"{traceback.format_exc()}error: {exc}\n{_BUG}"), err=True)
+        _complain(f"{traceback.format_exc()}error: {exc}\n{_BUG}")
         raise SystemExit(exc.exit_code) from exc
     except IngestError as exc:
-        typer.echo(_masked(_text(exc)), err=True)
+        _complain(_text(exc))
         raise SystemExit(exc.exit_code) from None
     except Exception as exc:  # noqa: BLE001  (this is a bug, and its text may hold values of a pipeline)
-        typer.echo(_masked(f"{traceback.format_exc()}{_whose(exc)}"), err=True)
+        _complain(f"{traceback.format_exc()}{_whose(exc)}")
         raise SystemExit(InternalError.exit_code) from None
     except KeyboardInterrupt:
         typer.echo("interrupted", err=True)
         sys.stderr.flush()
         os._exit(INTERRUPTED)
+
+
+def _complain(text: str) -> None:
+    typer.echo(highlighted(_masked(text), sys.stderr), err=True)
 
 
 def _whose(exc: Exception) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ingest.cli.parameters import SetOption, parse_variables
+from ingest.cli.screen import highlighted, paint
 from ingest.cli.table import counted
 from ingest.config.deployment import pipelines_in
 from ingest.config.loader import load
@@ -34,7 +36,7 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 def check(
     files: Annotated[
         list[Path],
-        typer.Argument(metavar="FILE…", help="Pipeline files, or directories: all pipelines in them."),
+        typer.Argument(metavar="FILE", help="Pipeline files, or directories: all pipelines in them."),
     ],
     variables: SetOption = None,
     form: Annotated[FindingsFormat, typer.Option("--format", help="How to print what is found.")] = FindingsFormat.TEXT,
@@ -54,9 +56,11 @@ def check(
         typer.echo(json.dumps([d.as_json() for d in found], indent=2))
     else:
         for diagnostic in found:
-            typer.echo(diagnostic.github() if form is FindingsFormat.GITHUB else diagnostic.text())
+            text = diagnostic.text()
+            typer.echo(diagnostic.github() if form is FindingsFormat.GITHUB else highlighted(text, sys.stdout))
     if form is FindingsFormat.TEXT:
-        typer.echo(_summary(len(checked), found, errors), err=True)
+        summary = _summary(len(checked), found, errors)
+        typer.echo(paint(summary, sys.stderr, fg="red" if errors else "green"), err=True)
     if errors:
         raise typer.Exit(ConfigError.exit_code)
 

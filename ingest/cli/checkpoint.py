@@ -13,6 +13,7 @@ import typer
 
 from ingest.checkpoint.inspect import apply_reset, as_offsets, exported, opened, overview, plan_reset
 from ingest.cli.parameters import FormatOption, OutputFormat, SetOption, parse_variables
+from ingest.cli.screen import Group
 from ingest.cli.secrets import warner
 from ingest.cli.table import counted
 from ingest.config.loader import load_strictly
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
     from ingest.sources.kafka_coordinator import KafkaSourceCoordinator
 
 app = typer.Typer(
-    help="Where a pipeline stands: show it, set it, export it.",
+    cls=Group,
+    help="Show where a pipeline stands, set it, or export it.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
@@ -154,10 +156,14 @@ def reset(
     target: TargetArgument,
     to: Annotated[
         str | None,
-        typer.Option("--to", metavar="WHERE", help="earliest, latest, offset:N, or timestamp:T (ms or ISO 8601)."),
+        typer.Option(
+            "--to", metavar="WHERE", help="Where to: earliest, latest, offset:N, or timestamp:T (ms or ISO 8601)."
+        ),
     ] = None,
-    topic: Annotated[str | None, typer.Option(help="Only this topic. [default: all]")] = None,
-    partition: Annotated[int | None, typer.Option(min=0, help="Only this partition. [default: all]")] = None,
+    topic: Annotated[str | None, typer.Option(metavar="TOPIC", help="Only this topic. [default: all]")] = None,
+    partition: Annotated[
+        int | None, typer.Option(min=0, metavar="N", help="Only this partition. [default: all]")
+    ] = None,
     errors: Annotated[bool, typer.Option("--errors", help="Forget the errors that were counted.")] = False,
     drop_batch: Annotated[
         bool,

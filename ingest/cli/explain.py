@@ -46,7 +46,7 @@ def explain(
     words: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[WORD…]",
+            metavar="WORD",
             help="An option, a format, a source, a sink, or a code. [default: a list]",
             autocompletion=_completions,
         ),

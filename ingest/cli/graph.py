@@ -38,7 +38,7 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 @app.command()
 def graph(
-    file: Annotated[Path, typer.Argument(help="The pipeline file.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The pipeline file.")],
     variables: SetOption = None,
     checkpoint: CheckpointOption = None,
 ) -> None:

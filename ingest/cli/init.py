@@ -53,7 +53,10 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 @app.command()
 def init(
     file: Annotated[
-        Path | None, typer.Argument(help="The file to write; with --repo the folder. [default: pipeline.yaml, or .]")
+        Path | None,
+        typer.Argument(
+            metavar="FILE", help="The file to write; with --repo the folder. [default: pipeline.yaml, or .]"
+        ),
     ] = None,
     repo: Annotated[bool, typer.Option("--repo", help="Make a repository of pipelines instead of one file.")] = False,
     brokers: Annotated[str | None, typer.Option(metavar="HOST:PORT,...", help="Kafka's bootstrap servers.")] = None,

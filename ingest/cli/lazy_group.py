@@ -5,8 +5,9 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, ClassVar
 
-from typer.core import TyperGroup
 from typer.main import get_command
+
+from ingest.cli.screen import Group, ScreenContext
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from typer._click import Command, Context
 
 
-class LazyGroup(TyperGroup):
+class LazyGroup(Group):
     """A group that begins with names and short helps: its own help, and the completion of shells, need no more."""
 
     modules: ClassVar[Mapping[str, str]]
@@ -28,7 +29,9 @@ class LazyGroup(TyperGroup):
     def load(self, name: str) -> Command | None:
         """Return a command with its options, or None if there is none of that name."""
         if name in self.modules:
-            self.commands[name] = get_command(import_module(self.modules[name]).app)
+            self.commands[name] = command = get_command(import_module(self.modules[name]).app)
+            for one in (command, *getattr(command, "commands", {}).values()):
+                one.context_class = ScreenContext
         return self.commands.get(name)
 
 

@@ -20,6 +20,7 @@ from ingest.cli.parameters import (
     parse_variables,
     selector_of,
 )
+from ingest.cli.screen import Group
 from ingest.cli.secrets import warner
 from ingest.cli.table import rows_as_text
 from ingest.config.dead_letters import dead_letters_of
@@ -40,7 +41,8 @@ if TYPE_CHECKING:
     from ingest.config.pipeline import Pipeline
 
 app = typer.Typer(
-    help="The records that a pipeline rejected: list them, look at one.",
+    cls=Group,
+    help="List the records that a pipeline rejected, or look at one.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
@@ -99,7 +101,7 @@ def list_(
     since: SinceOption = None,
     until: UntilOption = None,
     limit: Annotated[
-        int | None, typer.Option(min=1, help="Only the newest. [default: 100; with --format json all]")
+        int | None, typer.Option(min=1, metavar="N", help="Only the newest N. [default: 100; with --format json all]")
     ] = None,
     form: FormatOption = OutputFormat.TEXT,
     variables: SetOption = None,

@@ -30,10 +30,10 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 @app.command()
 def plan(
-    file: Annotated[Path, typer.Argument(help="The pipeline file.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The pipeline file.")],
     rows: Annotated[
         int,
-        typer.Option("--rows", min=0, max=1000, metavar="N", help="Also show so many records, as `ingest tap` does."),
+        typer.Option("--rows", min=0, max=1000, metavar="N", help="Also show N records, as `ingest tap` does."),
     ] = 0,
     variables: SetOption = None,
     form: FormatOption = OutputFormat.TEXT,

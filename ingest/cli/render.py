@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from ingest.cli.screen import Group
 from ingest.cli.table import counted
 from ingest.config.deployment import SETTINGS, pipelines_in, read_deployments
 from ingest.config.diagnostics import render as render_all
@@ -25,7 +26,11 @@ _HEAD: Final = "# Made by `ingest render k8s`; do not edit. Change the pipeline,
 _KUSTOMIZATION: Final = "kustomization"
 
 app = typer.Typer(
-    help="Manifests that run pipelines elsewhere.", no_args_is_help=True, add_completion=False, rich_markup_mode=None
+    cls=Group,
+    help="Write manifests that run pipelines elsewhere, on Kubernetes.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
 )
 
 

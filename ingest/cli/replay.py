@@ -19,7 +19,7 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 @app.command()
 def replay(
-    file: Annotated[Path, typer.Argument(help="The pipeline file.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The pipeline file.")],
     table: TableOption = None,
     code: CodeOption = None,
     since: SinceOption = None,

@@ -41,7 +41,7 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 @app.command()
 def run(
-    file: Annotated[Path, typer.Argument(help="The pipeline file.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The pipeline file.")],
     once: Annotated[bool, typer.Option("--once", help="Drain what is there at the start, then exit.")] = False,
     variables: SetOption = None,
     checkpoint: CheckpointOption = None,

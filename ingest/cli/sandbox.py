@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ingest.cli.parameters import FormatOption, OutputFormat
+from ingest.cli.screen import Group
 from ingest.sandbox import broker, postgres, registry, sample
 from ingest.sandbox.secure import USER, Secure, client_properties
 
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
     from ingest.sandbox.sample import RunningSample
 
 app = typer.Typer(
-    help="A real single-node Apache Kafka for development and tests; no Docker needed.",
+    cls=Group,
+    help="Start a real single-node Apache Kafka for development and tests; no Docker needed.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
@@ -39,8 +41,10 @@ FolderOption = Annotated[
 @app.command()
 def up(
     folder: FolderOption = None,
-    port: Annotated[int | None, typer.Option(help="Where it listens. [default: 29092, or a free port]")] = None,
-    heap: Annotated[str, typer.Option(help="Java's heap for it.")] = "1g",
+    port: Annotated[
+        int | None, typer.Option(metavar="PORT", help="Where it listens. [default: 29092, or a free port]")
+    ] = None,
+    heap: Annotated[str, typer.Option(metavar="SIZE", help="Java's heap for it.")] = "1g",
     secure: Annotated[bool, typer.Option("--secure", help="Add listeners with TLS, SCRAM, PLAIN and mTLS.")] = False,
     with_registry: Annotated[bool, typer.Option("--registry", help="Start a schema registry, too.")] = False,
     with_postgres: Annotated[bool, typer.Option("--postgres", help="Start a PostgreSQL server, too.")] = False,
@@ -48,7 +52,7 @@ def up(
         bool, typer.Option("--sample", help="Fill topics with a shop's messages, and go on changing its rows.")
     ] = False,
     rate: Annotated[
-        float, typer.Option(min=0, max=10_000, help="With --sample: so many changes in a second; 0 only fills.")
+        float, typer.Option(min=0, max=10_000, metavar="N", help="With --sample: N changes a second; 0 only fills.")
     ] = 1.0,
     form: FormatOption = OutputFormat.TEXT,
 ) -> None:

@@ -14,6 +14,7 @@ from ingest.checkpoint.history import check_version, current, difference, histor
 from ingest.checkpoint.inspect import opened
 from ingest.cli.checkpoint import CheckpointOption, ConfOption, TargetArgument
 from ingest.cli.parameters import FormatOption, OutputFormat, SetOption, parse_variables
+from ingest.cli.screen import Group
 from ingest.cli.table import counted
 from ingest.config.loader import load
 from ingest.model.table import show as shown
@@ -27,10 +28,14 @@ if TYPE_CHECKING:
     from ingest.checkpoint.history import Version
 
 app = typer.Typer(
-    help="The schemas that a pipeline found.", no_args_is_help=True, add_completion=False, rich_markup_mode=None
+    cls=Group,
+    help="Show the schemas that a pipeline has inferred, and how they changed.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
 )
 
-TableArgument = Annotated[str | None, typer.Argument(metavar="[TABLE]", help="Only this table. [default: all]")]
+TableArgument = Annotated[str | None, typer.Argument(metavar="TABLE", help="Only this table. [default: all]")]
 ObservedOption = Annotated[
     bool, typer.Option("--observed", help="The source's tables as their messages show them, not the sink's.")
 ]
@@ -54,7 +59,7 @@ def show(
     target: TargetArgument,
     table: TableArgument = None,
     observed: ObservedOption = False,
-    version: Annotated[int | None, typer.Option(min=0, help="As it was then. [default: now]")] = None,
+    version: Annotated[int | None, typer.Option(min=0, metavar="N", help="As it was then. [default: now]")] = None,
     form: FormatOption = OutputFormat.TEXT,
     checkpoint: CheckpointOption = None,
     variables: SetOption = None,
@@ -94,8 +99,13 @@ def history_(
 def diff(
     target: TargetArgument,
     table: TableArgument = None,
-    first: Annotated[int | None, typer.Option("--from", min=0, help="[default: the version before the last]")] = None,
-    last: Annotated[int | None, typer.Option("--to", min=0, help="[default: the last version]")] = None,
+    first: Annotated[
+        int | None,
+        typer.Option("--from", min=0, metavar="N", help="The older version. [default: the version before the last]"),
+    ] = None,
+    last: Annotated[
+        int | None, typer.Option("--to", min=0, metavar="N", help="The newer version. [default: the last version]")
+    ] = None,
     observed: ObservedOption = False,
     form: FormatOption = OutputFormat.TEXT,
     checkpoint: CheckpointOption = None,

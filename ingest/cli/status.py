@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from datetime import datetime
 from pathlib import Path
@@ -13,6 +14,7 @@ import typer
 from ingest.checkpoint.inspect import opened
 from ingest.checkpoint.lives import status
 from ingest.cli.parameters import FilesConfOption, FormatOption, OutputFormat, parse_variables
+from ingest.cli.screen import paint
 from ingest.cli.table import counted, length
 from ingest.errors import CheckpointError
 from ingest.model.text import one_line
@@ -47,7 +49,7 @@ def status_(
     if form is OutputFormat.JSON:
         typer.echo(json.dumps(found, indent=2))
     else:
-        typer.echo("\n\n".join("\n".join(lines(one, time.time())) for one in found))
+        typer.echo("\n\n".join(_text(one) for one in found))
     if failed:
         raise failed[0]
 
@@ -79,6 +81,15 @@ def lines(one: dict[str, Any], now: float) -> Iterator[str]:
     ):
         if text:
             yield one_line(f"  {name + ':':<12}{text}")
+
+
+def _text(one: dict[str, Any]) -> str:
+    """Return what is shown of a checkpoint, its state in a colour."""
+    first, *more = lines(one, time.time())
+    name = one_line(f"{one['pipeline']}: ")
+    style = {"running": "green", "failed": "red", "killed": "red"}.get(one["state"])
+    state = paint(first.removeprefix(name), sys.stdout, fg=style)
+    return "\n".join((f"{paint(name, sys.stdout, bold=True)}{state}", *more))
 
 
 def _state(one: dict[str, Any], now: float) -> str:

@@ -40,9 +40,9 @@ SHOWN = 10
 
 @app.command(name="tap")
 def tap_(
-    file: Annotated[Path, typer.Argument(help="The pipeline file.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The pipeline file.")],
     number: Annotated[
-        int, typer.Option("--number", "-n", min=1, max=1000, help="Show so many records, at most.")
+        int, typer.Option("--number", "-n", min=1, max=1000, metavar="N", help="Show N records, at most.")
     ] = SHOWN,
     table: Annotated[
         str | None,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from ingest.cli.screen import paint
 from ingest.cli.table import counted
 from ingest.config.scenario import NoTest, ScenarioError, accept, read
 from ingest.testing.scenario_runner import compared
@@ -16,7 +18,9 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 @app.command(name="test")
 def run_tests(
-    paths: Annotated[list[Path], typer.Argument(help="Test files, or directories with them (docs/testing.md).")],
+    paths: Annotated[
+        list[Path], typer.Argument(metavar="PATH", help="Test files, or directories with them (docs/testing.md).")
+    ],
     rewrite: Annotated[
         bool, typer.Option("--accept", help="Write what happens into the files, as what is expected from now on.")
     ] = False,
@@ -37,7 +41,7 @@ def run_tests(
                 left_out.append(file)  # pipelines and their tests may live together
                 continue
             tests, failed = tests + 1, failed + 1
-            typer.echo(f"FAILED {exc}")
+            typer.echo(f"{_painted('FAILED')} {exc}")
             continue
         found = compared(scenario)
         how = "FAILED" if found else "ok    "
@@ -46,7 +50,7 @@ def run_tests(
             how = "FAILED" if (left := compared(read(file))) else "accepted"
             found = left or found
         tests, failed = tests + 1, failed + (how == "FAILED")
-        typer.echo(f"{how} {file}: {scenario.title}")
+        typer.echo(f"{_painted(how)} {file}: {scenario.title}")
         for one in found:
             typer.echo("    " + one.text.replace("\n", "\n    "))
     if not tests:
@@ -56,6 +60,11 @@ def run_tests(
     typer.echo(f"{counted(tests, 'test')}, {failed} failed{others}")
     if failed:
         raise typer.Exit(1)
+
+
+def _painted(how: str) -> str:
+    """Return a result in its colour."""
+    return paint(how, sys.stdout, fg={"FAILED": "red", "accepted": "yellow"}.get(how, "green"))
 
 
 def _files(paths: list[Path]) -> list[tuple[Path, bool]]:

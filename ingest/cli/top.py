@@ -40,13 +40,15 @@ def top(
     targets: Annotated[
         list[str],
         typer.Argument(
-            metavar="TARGET...",
-            help="host:port or URL of a run's metrics, a file of --metrics-file, or a pipeline file.",
+            metavar="TARGET",
+            help="A port, host:port or URL of a run's metrics, a file of --metrics-file, or a pipeline file.",
         ),
     ],
     once: Annotated[bool, typer.Option("--once", help="Look once, then exit.")] = False,
     interval: Annotated[float, typer.Option(min=0.2, metavar="SECONDS", help="The time between two looks.")] = 2.0,
-    number: Annotated[int, typer.Option("--number", "-n", min=0, help="Show so many tables of each pipeline.")] = 15,
+    number: Annotated[
+        int, typer.Option("--number", "-n", min=0, metavar="N", help="Show N tables of each pipeline, at most.")
+    ] = 15,
     variables: SetOption = None,
     form: FormatOption = OutputFormat.TEXT,
 ) -> None:

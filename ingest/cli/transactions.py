@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ingest.cli.parameters import FilesConfOption, FormatOption, OutputFormat, SetOption, parse_variables
+from ingest.cli.screen import Group
 from ingest.cli.secrets import warner
 from ingest.cli.table import rows_as_text
 from ingest.config.loader import load_strictly
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
     from ingest.kafka.transaction_log import Transaction
 
 app = typer.Typer(
-    help="Look at the transactions of a cluster, and end what was left open.",
+    cls=Group,
+    help="Look at the transactions of a cluster, and end those that were left open.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
@@ -67,7 +69,10 @@ def _connection(
 @app.command(name="list")
 def list_(
     prefix: Annotated[
-        str | None, typer.Argument(help="Only ids that begin with it and a slash. [default: the pipeline's, or all]")
+        str | None,
+        typer.Argument(
+            metavar="PREFIX", help="Only ids that begin with it and a slash. [default: the pipeline's, or all]"
+        ),
     ] = None,
     pipeline: PipelineOption = None,
     servers: ServersOption = None,
@@ -94,7 +99,9 @@ def _row(one: Transaction) -> tuple[str, ...]:
 
 @app.command()
 def abort(
-    prefix: Annotated[str, typer.Argument(help="End what is open under ids that begin with it and a slash.")],
+    prefix: Annotated[
+        str, typer.Argument(metavar="PREFIX", help="End what is open under ids that begin with it and a slash.")
+    ],
     pipeline: PipelineOption = None,
     servers: ServersOption = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be ended.")] = False,

@@ -1,0 +1,91 @@
+"""What a terminal shows: colours where it has them, and help texts. Nothing here loads rich."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from typing import TYPE_CHECKING, Any, Final, TextIO
+
+import typer
+from typer.core import TyperGroup
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from typer._click import Command, Context, HelpFormatter
+
+WIDEST_HELP: Final = 120
+"""Characters of a line of help, at most: longer lines are hard to read."""
+_STYLES: Final[dict[str, Any]] = {
+    "error:": {"fg": "red", "bold": True}, "warning:": {"fg": "yellow", "bold": True}, "note:": {"fg": "cyan"},
+    "hint:": {"fg": "green"}, "more:": {"dim": True},
+}  # fmt: skip
+_SEVERITY: Final = re.compile(rf"^((?:.*?:\d+:\d+: )?| {{2}})({'|'.join(_STYLES)})", re.MULTILINE)
+_CARETS: Final = re.compile(r"^( +\| +)(\^+)$", re.MULTILINE)
+_HEADING: Final = re.compile(r"^[A-Z][a-z]+:")
+_TERM: Final = re.compile(r"^  (?=\S)((?:(?!  ).)+)")
+"""The first column of a list of arguments, options or commands."""
+
+
+def has_colours(stream: TextIO) -> bool:
+    """Return whether texts on a stream are coloured: on a terminal, unless NO_COLOR is set (https://no-color.org)."""
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def paint(text: str, stream: TextIO, **style: Any) -> str:  # noqa: ANN401  (as typer.style has them)
+    """Return a text with a style of `typer.style`, or as it is where the stream has no colours."""
+    return typer.style(text, **style) if text and has_colours(stream) else text
+
+
+def highlighted(text: str, stream: TextIO) -> str:
+    """Return findings and errors for people, with the colours of their severities where the stream has any."""
+    if not has_colours(stream):
+        return text
+    text = _SEVERITY.sub(lambda found: f"{found[1]}{typer.style(found[2], **_STYLES[found[2]])}", text)
+    return _CARETS.sub(lambda found: f"{found[1]}{typer.style(found[2], fg='red')}", text)
+
+
+class ScreenContext(typer.Context):
+    """The context of each command: its help is coloured."""
+
+    def get_help(self) -> str:
+        """Return the help of the command."""
+        text = super().get_help()
+        return "\n".join(_coloured(text.split("\n"))) if has_colours(sys.stdout) else text
+
+
+def _coloured(help_text: Iterable[str]) -> Iterator[str]:
+    """Yield lines of help with bold headings, and the terms of lists in a colour."""
+    in_list = False
+    for line in help_text:
+        heading = _HEADING.match(line)
+        in_list = line == heading[0] if heading else in_list and bool(line)
+        if heading:
+            yield f"{typer.style(heading[0], bold=True)}{line[heading.end() :]}"
+        else:
+            yield _TERM.sub(lambda found: f"  {typer.style(found[1], fg='cyan')}", line) if in_list else line
+
+
+class Group(TyperGroup):
+    """A group of commands whose help has their short helps as a whole."""
+
+    context_class = ScreenContext
+
+    def sections(self) -> Iterable[tuple[str, list[str]]]:
+        """Return headings, each with the names of its commands."""
+        return [("Commands", list(self.commands))]
+
+    def format_commands(self, ctx: Context, formatter: HelpFormatter) -> None:
+        """Write the commands in their sections. The short helps are wrapped, where click would cut them."""
+        width = max(map(len, self.commands))
+        for title, names in self.sections():
+            found = ((name, self.get_command(ctx, name)) for name in names)
+            rows = [(f"{name:<{width}}", _short_help(command)) for name, command in found if command is not None]
+            with formatter.section(title):
+                formatter.write_dl(rows)
+
+
+def _short_help(command: Command) -> str:
+    """Return the first paragraph of a command's help."""
+    return " ".join((command.help or "").split("\n\n", 1)[0].split())
