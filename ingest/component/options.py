@@ -17,6 +17,7 @@ from ingest.model.data_type import DataType
 
 if TYPE_CHECKING:
     from ingest.component.files import Files
+    from ingest.model.shared_place import SharedPlace
     from ingest.model.text import TextError
 
 AnyOptions: TypeAlias = Any
@@ -77,6 +78,10 @@ class Options(BaseModel):
 
         The key is empty in a format's options: there it stands for the option that names the format.
         """
+        return []
+
+    def shared_places(self) -> list[SharedPlace]:
+        """Return the paths on this machine that tasks use as the driver does: on a cluster all have to see them."""
         return []
 
     def for_keys(self) -> Options:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from ingest.config.pipeline import Pipeline
     from ingest.driver.clock import Clock
+    from ingest.model.shared_place import SharedMark
     from ingest.observe.events import Observer
 
 MAX_WARNED: Final = 1000
@@ -48,6 +49,8 @@ class RunContext:
         self.settings = settings
         self.observer = observer
         self.clock = clock
+        self.marks: tuple[SharedMark, ...] = ()
+        """What executors look for in directories that they share with the driver."""
         self._warned: set[str] = set()
 
     @property

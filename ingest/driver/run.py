@@ -32,6 +32,7 @@ from ingest.driver.patience import Patience
 from ingest.driver.planner import Planner
 from ingest.driver.reports import Reports, tell_rejects
 from ingest.driver.schemas import warn_withheld
+from ingest.driver.shared_places import seen_by_all
 from ingest.driver.side_watch import SideWatch, askers_of
 from ingest.driver.spark_engine import SparkEngine
 from ingest.driver.splits import SplitWatch
@@ -127,13 +128,15 @@ def _refuse_start_time(context: RunContext) -> None:
 def prepared(context: RunContext, lock: int | None) -> Iterator[SparkEngine]:
     """Yield the engine of a run, whose pipeline then holds what is in its files; raises IngestError.
 
-    Java starts here, before anything connects, where a file is on one of Hadoop's file systems; otherwise later, beside
-    the connection to Kafka. `lock`: a descriptor for child processes to hold.
+    Java starts here, before anything connects, where a file is on one of Hadoop's file systems, or executors have to
+    look for directories; otherwise later, beside the connection to Kafka. `lock`: a descriptor for child processes to
+    hold.
     """
     engine = SparkEngine(context, sql=context.pipeline.rules.change_rows)
     try:
         context.pipeline = read_files(context.pipeline, lambda: engine.start(lock).hadoop, context.warn)
-        yield engine
+        with seen_by_all(context, engine, lock):
+            yield engine
     finally:
         engine.stop()
 
@@ -241,4 +244,5 @@ def setup_of(context: RunContext, parts: RunParts, start: Start) -> Setup:
         rules=parts.rules.rules,
         changelog=start.source.upserts and parts.sides.sink.changelog,
         look_ahead=parts.look_ahead,
+        marks=context.marks,
     )

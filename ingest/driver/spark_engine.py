@@ -6,7 +6,7 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Final
 
 from ingest.driver.engine import refuse_speculation
-from ingest.spark.session import Session
+from ingest.spark.session import Session, is_local
 from ingest.task import native_support
 
 if TYPE_CHECKING:
@@ -64,5 +64,5 @@ class SparkEngine:
     def ask(self, setup: Broadcast[Setup]) -> list[list[str]]:
         """Return what workers say: one of this machine, or some of others, which may not be as this one is."""
         session = self._session.result()
-        many = 1 if self._context.settings.master.startswith("local") else min(session.slots, MAX_ASKED)
+        many = 1 if is_local(session.master) else min(session.slots, MAX_ASKED)
         return session.run(native_support.ask, [setup] * many)

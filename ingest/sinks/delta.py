@@ -12,6 +12,7 @@ from pydantic import Field, model_validator
 
 from ingest.component.options import OptionErrors
 from ingest.model.reject import RowError
+from ingest.model.shared_place import SharedPlace, local_path
 from ingest.sinks.lake import LakeOptions
 
 if TYPE_CHECKING:
@@ -104,6 +105,11 @@ class DeltaSink(LakeOptions):
         from ingest.delta.warehouse import DeltaWarehouse  # noqa: PLC0415  (`check` needs no library)
 
         return DeltaWarehouse(self.place, self.storage)
+
+    def shared_places(self) -> list[SharedPlace]:
+        """Return the directory of the tables; nothing where they are in an object store."""
+        path = local_path(self.place)
+        return [] if path is None else [SharedPlace("warehouse", path, "folder")]
 
     def table_for(self, table: TableId, schema: TableSchema) -> LakeTable:
         """Return the table that rows of a target go to. Raise RowError for names that it cannot have."""

@@ -24,6 +24,7 @@ from ingest.errors import AccessError, ConfigError, Unavailable, is_denied
 from ingest.formats import FORMATS, WrittenFormatName, has_schemas, is_of_rows, value_of
 from ingest.model.jsontext import object_of
 from ingest.model.reject import RowError
+from ingest.model.shared_place import SharedPlace
 from ingest.model.table import TableId, show
 from ingest.model.values import has_times
 from ingest.sinks.sink import PlainWriter
@@ -130,6 +131,10 @@ class FileSink(TypedSinkOptions):
     def typed(self, table: TableId, schema: TableSchema) -> TypedWriters:
         """Return what makes values, where their format has schemas; keys are JSON. Raise RowError."""
         return None, self.typed_value(table, {column.name: column for column in schema.columns})
+
+    def shared_places(self) -> list[SharedPlace]:
+        """Return the directory of the files."""
+        return [SharedPlace("sink.path", self.path, "folder")]
 
     def example(self) -> str:
         """Return a file that it may write."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, Literal
 from pydantic import Field, model_validator
 
 from ingest.component.options import OptionErrors
+from ingest.model.shared_place import SharedPlace, local_path
 from ingest.sinks.lake import LakeOptions
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ _NO_CODE: Final = "names code, which a pipeline file must not: the catalogs are 
 _NO_CATALOG: Final = (
     "is missing: write catalog.properties.warehouse, or catalog.properties.type and catalog.properties.uri"
 )
+_SQLITE: Final = re.compile(r"sqlite:///(?:file:)?([^?]+)")
 _DATABASES: Final = re.compile(r"(?:sqlite|postgresql(?:\+psycopg2?)?)://")
 
 
@@ -103,6 +105,17 @@ class IcebergSink(LakeOptions):
         from ingest.iceberg.catalog import Warehouse  # noqa: PLC0415  (`check` needs no library)
 
         return Warehouse(self.catalog)
+
+    def shared_places(self) -> list[SharedPlace]:
+        """Return the directory of the tables, and that of a catalog which is a file."""
+        kind, place = self.catalog.get("type", "").lower(), self.catalog.get("warehouse", "")
+        named = kind == "rest" and not place.startswith(("/", "file:"))  # the name of a warehouse of the catalog's
+        out = []
+        if place and not named and (path := local_path(place)) is not None:
+            out.append(SharedPlace(f"{PREFIX}warehouse", path, "folder"))
+        if (file := _SQLITE.match(self.catalog.get("uri", ""))) is not None:
+            out.append(SharedPlace(f"{PREFIX}uri", file[1], "file"))
+        return out
 
     def coordinator(self, pipeline: str, warn: Callable[[str], None]) -> IcebergCoordinator:
         """Return the driver's side."""

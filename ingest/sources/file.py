@@ -17,6 +17,7 @@ from pydantic import Field, field_validator, model_validator
 from ingest.component.options import Labelled, OptionErrors
 from ingest.errors import ConfigError, DataLoss, Unavailable
 from ingest.formats import FORMATS, has_schemas
+from ingest.model.shared_place import SharedPlace
 from ingest.sources.envelopes import EnvelopeDecoder
 from ingest.sources.lines import FileReader, first_line, stem_of
 from ingest.sources.records import RecordOptions
@@ -87,6 +88,10 @@ class FileSource(Labelled, RecordOptions):
     def matches(self, path: str) -> bool:
         """Return whether a file of this name would be read."""
         return fnmatch.fnmatch(os.path.abspath(path), os.path.abspath(self.path))  # noqa: PTH100  (nothing is followed)
+
+    def shared_places(self) -> list[SharedPlace]:
+        """Return the files that are read."""
+        return [SharedPlace("source.path", self.path, "pattern")]
 
     def coordinator(self, _pipeline: str, _warn: Callable[[str], None]) -> FileSourceCoordinator:
         """Return the driver's side."""

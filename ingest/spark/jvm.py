@@ -20,6 +20,11 @@ def hadoop_of(context: SparkContext) -> JavaObject:
     return context._jsc.hadoopConfiguration()  # noqa: SLF001
 
 
+def members_of(context: SparkContext) -> int:
+    """Return how many processes work for Spark now: the driver, and the executors that have come up."""
+    return int(context._jsc.sc().getExecutorMemoryStatus().size())  # noqa: SLF001
+
+
 def parser_of(session: SparkSession) -> JavaObject:
     """Return the parser of Spark SQL. It raises errors of py4j, and of Spark."""
     return session._jsparkSession.sessionState().sqlParser()  # noqa: SLF001

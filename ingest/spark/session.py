@@ -24,7 +24,7 @@ from pyspark.sql.types import NumpyArrayConverter, NumpyScalarConverter
 from ingest.errors import ConfigError, IngestError, ProgramMissing, Unavailable
 from ingest.paths import OWN_FOLDER, open_own
 from ingest.spark import archive
-from ingest.spark.jvm import hadoop_of, jvm_of
+from ingest.spark.jvm import hadoop_of, jvm_of, members_of
 from ingest.spark.readable import kind_given_up, why_given_up
 
 if TYPE_CHECKING:
@@ -197,6 +197,23 @@ class Session:
         """How many tasks run at once."""
         return max(1, int(self._sc.defaultParallelism))
 
+    @property
+    def master(self) -> str:
+        """Spark's master, which `spark-submit` may have chosen."""
+        return str(self._sc.master)
+
+    @property
+    def driver_is_placed(self) -> bool:
+        """Whether the cluster has chosen the machine that this driver runs on, and its directory."""
+        conf = self._sc.getConf()
+        placed = conf.get("spark.submit.deployMode", "client"), conf.get("spark.kubernetes.submitInDriver", "false")
+        return placed[0] == "cluster" or placed[1] == "true"
+
+    @property
+    def executors(self) -> int:
+        """How many executors there are now."""
+        return max(1, members_of(self._sc) - 1)
+
     def broadcast(self, value: _V) -> Broadcast[_V]:
         """Send a value to the workers once."""
         return self._sc.broadcast(value)
@@ -283,6 +300,11 @@ def _forget() -> None:
     """PySpark keeps the way to its Java process for good, and would look for the next session's in the dead one."""
     SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None  # noqa: SLF001
     SparkSession._instantiatedSession = None  # noqa: SLF001
+
+
+def is_local(master: str) -> bool:
+    """Return whether tasks run beside the driver, in its directory; those of `local-cluster[…]` do not."""
+    return master == "local" or master.startswith("local[")
 
 
 def with_retries(master: str) -> str:

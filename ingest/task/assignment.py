@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ingest.model.client_report import ClientReport
     from ingest.model.reject import RejectedRecord
     from ingest.model.schema import TableSchema
+    from ingest.model.shared_place import SharedMark
     from ingest.model.table import TableId
     from ingest.schema.evolve import Schemas, SourceTable
     from ingest.schema.infer import Inference
@@ -44,6 +45,8 @@ class Setup:
     """True if inserts are to be told from updates, by the rows of upsert topics."""
     look_ahead: int = 1000
     """Looking ahead after a drift ends when this many records have brought nothing new."""
+    marks: tuple[SharedMark, ...] = ()
+    """What the driver has left in directories for executors to look for; nothing where all tasks run beside it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ lives longer than the task; to connect and to compile anew each time would cost 
 
 from __future__ import annotations
 
+import socket
 import uuid
 from contextlib import suppress
 from dataclasses import replace
@@ -20,6 +21,7 @@ from ingest.errors import IngestError
 from ingest.formats.metadata_columns import MetadataColumns
 from ingest.model.commit import release
 from ingest.model.numbers import Numbers
+from ingest.model.shared_place import unseen, unshared
 from ingest.native import native
 from ingest.native.native import NativeEncoders, TargetTable
 from ingest.schema.evolve import Schemas
@@ -184,11 +186,16 @@ _state: WorkerState | None = None
 
 
 def state_for(task: Task) -> WorkerState:
-    """Return this worker's state for the run of a task, at the task's version of the schemas."""
+    """Return this worker's state for the run of a task, at the task's version of the schemas.
+
+    Raise ConfigError where this executor does not see the directories of the run: it may be a later one.
+    """
     global _state  # noqa: PLW0603  (see the module's docstring)
     setup = task.setup.value
     if _state is None or (_state.setup.scope, _state.setup.run) != (setup.scope, setup.run):
         discard()
+        if faults := unseen(setup.marks):
+            raise unshared(socket.gethostname(), faults)
         _state = WorkerState(setup)
     _state.update(task.base, task.base_version, task.deltas)
     return _state

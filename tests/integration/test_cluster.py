@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,8 @@ from typing import TYPE_CHECKING
 import pyspark
 import pytest
 from clusters import Standalone
-from harness import Kafka, Pipeline, finish, message
+from deltalake import DeltaTable
+from harness import INGEST, Kafka, Pipeline, Result, debezium, finish, message
 
 import ingest
 
@@ -69,6 +71,35 @@ def test_functions_beside_the_file_travel_to_the_cluster(kafka: Kafka, pipeline:
     (letter,) = kafka.read(dead)
     said = dict(letter.headers)["__ingest.errors.message"] or b""
     assert b"checked(id): cannot be computed for this row: checked: ValueError: 7 is not possible" in said
+
+
+@pytest.mark.usefixtures("java")
+def test_directories_are_shared_by_driver_and_executors_or_refused(spark: Standalone, tmp_path: Path) -> None:
+    read, lake, refused = tmp_path / "in", tmp_path / "lake", tmp_path / "refused"
+    read.mkdir()
+    for part in range(2):
+        rows = [debezium("c", None, {"id": i, "v": i}).decode() for i in range(part, 900, 2)]
+        (read / f"{part}.jsonl").write_text("".join(f"{row}\n" for row in rows))
+    key = "transform:\n  - {source-table: shop.orders, primary-keys: id}\n"
+
+    def run(warehouse: str) -> Result:
+        """What is a path of each process' own is absolute and still another directory for the executor."""
+        file = tmp_path / "pipe.yaml"
+        source = f"source:\n  type: file\n  path: {read}/*.jsonl\n"
+        file.write_text(f"{source}sink:\n  type: delta\n  warehouse: {warehouse}\n{key}")
+        command = [INGEST, "run", str(file), "--once", "--checkpoint", str(tmp_path / "c"), "--master", spark.url]
+        command += ["--conf", "spark.driver.host=127.0.0.1"]
+        refused.mkdir(exist_ok=True)
+        return finish(subprocess.Popen(command, cwd=refused, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+
+    done = run("/proc/self/cwd/lake")
+    assert done.code == 78, done.err
+    assert f"the executor on host {socket.gethostname()} does not see /proc/self/cwd/lake (warehouse)" in done.err
+    assert [*(refused / "lake").iterdir()] == [], "nothing was written"
+    done = run(str(lake))
+    assert done.code == 0, done.err
+    assert DeltaTable(str(lake / "shop" / "orders")).to_pyarrow_table().num_rows == 900
+    assert [one.name for one in lake.iterdir()] == ["shop"], "no mark is left"
 
 
 @pytest.fixture
