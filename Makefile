@@ -115,7 +115,7 @@ format: setup ## Format the code and mend what lint can mend
 golden: setup ## Write the golden files of the tests anew, to be read in the diff
 	@UPDATE_GOLDEN=1 $(BIN)/python -m pytest -q tests/errors
 
-screenshots: setup ## Take pictures of the report and of the site with Chromium, into build/screenshots/
+screenshots: setup ## Take pictures of the report, the site and terminals with Chromium, into build/screenshots/
 	@tools/screenshots $(BIN)/python
 
 site: setup ## Build the documentation as a site, into site/

@@ -13,7 +13,7 @@ import typer
 
 from ingest.checkpoint.inspect import apply_reset, as_offsets, exported, opened, overview, plan_reset
 from ingest.cli.parameters import FormatOption, OutputFormat, SetOption, parse_variables
-from ingest.cli.screen import Group
+from ingest.cli.screen import CommandGroup
 from ingest.cli.secrets import warner
 from ingest.cli.table import counted
 from ingest.config.loader import load_strictly
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ingest.sources.kafka_coordinator import KafkaSourceCoordinator
 
 app = typer.Typer(
-    cls=Group,
+    cls=CommandGroup,
     help="Show where a pipeline stands, set it, or export it.",
     no_args_is_help=True,
     add_completion=False,

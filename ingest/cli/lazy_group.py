@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from typer.main import get_command
 
-from ingest.cli.screen import Group, ScreenContext
+from ingest.cli.screen import CommandGroup, ScreenContext
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from typer._click import Command, Context
 
 
-class LazyGroup(Group):
+class LazyGroup(CommandGroup):
     """A group that begins with names and short helps: its own help, and the completion of shells, need no more."""
 
     modules: ClassVar[Mapping[str, str]]

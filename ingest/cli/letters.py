@@ -20,7 +20,7 @@ from ingest.cli.parameters import (
     parse_variables,
     selector_of,
 )
-from ingest.cli.screen import Group
+from ingest.cli.screen import CommandGroup
 from ingest.cli.secrets import warner
 from ingest.cli.table import rows_as_text
 from ingest.config.dead_letters import dead_letters_of
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from ingest.config.pipeline import Pipeline
 
 app = typer.Typer(
-    cls=Group,
+    cls=CommandGroup,
     help="List the records that a pipeline rejected, or look at one.",
     no_args_is_help=True,
     add_completion=False,

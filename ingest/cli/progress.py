@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 import structlog
 from rich.console import Console
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
-from ingest.cli.table import counted
+from ingest.cli.layout import table_lines
+from ingest.cli.table import counted, length
 from ingest.config.masking import mask, masked
 from ingest.model.text import one_line
 from ingest.observe.events import (
@@ -43,6 +43,7 @@ from ingest.observe.events import (
     TopicGrown,
     Warned,
 )
+from ingest.observe.pace import Pace, is_backlog, window_s
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -61,6 +62,11 @@ MAX_TOPICS: Final = 10
 """Topics of which a summary says how much is left."""
 MAX_LINES = 50
 """Warnings about single records that a terminal gets to see."""
+
+
+HEADINGS: Final[tuple[str, ...]] = ("table", "in", "inserted", "updated", "deleted", "rejected", "schema changes")
+FIRST_OUT: Final = ("schema changes", "updated", "inserted", "deleted", "rejected", "in")
+"""The columns that a narrow terminal does not have, the first of them first."""
 
 
 def observer_for(secrets: AbstractSet[str], *, once: bool) -> Terminal | Log:
@@ -203,16 +209,22 @@ class Log:
 class Terminal:
     """A live line with records, rate, lag and the time left; what is worth reading scrolls by above it."""
 
-    def __init__(self, secrets: frozenset[str], *, once: bool) -> None:
+    def __init__(self, secrets: frozenset[str], *, once: bool, now: Callable[[], float] = time.monotonic) -> None:
         """Start showing."""
         self._secrets = secrets
         self._once = once
         self._console = Console(stderr=True, highlight=False)
         self._live = Live(Text("starting Spark …"), console=self._console, transient=True, refresh_per_second=4)
         self._live.start()
+        self._now = now
         self._records = 0
+        self._waiting = 0
+        self._batch_s: float | None = None
+        """How long the last batch took; None before the first one has ended."""
+        self._pace = Pace()
+        self._away: set[str] = set()
+        """Sides that do not answer."""
         self._shown = 0
-        self._started = time.monotonic()
 
     def __call__(self, event: Event) -> None:
         """Show the event."""
@@ -221,15 +233,15 @@ class Terminal:
                 how = "goes on" if event.resumed else "starts"
                 partitions, records = counted(event.splits, "partition"), counted(event.lag, "record")
                 self._say(f"{event.pipeline} {how} with {partitions}, {records} waiting")
-                self._started = time.monotonic()
+                self._note_numbers(event.lag)
                 self._live.update(Text("first batch …" if event.lag else f"{WAITING} …"))
-            case OptionChanged():
-                self._say(f"changed since the last run: {event.option}: {event.before} -> {event.now}")
             case BatchDone():
                 self._records += event.records
-                self._live.update(Text(self._line(event)))
-            case SchemaChanged():
-                self._say(str(event))
+                self._batch_s = event.seconds
+                self._note_numbers(event.lag)
+                self._live.update(Text(self._line()))
+            case Pending() | Alive():
+                self._pass_time(event)
             case RejectEvent():
                 self._shown += 1
                 if self._shown <= MAX_LINES:
@@ -241,29 +253,43 @@ class Terminal:
                 self._live.stop()
                 print_lines(event, self._secrets)
                 self._live.start()
-            case Warned() | Serving():
-                self._note(event)
+            case Warned() | Serving() | OptionChanged() | SchemaChanged():
+                self._say(*said(event))
             case Stopping():
                 self._stopping(event)
             case SideAnswers():
                 self._side(event)
-            case ClientLogged() | ClientStatistics() | BatchMeasured() | Pending() | TopicGrown() | Alive():
+            case ClientLogged() | ClientStatistics() | BatchMeasured() | TopicGrown():
                 pass  # what librdkafka cannot deal with itself is an error of the run; the others are to be counted
             case RunEnded():
                 self._live.stop()
                 print_summary(event, self._secrets)
 
-    def _line(self, event: BatchDone) -> str:
-        elapsed = max(time.monotonic() - self._started, 0.001)
-        rate = event.records / max(event.seconds, 0.001)
-        parts = [counted(self._records, "record"), f"{rate:,.0f}/s", f"lag {event.lag:,}"]
-        if self._once and event.lag and self._records:
-            parts.append(f"about {event.lag / (self._records / elapsed):,.0f} s left")
-        if not self._once and not event.lag:
+    def _note_numbers(self, waiting: int) -> None:
+        self._waiting = waiting
+        self._pace.note(self._now(), {"records": self._records, "waiting": waiting}, self._batch_s or 0.0)
+
+    def _pass_time(self, event: Pending | Alive) -> None:
+        """Let the rate fall while nothing comes; a run of `--once` has its end, behind which more may wait."""
+        if isinstance(event, Pending) and not self._once:
+            self._note_numbers(sum(event.waiting.values()))
+        else:
+            self._note_numbers(self._waiting)
+        if self._batch_s is not None and not self._away:
+            self._live.update(Text(self._line()))
+
+    def _line(self) -> str:
+        rate = self._pace.per_second("records", window_s(self._waiting, self._batch_s or 0.0)) or 0.0
+        parts = [counted(self._records, "record"), f"{rate:,.0f}/s", f"backlog {self._waiting:,}"]
+        left = self._pace.left_s("waiting")
+        if self._waiting and left is not None and (self._once or is_backlog(self._waiting, rate)):
+            parts.append(f"about {length(left)} left")
+        if not self._once and not self._waiting:
             parts.append(WAITING)
         return "  ".join(parts)
 
     def _side(self, event: SideAnswers) -> None:
+        (self._away.discard if event.answers else self._away.add)(event.side)
         if not event.answers:
             self._live.update(Text(f"waiting for the {event.side} for {event.away_s:,.0f} s"))
             if event.news:
@@ -271,12 +297,6 @@ class Terminal:
         elif event.news:
             self._live.update(Text("batch …"))
             self._say(f"back again: the {event.side} answers, after {event.away_s:,.0f} s")
-
-    def _note(self, event: Warned | Serving) -> None:
-        if isinstance(event, Warned):
-            self._say(f"warning: {event.text}", "yellow")
-        else:
-            self._say(f"metrics, /livez and /readyz are at port {event.port} of {event.host}")
 
     def _stopping(self, event: Stopping) -> None:
         if event.now:
@@ -290,6 +310,19 @@ class Terminal:
     def close(self) -> None:
         """Give the terminal back."""
         self._live.stop()
+
+
+def said(event: Warned | Serving | OptionChanged | SchemaChanged) -> tuple[str, str]:
+    """Return what people read of an event, and its style."""
+    match event:
+        case Warned():
+            return f"warning: {event.text}", "yellow"
+        case Serving():
+            return f"metrics, /livez and /readyz are at port {event.port} of {event.host}", ""
+        case SchemaChanged():
+            return str(event), ""
+    before, now = ("not set" if value is None else value for value in (event.before, event.now))
+    return f"changed since the last run: {event.option}: {before} -> {now}", ""
 
 
 def end_now(before: str = "") -> None:
@@ -307,16 +340,14 @@ def print_lines(event: Printed, secrets: frozenset[str]) -> None:
 
 def print_summary(event: RunEnded, secrets: frozenset[str]) -> None:
     """A table's line each, on standard output."""
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
-    table = Table(box=None, pad_edge=False)
-    table.add_column("table")
-    for column in ("in", "inserted", "updated", "deleted", "rejected", "schema changes"):
-        table.add_column(column, justify="right")
+    console = Console(highlight=False)
+    rows = [HEADINGS]
     for name, line in sorted(event.tables.items()):
         numbers = (line.read, line.inserted, line.updated, line.deleted, line.rejected, line.schema_changes)
-        table.add_row(Text(mask(name, secrets)), *(f"{number:,}" for number in numbers))
+        rows.append((one_line(mask(name, secrets)), *(f"{number:,}" for number in numbers)))
     if event.tables:
-        console.print(table)
+        for text in table_lines(rows, console.width if sys.stdout.isatty() else None, FIRST_OUT):
+            console.print(text, soft_wrap=True)
     skipped = ", ".join(f"{count:,} {reason}" for reason, count in sorted(event.skipped.items()))
     console.print(
         f"{event.pipeline}: {counted(event.records, 'record')} in {counted(event.batches, 'batch')}, "

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from ingest.cli.screen import Group
+from ingest.cli.screen import CommandGroup
 from ingest.cli.table import counted
 from ingest.config.deployment import SETTINGS, pipelines_in, read_deployments
 from ingest.config.diagnostics import render as render_all
@@ -26,7 +26,7 @@ _HEAD: Final = "# Made by `ingest render k8s`; do not edit. Change the pipeline,
 _KUSTOMIZATION: Final = "kustomization"
 
 app = typer.Typer(
-    cls=Group,
+    cls=CommandGroup,
     help="Write manifests that run pipelines elsewhere, on Kubernetes.",
     no_args_is_help=True,
     add_completion=False,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ingest.cli.parameters import FormatOption, OutputFormat
-from ingest.cli.screen import Group
+from ingest.cli.screen import CommandGroup
 from ingest.sandbox import broker, postgres, registry, sample
 from ingest.sandbox.secure import USER, Secure, client_properties
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ingest.sandbox.sample import RunningSample
 
 app = typer.Typer(
-    cls=Group,
+    cls=CommandGroup,
     help="Start a real single-node Apache Kafka for development and tests; no Docker needed.",
     no_args_is_help=True,
     add_completion=False,

@@ -14,7 +14,7 @@ from ingest.checkpoint.history import check_version, current, difference, histor
 from ingest.checkpoint.inspect import opened
 from ingest.cli.checkpoint import CheckpointOption, ConfOption, TargetArgument
 from ingest.cli.parameters import FormatOption, OutputFormat, SetOption, parse_variables
-from ingest.cli.screen import Group
+from ingest.cli.screen import CommandGroup
 from ingest.cli.table import counted
 from ingest.config.loader import load
 from ingest.model.table import show as shown
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ingest.checkpoint.history import Version
 
 app = typer.Typer(
-    cls=Group,
+    cls=CommandGroup,
     help="Show the schemas that a pipeline has inferred, and how they changed.",
     no_args_is_help=True,
     add_completion=False,

@@ -67,7 +67,7 @@ def _coloured(help_text: Iterable[str]) -> Iterator[str]:
             yield _TERM.sub(lambda found: f"  {typer.style(found[1], fg='cyan')}", line) if in_list else line
 
 
-class Group(TyperGroup):
+class CommandGroup(TyperGroup):
     """A group of commands whose help has their short helps as a whole."""
 
     context_class = ScreenContext

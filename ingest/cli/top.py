@@ -3,34 +3,52 @@
 from __future__ import annotations
 
 import json
+import os
+import select
 import sys
+import termios
 import time
+import tty
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, Self
 from urllib.parse import quote, urlsplit, urlunsplit
 
 import typer
 from rich.console import Console, Group
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
+from ingest.cli.layout import flowed, table_lines
 from ingest.cli.parameters import FormatOption, OutputFormat, SetOption, parse_variables
 from ingest.cli.table import counted, length
 from ingest.config.loader import load_checked
 from ingest.errors import ConfigError, Unavailable
 from ingest.model.text import one_line
-from ingest.observe.scrape import CHANGES, read
+from ingest.observe.scrape import CHANGES, Watcher
 from ingest.observe.serving import USER
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from ingest.observe.scrape import Look
 
-    from ingest.observe.scrape import Look, Scrape
-
-WIDE: Final = 100
-"""Characters of a line from which on a table's bytes are shown, too: names of tables come first."""
+HEADINGS: Final[tuple[str, ...]] = (
+    "table",
+    "changes/s",
+    "inserted",
+    "updated",
+    "deleted",
+    "rejected",
+    "bytes in",
+    "bytes out",
+)
+FIRST_OUT: Final = ("bytes out", "bytes in", "updated", "inserted", "deleted", "rejected", "changes/s")
+"""The columns that a narrow terminal does not have, the first of them first: names come before all."""
+FIXED: Final = ("heading of tables", "and more tables", "empty line")
+"""Lines of each pipeline beside its summary and its tables."""
+FOOTER: Final = "q: quit"
+QUIT: Final = frozenset("qQ\x04")
+"""Keys that end it; the last is Ctrl-D."""
+MAX_PORT: Final = 65_535
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
@@ -54,26 +72,60 @@ def top(
 ) -> None:
     """Show running pipelines: rates, lag, rejects, and the busiest tables.
 
-    Reads their metrics (--metrics PORT, pipeline.metrics.port), and nothing else. With --once, exit code 75 means that
-    one of them did not answer.
+    Reads their metrics (--metrics PORT, pipeline.metrics.port), and nothing else. On a terminal q ends it. With --once,
+    exit code 75 means that one of them did not answer.
     """
     values = parse_variables(variables)
     places = [place_of(target, values) for target in targets]
-    before: dict[tuple[str, str], Scrape] = {}
+    watcher = Watcher()
     if once or form is OutputFormat.JSON:
-        looks, failed = _look(places, before)
+        looks, failed = _look(places, watcher)
         if form is OutputFormat.JSON:
             typer.echo(json.dumps([asdict(look) for look in looks], indent=2))
         else:
-            _console().print(_shown(looks, failed, number))
+            _print(shown(looks, failed, number, _width()))
         if failed:
             raise failed[0]
         return
     if not sys.stdout.isatty():
-        _forever(places, before, interval, number, _console().print)
-        return
-    with Live(console=_console(), screen=True, auto_refresh=False) as live:
-        _forever(places, before, interval, number, lambda shown: live.update(shown, refresh=True))
+        while True:
+            _print(shown(*_look(places, watcher), number, None))
+            time.sleep(interval)
+    with Keys() as keys, Live(console=_console(), screen=True, auto_refresh=False) as live:
+        pressed = ""
+        while pressed not in QUIT:
+            looks, failed = _look(places, watcher)
+            lines = shown(looks, failed, number, live.console.width, live.console.height)
+            live.update(Group(*lines, Text(FOOTER, style="dim")), refresh=True)
+            pressed = keys.pressed(interval)
+
+
+class Keys:
+    """Single keys of the terminal that standard input is, without a line's end; none where it is no terminal."""
+
+    def __init__(self) -> None:
+        """Change nothing yet."""
+        self._before: list[Any] | None = None
+
+    def __enter__(self) -> Self:
+        """Let the terminal give each key at once."""
+        if sys.stdin.isatty():
+            self._before = termios.tcgetattr(sys.stdin)
+            tty.setcbreak(sys.stdin)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Give the terminal back as it was."""
+        if self._before is not None:
+            termios.tcsetattr(sys.stdin, termios.TCSADRAIN, self._before)
+
+    def pressed(self, seconds: float) -> str:
+        """Return the key that is pressed within a time, or a space after it."""
+        if self._before is None:
+            time.sleep(seconds)
+            return " "
+        ready, _, _ = select.select([sys.stdin], [], [], seconds)
+        return os.read(sys.stdin.fileno(), 1).decode("ascii", "replace") if ready else " "
 
 
 def place_of(target: str, variables: dict[str, str]) -> str:
@@ -92,12 +144,15 @@ def place_of(target: str, variables: dict[str, str]) -> str:
             raise ConfigError(msg, "give host:port, as the run says it when it starts")
         host = "localhost" if options.metrics_host in {"0.0.0.0", "::"} else options.metrics_host  # noqa: S104
         return _url(host, options.metrics_port, options.metrics_password)
-    host, colon, port = target.rpartition(":")
-    if colon and port.isdigit() and "/" not in host:
+    host, _, port = target.rpartition(":")
+    if port.isascii() and port.isdigit() and "/" not in host:
+        if not 0 < int(port) <= MAX_PORT:
+            msg = f"{port} is no port: a number from 1 to {MAX_PORT}"
+            raise typer.BadParameter(msg, param_hint="TARGET")
         return _url(host.strip("[]") or "localhost", int(port))
     if path.exists() or path.suffix == ".prom":
         return target
-    msg = f"{one_line(target)} is no host:port, no URL, and no file"
+    msg = f"{one_line(target)} is no port, no host:port, no URL, and no file"
     raise typer.BadParameter(msg, param_hint="TARGET")
 
 
@@ -106,88 +161,95 @@ def _url(host: str, port: int, password: str | None = None) -> str:
     return f"http://{login}{f'[{host}]' if ':' in host else host}:{port}/metrics"
 
 
-def _forever(
-    places: list[str], before: dict[tuple[str, str], Scrape], interval: float, number: int, show: Callable[[Any], None]
-) -> None:
-    while True:
-        looks, failed = _look(places, before)
-        show(_shown(looks, failed, number))
-        time.sleep(interval)
-
-
-def _look(places: list[str], before: dict[tuple[str, str], Scrape]) -> tuple[list[Look], list[Unavailable]]:
-    """Return a look at each pipeline, and what does not answer. `before` has the last scrapes, and gets these."""
-    looks, failed = [], []
+def _look(places: list[str], watcher: Watcher) -> tuple[list[Look], list[Unavailable]]:
+    """Return a look at each pipeline, and what does not answer."""
+    looks: list[Look] = []
+    failed = []
     for place in places:
         try:
-            found = read(place)
+            looks += watcher.looks(place)
         except Unavailable as exc:
             failed.append(exc)
-            continue
-        for pipeline, scrape in found.items():
-            looks.append(scrape.look(pipeline, before.get((place, pipeline))))
-            before[place, pipeline] = scrape
     return looks, failed
 
 
 def _console() -> Console:
-    return Console(highlight=False, width=None if sys.stdout.isatty() else 140)
+    return Console(highlight=False)
 
 
-def _shown(looks: list[Look], failed: list[Unavailable], number: int) -> Group:
-    wide = _console().width >= WIDE
-    parts: list[Any] = []
-    for look in looks:
-        parts += [*_summary(look), _tables(look, number, wide=wide), Text("")]
-    parts += [Text(one_line(exc.message), style="red") for exc in failed]
-    return Group(*parts)
+def _width() -> int | None:
+    return _console().width if sys.stdout.isatty() else None
 
 
-def _summary(look: Look) -> list[Text]:
+def _print(lines: list[Text]) -> None:
+    console = _console()
+    for line in lines:
+        console.print(line, soft_wrap=True)
+
+
+def shown(
+    looks: list[Look], failed: list[Unavailable], number: int, width: int | None, height: int | None = None
+) -> list[Text]:
+    """Return the lines of a screen. `number`: tables of each pipeline, fewer where `height` has no room for them."""
+    heads = [_summary(look, width) for look in looks]
+    troubles = [Text(one_line(exc.message), style="red", overflow="fold") for exc in failed]
+    if height is not None and looks:
+        taken = sum(map(len, heads)) + len(troubles) + len(FIXED) * len(looks) + 1
+        number = min(number, max(0, (height - taken) // len(looks)))
+    parts: list[Text] = []
+    for look, head in zip(looks, heads, strict=True):
+        parts += [*head, *_tables(look, number, width), Text("")]
+    return [*parts, *troubles]
+
+
+def _summary(look: Look, width: int | None) -> list[Text]:
     numbers = look.numbers
     state = "ready" if numbers.get("ready") else "not ready"
+    if look.away:
+        state = f"{state}: the {' and the '.join(look.away)} {'do' if len(look.away) > 1 else 'does'} not answer"
     if not numbers.get("live", 1):
-        state = "DOES NOT GET ON"
+        state = "STALLED: no batch completes"
     if "exit_code" in numbers:
         state = f"ended with exit code {numbers['exit_code']:.0f}"
     bad = state not in {"ready", "ended with exit code 0"}
-    batches = counted(int(look.commits.get("succeeded", 0)), "batch")
-    failures = look.commits.get("failed", 0)
-    head = Text(one_line(look.pipeline), style="bold")
-    head.append(f"  {state}", style="red" if bad else "green")
-    head.append(f"  {batches}{f', {failures:,.0f} with failed tasks' if failures else ''}", style="")
-    if "start_time_seconds" in numbers:
-        head.append(f"  for {length(time.time() - numbers['start_time_seconds'])}", style="")
+    head = [(one_line(look.pipeline), "bold"), (state, "red" if bad else "green")]
+    if look.silent_s is not None:
+        head.append((f"its file was last written {length(look.silent_s)} ago", "red"))
+    head.append((counted(int(look.commits.get("succeeded", 0)), "batch"), ""))
+    if failures := look.commits.get("failed", 0):
+        head.append((f"{failures:,.0f} with failed tasks", "yellow"))
+    if "start_time_seconds" in numbers and "exit_code" not in numbers and look.silent_s is None:
+        head.append((f"for {length(time.time() - numbers['start_time_seconds'])}", ""))
+    rates = look.rates
     parts = [
-        f"in {numbers.get('records_in_per_second', 0):,.0f}/s ({_size(numbers.get('bytes_in_per_second', 0))}/s)",
-        f"out {numbers.get('records_out_per_second', 0):,.0f}/s ({_size(numbers.get('bytes_out_per_second', 0))}/s)",
-        f"waiting {look.pending:,.0f}",
+        (f"in {rates['records_in']:,.0f}/s ({_size(rates['bytes_in'])}/s)", ""),
+        (f"out {rates['records_out']:,.0f}/s ({_size(rates['bytes_out'])}/s)", ""),
+        (f"backlog {look.pending:,.0f}{_left(look)}", ""),
     ]
     for name, text in (("fetch_event_time_lag_seconds", "fetch lag"), ("emit_event_time_lag_seconds", "emit lag")):
         if name in numbers:
-            parts.append(f"{text} {numbers[name]:,.1f} s")
+            parts.append((f"{text} {numbers[name]:,.1f} s", ""))
     if "worker_memory_bytes" in numbers:
-        parts.append(f"worker memory {_size(numbers['worker_memory_bytes'])}")
-    line = Text("  ".join(parts))
+        parts.append((f"worker memory {_size(numbers['worker_memory_bytes'])}", ""))
     if look.rejects:
-        line.append(f"  rejects {look.rejects:,.0f}", style="yellow")
-    return [head, line]
+        parts.append((f"rejected {look.rejects:,.0f}", "yellow"))
+    return [*flowed(head, width), *flowed(parts, width)]
 
 
-def _tables(look: Look, number: int, *, wide: bool) -> Table:
-    table = Table(box=None, pad_edge=False)
-    table.add_column("table")
-    sizes = ("bytes in", "bytes out") if wide else ()
-    for column in ("changes/s", "inserted", "updated", "deleted", "rejected", *sizes):
-        table.add_column(column, justify="right")
+def _left(look: Look) -> str:
+    return "" if look.seconds_left is None else f", about {length(look.seconds_left)} left"
+
+
+def _tables(look: Look, number: int, width: int | None) -> list[Text]:
+    rows = [HEADINGS]
     for one in look.tables[:number]:
         rate = "" if one.rate is None else f"{one.rate:,.1f}"
         counts = (f"{one.counts.get(change, 0):,}" for change in CHANGES)
-        bytes_of = (_size(one.bytes_in), _size(one.bytes_out)) if wide else ()
-        table.add_row(Text(one_line(one.table)), rate, *counts, *bytes_of)
-    if len(look.tables) > number:
-        table.add_row(Text(f"and {len(look.tables) - number:,} more", style="dim"))
-    return table
+        rows.append((one_line(one.table), rate, *counts, _size(one.bytes_in), _size(one.bytes_out)))
+    heading, *lines = table_lines(rows, width, FIRST_OUT)
+    heading.stylize("bold")
+    more = len(look.tables) - number
+    return [heading, *lines, *([Text(f"and {more:,} more", style="dim")] if more > 0 else [])]
 
 
 def _size(count: float) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ingest.cli.parameters import FilesConfOption, FormatOption, OutputFormat, SetOption, parse_variables
-from ingest.cli.screen import Group
+from ingest.cli.screen import CommandGroup
 from ingest.cli.secrets import warner
 from ingest.cli.table import rows_as_text
 from ingest.config.loader import load_strictly
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ingest.kafka.transaction_log import Transaction
 
 app = typer.Typer(
-    cls=Group,
+    cls=CommandGroup,
     help="Look at the transactions of a cluster, and end those that were left open.",
     no_args_is_help=True,
     add_completion=False,

@@ -19,6 +19,7 @@ from urllib.request import Request, urlopen
 from prometheus_client.parser import text_string_to_metric_families
 
 from ingest.errors import AccessError, Unavailable
+from ingest.observe.pace import RATE_S, Pace, is_backlog, window_s
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,6 +29,13 @@ TIMEOUT_S: Final = 5.0
 """The time that an endpoint has to answer, in seconds."""
 MAX_BYTES: Final = 64 << 20
 """The most that an endpoint may answer."""
+SILENT_S: Final = 60.0
+"""The time after which a file that is written every few seconds is of a run that is no more, in seconds."""
+FLOWS: Final = ("records_in", "bytes_in", "records_out", "bytes_out")
+"""What rates are of."""
+_WAITING: Final = "pending_records"
+_TABLE: Final = "table "
+"""The beginning of the name of a table's number; no other begins so."""
 CHANGES: Final = ("insert", "update", "delete", "reject")
 """Values of the label `change`."""
 
@@ -40,7 +48,7 @@ class TableLook:
     counts: Mapping[str, int]
     """Numbers by `CHANGES`."""
     rate: float | None
-    """Changes and rejects a second between two looks; None after the first one."""
+    """Changes and rejects a second, of the last seconds; None after the first look."""
     bytes_in: int = 0
     """Bytes of the messages that have its rows."""
     bytes_out: int = 0
@@ -61,6 +69,14 @@ class Look:
     """Batches by outcome: `succeeded` and `failed`."""
     tables: tuple[TableLook, ...]
     """The busiest ones first."""
+    rates: Mapping[str, float]
+    """Records and bytes a second, by `FLOWS`: of the last seconds, or as the run says after the first look."""
+    seconds_left: float | None
+    """How long it takes until nothing waits, while a backlog goes down."""
+    away: tuple[str, ...]
+    """Sides that do not answer: `source`, `sink`."""
+    silent_s: float | None
+    """For how long the file of metrics has not been written, where it should have been; None for an answer."""
 
 
 @dataclass(slots=True)
@@ -76,25 +92,57 @@ class Scrape:
     tables: dict[str, dict[str, int]] = field(default_factory=dict)
     table_bytes: dict[str, dict[str, int]] = field(default_factory=dict)
     """By table: bytes `in` and `out`."""
+    away: list[str] = field(default_factory=list)
+    silent_s: float | None = None
 
-    def look(self, pipeline: str, before: Scrape | None) -> Look:
-        """Return what people see of it; `before`: an older one, for rates."""
-        same = before is not None and before.numbers.get("start_time_seconds") == self.numbers.get("start_time_seconds")
-        older = before if same else None
+    @property
+    def over(self) -> bool:
+        """Whether the run has ended, or nobody writes its file any more."""
+        return "exit_code" in self.numbers or self.silent_s is not None
+
+    @property
+    def batch_s(self) -> float:
+        """How long batches take, in seconds."""
+        return self.numbers.get("batch_seconds_sum", 0) / max(self.numbers.get("batch_seconds_count", 0), 1)
+
+    def counts(self) -> dict[str, float]:
+        """Return the numbers whose growth makes rates: of each flow, of what waits, and of each table."""
+        flows = {name: self.numbers.get(f"{name}_total", 0) for name in FLOWS}
+        tables = {f"{_TABLE}{table}": sum(counts.values()) for table, counts in self.tables.items()}
+        return {**flows, _WAITING: self.pending, **tables}
+
+    def look(self, pipeline: str, pace: Pace | None = None) -> Look:
+        """Return what people see of it; `pace`: its numbers until now, for rates."""
+        rates = self._rates(pace)
+        window = window_s(self.pending, self.batch_s)
         tables = [
-            TableLook(table, counts, None if older is None else self._rate(table, older), *self._bytes(table))
+            TableLook(
+                table, counts, None if pace is None else pace.per_second(f"{_TABLE}{table}", window),
+                *self._bytes(table),
+            )
             for table, counts in self.tables.items()
-        ]
+        ]  # fmt: skip
         tables.sort(key=lambda one: (-(one.rate or 0.0), -sum(one.counts.values()), one.table))
-        return Look(pipeline, self.numbers, self.pending, self.rejects, self.commits, tuple(tables))
+        watched = pace is not None and not self.over and is_backlog(self.pending, rates["records_in"])
+        left = pace.left_s(_WAITING) if pace is not None and watched else None
+        return Look(
+            pipeline, self.numbers, self.pending, self.rejects, self.commits, tuple(tables), rates, left,
+            tuple(self.away), self.silent_s,
+        )  # fmt: skip
+
+    def _rates(self, pace: Pace | None) -> dict[str, float]:
+        window = window_s(self.pending, self.batch_s)
+        idle = self.over or (not self.pending and self.numbers.get("source_idle_seconds", 0) > RATE_S)
+        out = {}
+        for name in FLOWS:
+            seen = None if pace is None else pace.per_second(name, window)
+            said = 0.0 if idle else self.numbers.get(f"{name}_per_second", 0.0)
+            out[name] = said if seen is None else seen
+        return out
 
     def _bytes(self, table: str) -> tuple[int, int]:
         sizes = self.table_bytes.get(table, {})
         return sizes.get("in", 0), sizes.get("out", 0)
-
-    def _rate(self, table: str, before: Scrape) -> float:
-        grown = sum(self.tables[table].values()) - sum(before.tables.get(table, {}).values())
-        return grown / max(self.at - before.at, 0.001)
 
 
 def read(where: str) -> dict[str, Scrape]:
@@ -106,7 +154,35 @@ def read(where: str) -> dict[str, Scrape]:
         parts = urlsplit(where)
         shown = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
         return scrapes(_fetched(shown, parts), shown)
-    return scrapes(_content(Path(where)), where)
+    text, silent_s = _content(Path(where))
+    found = scrapes(text, where)
+    for scrape in found.values():
+        if silent_s > SILENT_S and "exit_code" not in scrape.numbers:
+            scrape.silent_s = silent_s
+    return found
+
+
+class Watcher:
+    """Looks at the same pipelines again and again."""
+
+    def __init__(self) -> None:
+        """Have seen nothing yet."""
+        self._paces: dict[tuple[str, str], tuple[float | None, Pace]] = {}
+        """By place and pipeline: when the run began, and its numbers."""
+
+    def looks(self, where: str) -> list[Look]:
+        """Return a look at each pipeline at a URL, or in a file. Raises Unavailable as `read` does."""
+        return [self.look(where, pipeline, scrape) for pipeline, scrape in read(where).items()]
+
+    def look(self, where: str, pipeline: str, scrape: Scrape) -> Look:
+        """Return a look at a pipeline, with rates since the looks before it. Another run begins with none."""
+        began = scrape.numbers.get("start_time_seconds")
+        since, pace = self._paces.get((where, pipeline), (None, None))
+        if pace is None or since != began:
+            pace = Pace()
+            self._paces[where, pipeline] = began, pace
+        pace.note(scrape.at, scrape.counts(), scrape.batch_s)
+        return scrape.look(pipeline, pace)
 
 
 def scrapes(text: str, where: str) -> dict[str, Scrape]:
@@ -135,6 +211,9 @@ def _take(scrape: Scrape, name: str, labels: Mapping[str, str], value: float) ->
     match name:
         case "pending_records":
             scrape.pending += value
+        case "side_answers":
+            if not value:
+                scrape.away.append(labels["side"])
         case "rejects_total":
             scrape.rejects += value
         case "commits_total":
@@ -172,8 +251,9 @@ def _fetched(url: str, parts: SplitResult) -> str:
     return data.decode("utf-8", "replace")
 
 
-def _content(path: Path) -> str:
+def _content(path: Path) -> tuple[str, float]:
+    """Return the text of a file, and how many seconds ago it was written."""
     try:
-        return path.read_text(encoding="utf-8", errors="replace")
+        return path.read_text(encoding="utf-8", errors="replace"), time.time() - path.stat().st_mtime
     except OSError as exc:
         raise Unavailable(f"{path} cannot be read: {exc.strerror}", "give a URL, or a file of --metrics-file") from exc

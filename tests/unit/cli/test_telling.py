@@ -14,13 +14,16 @@ import pytest
 from driverparts import Hands
 
 from ingest.cli import progress
+from ingest.cli.layout import table_lines
 from ingest.cli.progress import MAX_KINDS, Log, Repeats, Terminal, print_summary
 from ingest.errors import INTERRUPTED
 from ingest.model.client_report import ClientReport, reports
 from ingest.observe.events import (
+    Alive,
     BatchDone,
     ClientLogged,
     Event,
+    Pending,
     RunEnded,
     RunStarted,
     SideAnswers,
@@ -60,11 +63,63 @@ def test_an_idle_run_says_that_it_waits(terminal: tuple[Terminal, list[str]]) ->
     show(started(lag=5))
     assert shown[-1] == "first batch …"
     show(batch(lag=0))
-    assert shown[-1].endswith("lag 0  waiting for records")
+    assert shown[-1].endswith("backlog 0  waiting for records")
     show(batch(lag=7))
-    assert shown[-1].endswith("lag 7")
+    assert shown[-1].endswith("backlog 7")
     show(Stopping("SIGINT", now=False))
     assert shown[-1] == "finishing the batch; again to end now"
+
+
+def test_rates_fall_to_zero_and_the_time_left_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    hands, shown = Hands(), list[str]()
+    show = Terminal(frozenset(), once=False, now=hands.clock.now)
+    monkeypatch.setattr(show._live, "update", lambda text: shown.append(str(text)))
+    show(started(lag=100_000))
+    show(Alive())
+    assert shown[-1] == "first batch …", "there is no rate yet"
+    for lag in (90_000, 80_000):
+        hands.move(5)
+        show(BatchDone(1, 10_000, 5.0, lag, 0, 0.1, 1, None))
+    assert shown[-1] == "20,000 records  2,000/s  backlog 80,000  about 40 s left"
+    hands.move(5)
+    show(Pending({("t", 0): 150_000}))
+    assert shown[-1].endswith("backlog 150,000"), "more comes than is read"
+    hands.move(5)
+    show(BatchDone(1, 150_000, 1.0, 0, 0, 0.1, 1, None))
+    assert shown[-1] == "170,000 records  15,000/s  backlog 0  waiting for records"
+    for _ in range(10):
+        hands.move(1)
+        show(Alive())
+    assert shown[-1] == "170,000 records  0/s  backlog 0  waiting for records"
+    show(SideAnswers("source", answers=False, why="refused", away_s=2))
+    show(Alive())
+    assert shown[-1] == "waiting for the source for 2 s"
+    show.close()
+
+
+def test_a_drain_says_when_it_ends_also_without_a_backlog_of_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    hands, shown = Hands(), list[str]()
+    show = Terminal(frozenset(), once=True, now=hands.clock.now)
+    monkeypatch.setattr(show._live, "update", lambda text: shown.append(str(text)))
+    show(started(lag=1000))
+    hands.move(1)
+    show(BatchDone(1, 900, 1.0, 100, 0, 0.1, 1, None))
+    show(Pending({("t", 0): 5000}))
+    assert shown[-1] == "900 records  900/s  backlog 100  about 0 s left", "what comes after the start is not read"
+    show.close()
+
+
+def test_a_summary_fits_a_narrow_terminal_and_cuts_nothing() -> None:
+    rows = [progress.HEADINGS, ("shop.a_table_with_a_long_name", "1,234,567", "1,234,567", "0", "0", "12", "3")]
+    for width in (200, 90, 60, 34, 20, 10):
+        lines = [str(line) for line in table_lines(rows, width, progress.FIRST_OUT)]
+        text = "".join(lines)
+        assert rows[1][0] in text
+        shown = [heading for heading in progress.HEADINGS if heading in lines[0].split("  ")[0:] or heading in lines[0]]
+        for heading, number in zip(progress.HEADINGS, rows[1], strict=True):
+            assert (heading in shown) <= (number in text)
+        assert all(len(line) <= width or line == rows[1][0] for line in lines), lines
+    assert "schema changes" in str(next(iter(table_lines(rows, None, progress.FIRST_OUT))))
 
 
 def logged(event: Event) -> dict[str, Any]:

@@ -1,0 +1,64 @@
+"""How fast numbers of a run grow, and how long its backlog takes, from what they were in the last minute.
+
+In: numbers at moments, as the run tells them or as its metrics are read. Out: rates, and the time left.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from threading import Lock
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+KEPT_S: Final = 60.0
+"""The time that a backlog is watched for, in seconds."""
+RATE_S: Final = 10.0
+"""The time that rates are of, in seconds; after it an idle run has the rate 0."""
+BATCHES: Final = 3
+"""The batches that rates are of, at least, while records wait: all records of a batch come at its end."""
+
+
+class Pace:
+    """Numbers by name, at moments of the last minute. Any thread may note and ask."""
+
+    def __init__(self) -> None:
+        """Know no number yet."""
+        self._moments: deque[tuple[float, Mapping[str, float]]] = deque()
+        self._lock = Lock()
+
+    def note(self, at: float, numbers: Mapping[str, float], batch_s: float = 0.0) -> None:
+        """Keep numbers of a moment, in seconds of a monotonic clock. `batch_s`: how long batches take."""
+        with self._lock:
+            self._moments.append((at, numbers))
+            oldest = at - max(KEPT_S, BATCHES * batch_s)
+            while len(self._moments) > 1 and self._moments[1][0] <= oldest:
+                self._moments.popleft()
+
+    def per_second(self, name: str, window_s: float = RATE_S) -> float | None:
+        """Return by how much a number has grown a second; None while there is one moment only."""
+        with self._lock:
+            if len(self._moments) < 2:
+                return None
+            at, numbers = self._moments[-1]
+            earlier = (one for one in reversed(self._moments) if one[0] <= at - window_s)
+            before, older = next(earlier, self._moments[0])
+            return (numbers.get(name, 0) - older.get(name, 0)) / max(at - before, 0.001)
+
+    def left_s(self, waiting: str) -> float | None:
+        """Return how many seconds it takes until nothing waits; None where that number does not go down."""
+        change = self.per_second(waiting, KEPT_S)
+        if change is None or change >= 0:
+            return None
+        return self._moments[-1][1].get(waiting, 0) / -change
+
+
+def window_s(waiting: float, batch_s: float) -> float:
+    """Return the time that rates are of, in seconds. `batch_s`: how long batches take."""
+    return max(RATE_S, BATCHES * batch_s) if waiting else RATE_S
+
+
+def is_backlog(waiting: float, per_second: float) -> bool:
+    """Return whether more waits than comes between two batches: more than is read in some seconds."""
+    return waiting > per_second * RATE_S / 2
