@@ -272,7 +272,7 @@ def _asked_for_key(answers: Answers) -> str:
 
 def _planned(out: Path, variables: dict[str, str]) -> None:
     """Print what a run of the file would do, and the error that it would end with."""
-    from ingest.cli.plan import lines  # noqa: PLC0415  (the driver is slow to import, and --no-look needs none of it)
+    from ingest.cli.plan_text import lines  # noqa: PLC0415  (the driver is slow to import, and --no-look needs none of it)
     from ingest.cli.run import running  # noqa: PLC0415
     from ingest.testing.dry_run import dry_run  # noqa: PLC0415
 

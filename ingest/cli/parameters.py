@@ -53,9 +53,9 @@ def parse_start(text: str | None, option: str) -> int | None:
         raise typer.BadParameter(str(exc), param_hint=option) from None
 
 
-def selector_of(text: str | None) -> Selector | None:
-    """Return the selector of `--table`. Raise typer.BadParameter (exit code 2) if it is wrong."""
+def selector_of(text: str | None, option: str = "--table") -> Selector | None:
+    """Return the selector of an option. Raise typer.BadParameter (exit code 2) if it is wrong."""
     try:
         return None if text is None else selector(text)
     except SelectorError as exc:
-        raise typer.BadParameter(str(exc), param_hint="--table") from None
+        raise typer.BadParameter(str(exc), param_hint=option) from None

@@ -7,9 +7,11 @@ input: no selector and no table name from a message can make it slow.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from functools import lru_cache
-from typing import TypeAlias, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 from ingest.model.pattern import PatternError, whole
 
@@ -28,6 +30,13 @@ def show(table: TableId) -> str:
 
 
 _T = TypeVar("_T")
+_SWAPPED: Final = re.compile(r"\\\.|\.")
+_BARE_STAR: Final = re.compile(r"((?<!\\)(?:^|[\w\])]))\.[*+]")
+_SEPARATOR: Final = re.compile(r"(?<!\\)\.")
+_LONGEST: Final = 200
+_MOST: Final = 1_000
+"""Characters of ids, and ids, that a mistake in a selector is compared with: names come from messages."""
+_LITERAL: Final = re.compile(r"[\w$-]+")
 
 
 class ByName(Mapping[TableId, _T]):
@@ -130,3 +139,52 @@ class Selector:
 def selector(text: str) -> Selector:
     """Return the compiled selector of a text. It is compiled once in a process. Raise SelectorError."""
     return Selector(text)
+
+
+def similar(text: str, tables: Iterable[TableId]) -> str:
+    """Return a selector that is like one that matches none of the tables, and that matches one; else an empty text.
+
+    It may be a regular expression or a wildcard as other programs write them, and have a wrong, missing or extra part.
+    """
+    known = [table for table in tables if len(show(table)) <= _LONGEST][:_MOST]
+    literal = all(_LITERAL.fullmatch(part) for part in text.split("."))
+    if literal and (longer := sorted(show(table) for table in known if show(table).endswith(f".{text}"))):
+        return longer[0]
+    for candidate in _candidates(text, known):
+        try:
+            wanted = Selector(candidate)
+        except SelectorError:
+            continue
+        if any(wanted.match(table) is not None for table in known):
+            return candidate
+    names = {show(table).lower(): show(table) for table in known}
+    near = get_close_matches(text.lower()[:_LONGEST], names, 1)
+    return names[near[0]] if near else ""
+
+
+def _candidates(text: str, tables: Sequence[TableId]) -> Iterator[str]:
+    """Yield what a selector may have been meant to be."""
+    any_text = r"\.*"
+    if r"\." in text:
+        yield _SWAPPED.sub(lambda found: "." if len(found[0]) > 1 else r"\.", text)  # `shop\..*`: a plain expression
+    yield _BARE_STAR.sub(lambda found: f"{found[1]}.{any_text}", text)  # `shop.*`: all of shop
+    yield _BARE_STAR.sub(lambda found: f"{found[1]}{any_text}", text)  # `shop.ord.*`
+    yield re.sub(r"(?<![\\.\])])\*|%", lambda _: any_text, text)  # `shop.ord*`, `shop.ord%`
+    parts = _SEPARATOR.split(text)
+    for length in sorted({len(table) for table in tables}):
+        same = [table for table in tables if len(table) == length]
+        if length == len(parts):
+            mended = [_mended(part, {table[at] for table in same}) for at, part in enumerate(parts)]
+            yield ".".join(mended)
+        elif length < len(parts):
+            yield ".".join(parts[-length:])
+        else:
+            yield ".".join([*[any_text] * (length - len(parts)), *parts])
+
+
+def _mended(part: str, known: Collection[str]) -> str:
+    """Return the part of an id that is most like a literal part of a selector; the part itself if it is in order."""
+    if not _LITERAL.fullmatch(part) or part in known:
+        return part
+    near = get_close_matches(part.lower(), {one.lower(): one for one in sorted(known)}, 1)
+    return next((one for one in sorted(known) if near and one.lower() == near[0]), part)

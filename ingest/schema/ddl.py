@@ -1,4 +1,4 @@
-"""Flink SQL's DDL in a pipeline file: tables, or columns with their types.
+"""Flink SQL's DDL in a pipeline file: tables, or columns with their types; and the DDL of a table, to be shown.
 
 In: text from a pipeline file. Out: schemas by table id, or types by name. Raises TextError with the place in the text.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
+from ingest.model import types
 from ingest.model.table import ByName
 from ingest.model.text import TextError
 
@@ -51,6 +52,22 @@ def parse_columns(text: str) -> Mapping[str, DataType]:
         msg = "write columns with their types only: id BIGINT, name VARCHAR(10)"
         raise TextError(msg, 0, len(text))
     return {column.name: column.type for column in schema.columns}
+
+
+def create_statement(table: TableId, schema: TableSchema) -> str:
+    """Return the statement of a table, which `parse_tables` reads, with a line for each column."""
+    lines = [
+        f"  {_quoted(column.name)} {types.name(column.type)}{'' if column.nullable else ' NOT NULL'}"
+        for column in schema.columns
+    ]
+    if schema.primary_key:
+        lines.append(f"  PRIMARY KEY ({', '.join(map(_quoted, schema.primary_key))}) NOT ENFORCED")
+    return "\n".join((f"CREATE TABLE {'.'.join(map(_quoted, table))} (", ",\n".join(lines), ");"))
+
+
+def _quoted(name: str) -> str:
+    """Return a name in backticks: it may be a word of SQL."""
+    return f"`{name.replace('`', '``')}`"
 
 
 def _statements(text: str, *, columns: bool = False) -> Statements:

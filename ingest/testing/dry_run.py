@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from ingest.config.pipeline import Pipeline
     from ingest.driver.context import Settings
+    from ingest.model.table import Selector
     from ingest.sinks import Sink
     from ingest.sources import Source
 
@@ -33,12 +34,13 @@ def dry_run(
     sink: Sink | None = None,
     tell: Callable[[str], None] = lambda _: None,
     then: Callable[[Probe], object] = lambda _: None,
+    only: Selector | None = None,
 ) -> tuple[DryRunReport, IngestError | None]:
     """Run without a trace: what a run would do, and the error that it would end with, if the sample shows one.
 
     `source` and `sink`: others than the pipeline's own. `tell` gets to know at once what is said before everything is
-    connected: that a broker does not answer yet. `then` gets the probe, to look at the same sample once more. Raises
-    IngestError where a run would end before it read anything.
+    connected: that a broker does not answer yet. `then` gets the probe, to look at the same sample once more. `only`:
+    the source tables that the report is about. Raises IngestError where a run would end before it read anything.
     """
     pipeline = with_files(pipeline, settings.conf, tell)
     _reach_registries(pipeline)
@@ -48,7 +50,7 @@ def dry_run(
         if isinstance(run.error, DirtyData):
             # It stops at a reject; what else there is to know shows when it goes on
             run = probe.run(ALL)
-        found = report(probe, run, ended.error)
+        found = report(probe, run, ended.error, only)
         then(probe)
         return found
 

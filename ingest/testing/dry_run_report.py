@@ -6,14 +6,15 @@ In: a dry run that is over. Out: a `DryRunReport`, and the error that a run woul
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ingest.driver.sample_schemas import observe_chunks
 from ingest.errors import IngestError, NoPrimaryKey
 from ingest.model import types
 from ingest.model.reject import head
-from ingest.model.table import selector, show
+from ingest.model.table import selector, show, similar
 from ingest.observe.events import OptionChanged, SchemaChanged, Warned
+from ingest.schema.ddl import create_statement
 from ingest.schema.routes import rule_of
 
 if TYPE_CHECKING:
@@ -21,9 +22,12 @@ if TYPE_CHECKING:
 
     from ingest.config.pipeline import Pipeline
     from ingest.model.reject import IgnoredErrors
-    from ingest.model.table import TableId
+    from ingest.model.table import Selector, TableId
     from ingest.schema.evolve import SourceTable
     from ingest.testing.probe import DryRun, Probe
+
+_NAMED: Final = 5
+"""Tables that a line names where it is like none of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +43,8 @@ class TableReport:
     columns: list[dict[str, Any]]
     """Name, type, whether it may be null."""
     primary_key: list[str]
+    ddl: list[str]
+    """A statement of Flink SQL for each of the sink tables."""
 
 
 @dataclass(slots=True)
@@ -57,6 +63,8 @@ class DryRunReport:
     tables: list[TableReport] = field(default_factory=list)
     changes: list[str] = field(default_factory=list)
     """Schema changes of the sink's tables."""
+    created: dict[str, str] = field(default_factory=dict)
+    """Those of the sink's tables that are new, each with the value that made a column of it a text, if one has."""
     withheld: list[str] = field(default_factory=list)
     """Changes that the sink is not to see, each with the reason."""
     new_topics: list[str] = field(default_factory=list)
@@ -79,8 +87,13 @@ class DryRunReport:
     """The error that the run would end with: exit code, message, hint."""
 
 
-def report(probe: Probe, run: DryRun, ended: IngestError | None) -> tuple[DryRunReport, IngestError | None]:
-    """Return what was found, and what a run would end with; `ended` is what it ended with over the sample's start."""
+def report(
+    probe: Probe, run: DryRun, ended: IngestError | None, only: Selector | None = None
+) -> tuple[DryRunReport, IngestError | None]:
+    """Return what was found, and what a run would end with.
+
+    `ended` is what it ended with over the sample's start. `only`: the source tables that the report is about.
+    """
     without_key, refused = _refusals(probe, run)
     error = ended or next(iter([*without_key.values(), *refused.values()]), None)
     pipeline, sample = probe.pipeline, probe.source.sample
@@ -96,6 +109,12 @@ def report(probe: Probe, run: DryRun, ended: IngestError | None) -> tuple[DryRun
     schemas, stored = run.start.schemas.schemas, run.start.stored
     known = run.rules.reroute(stored)
     withheld = {**known.withheld, **run.withheld}
+    rejects = [*_rejects(run, run.start.source.ignored_errors)]
+    chosen = {table: source for table, source in sorted(schemas.sources.items()) if _wanted(table, only)}
+    targets = {target for source in chosen.values() for target in source.targets}
+    shown = {show(target) for target in targets}
+    changes = [event for event in run.happened if isinstance(event, SchemaChanged) and event.table in shown]
+    others = tuple(f"{topic}-" for topic in probe.sink.topics(schemas.sinks.keys() - targets))
     found = DryRunReport(
         pipeline=pipeline.pipeline.name,
         checkpoint=run.start.checkpoint.where if run.start.resumed else None,
@@ -103,24 +122,30 @@ def report(probe: Probe, run: DryRun, ended: IngestError | None) -> tuple[DryRun
         splits=len(sample.starts),
         waiting=sample.waiting,
         looked_at=sample.looked_at,
-        tables=[
-            _table(run, table, source, known=table in stored.sources)
-            for table, source in sorted(schemas.sources.items())
-        ],
-        changes=[str(event) for event in run.happened if isinstance(event, SchemaChanged)],
-        withheld=[f"{show(event.table)}> {event}, {why}" for event, why in withheld.items()],
-        new_topics=sorted(probe.sink.missing(schemas.sinks)),
-        new_schemas=sorted(probe.sink.subjects),
-        rejects=[*_rejects(run, run.start.source.ignored_errors)],
+        tables=[_table(run, table, source, known=table in stored.sources) for table, source in chosen.items()],
+        changes=[str(event) for event in changes],
+        created={event.table: event.why for event in changes if event.change.startswith("CREATE TABLE")},
+        withheld=[f"{show(event.table)}> {event}, {why}" for event, why in withheld.items() if event.table in targets],
+        new_topics=sorted(probe.sink.missing(targets)),
+        new_schemas=sorted(one for one in probe.sink.subjects if only is None or not one.startswith(others)),
+        rejects=[one for one, table in rejects if table is None or _wanted(table, only)],
         skipped=dict(run.summary.skipped),
-        without_key=[_first_line(exc) for exc in without_key.values()],
-        refused=[_first_line(exc) for exc in refused.values()],
-        unmatched=_unmatched(pipeline, [*schemas.sources], [*schemas.sinks]),
+        without_key=[_first_line(exc) for table, exc in without_key.items() if _wanted(table, only)],
+        refused=[_first_line(exc) for table, exc in refused.items() if _wanted(table, only)],
+        unmatched=_unmatched(run, pipeline, {*schemas.sources, *without_key, *refused, *_tables_of(rejects)}, only),
         options=[f"{e.option}: {e.before} -> {e.now}" for e in run.happened if isinstance(e, OptionChanged)],
         warnings=[*probe.warnings],
         error=None if error is None else {"exit_code": error.exit_code, "message": error.message, "hint": error.hint},
     )
     return found, error
+
+
+def _wanted(table: TableId, only: Selector | None) -> bool:
+    return only is None or only.match(table) is not None
+
+
+def _tables_of(rejects: Iterable[tuple[dict[str, Any], TableId | None]]) -> set[TableId]:
+    return {table for _, table in rejects if table is not None}
 
 
 def _refusals(probe: Probe, run: DryRun) -> tuple[dict[TableId, IngestError], dict[TableId, IngestError]]:
@@ -137,10 +162,11 @@ def _refusals(probe: Probe, run: DryRun) -> tuple[dict[TableId, IngestError], di
     return without_key, refused
 
 
-def _rejects(run: DryRun, ignored: IgnoredErrors) -> Iterable[dict[str, Any]]:
+def _rejects(run: DryRun, ignored: IgnoredErrors) -> Iterable[tuple[dict[str, Any], TableId | None]]:
+    """Yield the rejects of each code, with the table of the first, where that is known."""
     for (stage, code, of_key), of_code in sorted(run.collector.found.items(), key=lambda item: -item[1].count):
         first = of_code.example
-        yield {
+        shown = {
             "stage": stage, "code": code, "count": of_code.count,
             "counted": not ignored.covers(stage, of_key=of_key),
             "example": {
@@ -149,16 +175,20 @@ def _rejects(run: DryRun, ignored: IgnoredErrors) -> Iterable[dict[str, Any]]:
                 "record": head(first.value),
             },
         }  # fmt: skip
+        yield shown, first.table or None
 
 
-def _unmatched(pipeline: Pipeline, tables: Sequence[TableId], sinks: Sequence[TableId]) -> list[str]:
-    """Return the entries of the file that do nothing for the tables that there are."""
-    if not tables:
+def _unmatched(run: DryRun, pipeline: Pipeline, seen: set[TableId], only: Selector | None) -> list[str]:
+    """Return the entries of the file that do nothing for the tables that were seen, be they refused or not."""
+    if not seen:
         return []
+    tables = sorted(seen)
     routes = [(f"route[{i}]", r.source_table) for i, r in enumerate(pipeline.route)]
     keys = [(f"transform[{i}]", t.source_table) for i, t in enumerate(pipeline.transform)]
     first_match = pipeline.rules.first_match
-    out = _idle(routes, tables, first_match=first_match) + _idle(keys, tables, first_match=True)
+    out = _idle([] if only is None else [("--tables", only.text)], tables, first_match=False)
+    out += _idle(routes, tables, first_match=first_match) + _idle(keys, tables, first_match=True)
+    sinks = sorted({target for table in tables for target in run.rules.rules.targets(table)})
     return out + _idle([*getattr(pipeline.sink, "mapped", ())], sinks, first_match=True)
 
 
@@ -169,7 +199,7 @@ def _table(run: DryRun, table: TableId, source: SourceTable, *, known: bool) -> 
     return TableReport(
         show(table), None if rule is None else rule.place, known, [show(name) for name in source.targets],
         [{"name": c.name, "type": types.name(c.type), "nullable": c.nullable} for c in schema.columns],
-        list(schema.primary_key),
+        list(schema.primary_key), [create_statement(name, sinks[name]) for name in source.targets],
     )  # fmt: skip
 
 
@@ -179,11 +209,18 @@ def _idle(entries: Sequence[tuple[str, str]], tables: Sequence[TableId], *, firs
     for place, text in entries:
         matched = {table for table in tables if selector(text).match(table) is not None}
         if not matched:
-            out.append(f"{place} ({text}) matches none of these tables")
+            near = similar(text, tables)
+            hint = f", did you mean {near}?" if near else f" ({_some(tables)})"
+            out.append(f"{place} ({text}) matches none of these tables{hint}")
         elif first_match and not matched & left:
             out.append(f"{place} ({text}) matches only tables that an entry before it takes")
         left -= matched
     return out
+
+
+def _some(tables: Sequence[TableId]) -> str:
+    more = f" and {len(tables) - _NAMED:,} more" if len(tables) > _NAMED else ""
+    return f"{', '.join(show(table) for table in tables[:_NAMED])}{more}"
 
 
 def _first_line(exc: IngestError) -> str:

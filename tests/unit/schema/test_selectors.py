@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from scale import growth
 
-from ingest.model.table import Selector, SelectorError
+from ingest.model.table import Selector, SelectorError, similar
 from ingest.schema.routes import KeyRule, RouteRule, Rules
 
 ORDERS = ("shop", "orders")
@@ -62,3 +62,21 @@ def test_the_first_transform_that_matches_counts() -> None:
     rules = Rules(keys=(KeyRule("shop.orders", ()), KeyRule(r"\.*", ("id",))))
     assert rules.primary_key(ORDERS) == ()
     assert rules.primary_key(("x",)) == ("id",)
+
+
+@pytest.mark.parametrize(
+    ("text", "near"),
+    [
+        ("shop.ordrs", "shop.orders"), ("SHOP.USERS", "shop.Users"), ("orders", "shop.orders"),
+        ("db.shop.orders", "shop.orders"), ("shop.public.orders", "shop.orders"), (r"shpo.\.*", r"shop.\.*"),
+        (r"shpo.ord\.*", r"shop.ord\.*"), (r"shop\..*", r"shop.\.*"), ("shop.*", r"shop.\.*"), (".*", r"\.*"),
+        ("shop.ord.*", r"shop.ord\.*"), ("shop.ord*", r"shop.ord\.*"), ("shop.%", r"shop.\.*"), ("*", r"\.*"),
+        (r"\.*.shop.\.*", r"shop.\.*"), ("crm.leads", ""), ("[", ""), ("", ""), ("a" * 10_000, ""),
+    ],
+)  # fmt: skip
+def test_a_selector_that_matches_nothing_has_a_similar_one_that_does(text: str, near: str) -> None:
+    tables = [("shop", "orders"), ("shop", "order_items"), ("shop", "Users")]
+    assert similar(text, tables) == near
+    assert similar(text, []) == ""
+    if near:
+        assert any(Selector(near).match(table) for table in tables)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -12,11 +13,14 @@ import pytest
 from harness import debezium, free_port
 
 from ingest.cli.app import main
+from ingest.cli.plan_text import lines
 from ingest.driver.context import Settings
 from ingest.errors import Unavailable
+from ingest.model import types
+from ingest.schema.ddl import parse_tables
 from ingest.testing.capturing import Captured, capturing_sink
 from ingest.testing.dry_run import dry_run
-from ingest.testing.dry_run_report import DryRunReport
+from ingest.testing.dry_run_report import DryRunReport, TableReport
 from ingest.testing.in_memory_run import by_split, run_in_memory
 from ingest.testing.in_memory_source import InMemoryCoordinator, in_memory
 from ingest.testing.records import MemoryRecord
@@ -180,10 +184,108 @@ def test_entries_that_match_nothing_are_named(tmp_path: Path) -> None:
     )  # fmt: skip
     assert error is None
     assert found.unmatched == [
-        "route[1] (sh[o]p.ord) matches none of these tables",
-        "transform[0] (shop.users) matches none of these tables",
+        "route[1] (sh[o]p.ord) matches none of these tables, did you mean sh[o]p.orders?",
+        "transform[0] (shop.users) matches none of these tables, did you mean shop.orders?",
         "transform[2] (shop.orders) matches only tables that an entry before it takes",
-        "sink.tableId-to-topic.mapping t1 (shop.orders) matches none of these tables",
+        "sink.tableId-to-topic.mapping t1 (shop.orders) matches none of these tables (a.b)",
+    ]
+
+
+@pytest.mark.parametrize("route", [[], [{"source-table": r"shop.\.*", "sink-table": "ods.<>", "replace-symbol": "<>"}]])
+def test_a_table_that_is_refused_matches_the_entries_that_name_it(route: list[dict[str, str]], tmp_path: Path) -> None:
+    refused = {"source-table": "shop.orders", "primary-keys": "idd"}
+    topics = {"type": "kafka", "properties.bootstrap.servers": "memory:1",
+              "sink.tableId-to-topic.mapping": f"{'ods' if route else 'shop'}.orders:t1"}  # fmt: skip
+    taken = {"source-table": "shop.users", "primary-keys": "id"}
+    for sink in ({}, topics):
+        found, error, _ = plan(
+            tmp_path, [(KEY, GOOD), (KEY, OTHER)], transform=[refused, taken], route=route, sink=sink
+        )
+        assert (error.exit_code, found.unmatched) == (78, [])
+        assert "primary-keys name 'idd'" in [*found.without_key, *found.refused][0]
+    rejected, _, _ = plan(tmp_path, [(KEY, GOOD), (KEY, debezium("c", None, {"t": "x"}, table="users"))],
+                          transform=[taken])  # fmt: skip
+    assert rejected.rejects or rejected.without_key
+    assert rejected.unmatched == [], "its records are rejects"
+
+
+MANY = [
+    (KEY, debezium("c", None, {f"c{n:02}": 1 for n in range(wide)} | {"id": 1}, table=f"orders_{i:02}"))
+    for wide, tables in ((5, range(30)), (60, range(30, 60)))
+    for i in tables
+]
+
+
+def shown(found: DryRunReport, **more: bool) -> list[str]:
+    return "\n".join(lines(found, **more)).split("\n")
+
+
+@pytest.mark.parametrize("messages", [MANY[:30], MANY[30:]], ids=["narrow", "wide"])
+@pytest.mark.parametrize("sink", [{}, {"type": "kafka", "properties.bootstrap.servers": "memory:1"}])
+def test_thirty_like_tables_fit_a_screen(
+    messages: Messages, sink: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    route = [{"source-table": r"shop.\.*", "sink-table": "ods.<>", "replace-symbol": "<>"}]
+    found, _, _ = plan(tmp_path, messages, route=route, sink=sink)
+    found.new_topics = [name for table in found.tables for name in table.sink_tables]  # no broker lacks them here
+    found.new_schemas = [f"{name}-value" for name in found.new_topics]
+    said = shown(found)
+    assert len(said) <= 24
+    assert max(map(len, said)) <= 100
+    assert "30 tables alike (new):" in said
+    first = found.tables[0].table
+    assert f"    {first} -> ods.{first.partition('.')[2]}, " in "\n".join(said)
+    assert sum("ods.orders" in line and line.endswith(" more") for line in said) == 3
+    columns = len(found.tables[0].columns)
+    left_out = next((int(n) for line in said for n in re.findall(r"and (\d+) columns? more", line)), 0)
+    assert "".join(said).count("BIGINT") + left_out == columns
+    assert (left_out > 0) == (columns > 40)
+    assert "".join(shown(found, chosen=True)).count("BIGINT") == columns
+    assert "CREATE TABLE" not in "".join(said)
+
+
+def test_statements_are_shown_on_request_and_can_be_read(tmp_path: Path) -> None:
+    odd = {"id": 1, "a b`c": 1.5, "select": "x", "r": {"select": [1], "a b": 1}}
+    found, _, _ = plan(tmp_path, [(KEY, debezium("c", None, odd, table="t x")), (KEY, GOOD)])
+    said = shown(found, ddl=True)
+    assert not [line for line in said if "primary key (" in line or line.startswith("schema changes")]
+    for table in found.tables:
+        (statement,) = table.ddl
+        assert all(f"    {line}" in said for line in statement.split("\n"))
+        ((name, schema),) = parse_tables(statement).items()
+        assert name == tuple(table.table.split("."))
+        assert [*schema.primary_key] == table.primary_key == ["id"]
+        read = [{"name": c.name, "type": types.name(c.type), "nullable": c.nullable} for c in schema.columns]
+        assert read == table.columns
+
+
+def test_tables_of_more_than_ten_kinds_have_a_line_each(tmp_path: Path) -> None:
+    many = [(KEY, debezium("c", None, {"id": 1, f"n{i}": 1}, table=f"t{i:02}")) for i in range(12)]
+    found, _, _ = plan(tmp_path, many)
+    said = shown(found)
+    assert "    shop.t11 (new) -> shop.t11: 2 columns, primary key (id)" in said
+    assert not [line for line in said if "BIGINT" in line]
+    assert len([line for line in shown(found, chosen=True) if line.startswith("    n")]) == 12
+
+
+def test_like_changes_of_tables_are_one_line(tmp_path: Path) -> None:
+    found = DryRunReport("p", "c", "at-least-once", 1, 1, 1)
+    found.tables = [TableReport(name, None, name != "n", [name], [], [], []) for name in ("a", "b> c", "d", "n", "m")]
+    found.changes = ["a> ADD COLUMN x INT", "b> c> ADD COLUMN x INT", "d> ADD COLUMN y> INT", "n> CREATE TABLE (p INT)",
+                     "m> CREATE TABLE (p INT)"]  # fmt: skip
+    found.created = {"n": "with p STRING for 5.5", "m": ""}
+    assert shown(found)[-5:] == [
+        "schema changes:",
+        "    n> CREATE TABLE (…), with p STRING for 5.5",
+        "    2 tables, a the first> ADD COLUMN x INT",
+        "    d> ADD COLUMN y> INT",
+        "    m> CREATE TABLE (p INT)",
+    ]
+    found.without_key = [f"table t{i} has no primary key" for i in range(30)]
+    assert shown(found)[-2:] == [
+        "    table t2 has no primary key",
+        "    and 27 more: --tables PATTERN chooses tables, --format json has all",
     ]
 
 
@@ -197,8 +299,8 @@ def test_the_command_says_so_and_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    lines = tmp_path / "in.jsonl"
-    lines.write_bytes(b"\n".join([GOOD, b"{\x1b", b"[]", GOOD, b""]))
+    text = tmp_path / "in.jsonl"
+    text.write_bytes(b"\n".join([GOOD, b"{\x1b", b"[]", GOOD, b""]))
     (tmp_path / "p.yaml").write_text(
         "source: {type: file, path: in.jsonl}\nsink: {type: file, path: out/rows}\n"
         "route: [{source-table: shop.user, sink-table: x}]\n"
@@ -208,7 +310,7 @@ def test_the_command_says_so_and_leaves_nothing(
     said = capsys.readouterr()
     assert "in.jsonl[0] at offset 1" in said.err
     assert "decode/malformed: 2 records, the first in.jsonl[0] at offset 1" in said.out
-    assert "route[0] (shop.user) matches none of these tables" in said.out
+    assert "route[0] (shop.user) matches none of these tables, did you mean shop.orders?" in said.out
     assert "\x1b" not in said.out + said.err
     assert command("plan", "p.yaml", "--format", "json") == 65
     found = json.loads(capsys.readouterr().out)
@@ -216,13 +318,25 @@ def test_the_command_says_so_and_leaves_nothing(
     assert sum(reject["count"] for reject in found["rejects"]) == 2
     assert sorted(path.name for path in tmp_path.rglob("*")) == before
 
-    lines.write_bytes(b"{\n")
+    one = debezium("c", None, {"id": 1, "n": 1}, table="users")
+    text.write_bytes(b"\n".join([GOOD, one, debezium("c", None, {"n": 1}, table="audit"), b""]))
+    assert command("plan", "p.yaml", "--tables", r"shop.u\.*", "--format", "json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [table["table"] for table in found["tables"]] == ["shop.users"]
+    assert [change.partition(">")[0] for change in found["changes"]] == ["shop.users"]
+    assert (found["without_key"], [*found["created"]]) == ([], ["shop.users"])
+    assert command("plan", "p.yaml", "--tables", "shop.uzers") == 0
+    assert "--tables (shop.uzers) matches none of these tables, did you mean shop.users?" in capsys.readouterr().out
+    assert command("plan", "p.yaml", "--tables", "[") == 2
+    assert "--tables" in capsys.readouterr().err
+
+    text.write_bytes(b"{\n")
     assert command("plan", "p.yaml") == 65
     assert "no tables: none of the records became a row" in capsys.readouterr().out
-    lines.write_bytes(b"")
+    text.write_bytes(b"")
     assert command("plan", "p.yaml") == 0
     assert "no tables: the source has no records" in capsys.readouterr().out
-    lines.unlink()
+    text.unlink()
     assert command("plan", "p.yaml") == 78
     assert "matches no file" in capsys.readouterr().err
 
