@@ -7,7 +7,7 @@ Rules: docs/spec/avro.md#messages.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import msgspec
 
@@ -90,6 +90,29 @@ class RowSchema:
             return self.row(message, at, counts), _declared(self.declared, counts)
         except FAILURES as exc:
             return reject(exc)
+
+
+class FieldlessSchema:
+    """The reader of keys that have no fields, so that they tell no column (docs/spec/keys.md#primary-key, K5)."""
+
+    native: ClassVar[None] = None
+
+    def counts(self, _given: Mapping[str, DataType]) -> Counts:
+        """Return no columns."""
+        return NO_COUNTS
+
+    def decode(
+        self, _message: bytes, _at: int, _given: Mapping[str, DataType] = NOTHING_GIVEN, **_: object
+    ) -> tuple[msgspec.Raw, InlineSchema]:
+        """Return what is no row."""
+        return _NULL, InlineSchema()
+
+
+def key_schema(node: Node, given: Node | None = None) -> RowSchema | FieldlessSchema:
+    """Return the reader of a schema's keys. `given`: the schema that they are read as. Raise SchemaError."""
+    whole = node if given is None else given
+    records = any(one.kind == "record" for one in (whole, *(whole.branches if whole.kind == "union" else ())))
+    return RowSchema(node, given) if records else FieldlessSchema()
 
 
 class EnvelopeSchema:

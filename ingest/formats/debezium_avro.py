@@ -68,11 +68,11 @@ class DebeziumAvroConfluent(InlineSchemaOptions, RegistryOptions):
     @property
     def form(self) -> Form:
         """Envelopes of schemas that a worker knows once it has read one of their messages; the same for keys."""
-        from ingest.avro.messages import EnvelopeSchema, RowSchema  # noqa: PLC0415  (`check` needs none of this)
+        from ingest.avro.messages import EnvelopeSchema, key_schema  # noqa: PLC0415  (`check` needs none of this)
         from ingest.formats.registered import native_readers  # noqa: PLC0415  (nor a client)
 
         values = native_readers(self, EnvelopeSchema, self.schema_text, self.all_declared)
-        keys = native_readers(self, RowSchema, None, self.all_declared) if self._keys_registered else None
+        keys = native_readers(self, key_schema, None, self.all_declared) if self._keys_registered else None
         return Form("debezium", avro=AvroMessages(HEAD, values, keys))
 
     @property
@@ -103,11 +103,11 @@ class DebeziumAvroDecoder:
     def __init__(self, options: DebeziumAvroConfluent, *, keys_registered: bool) -> None:
         """Ask the registry for nothing yet. `keys_registered`: keys may be in Avro, too. Raise ConfigError."""
         # `check` needs no client
-        from ingest.avro.messages import FAILURES, EnvelopeSchema, RowSchema, reject  # noqa: PLC0415
+        from ingest.avro.messages import FAILURES, EnvelopeSchema, key_schema, reject  # noqa: PLC0415
         from ingest.formats.registered import read_row, schemas_of  # noqa: PLC0415
 
         self._options = options
-        self._read_key = partial(read_row, schemas_of(options, RowSchema)) if keys_registered else None
+        self._read_key = partial(read_row, schemas_of(options, key_schema)) if keys_registered else None
         self._envelopes = schemas_of(options, EnvelopeSchema, options.schema_text)
         self._failures, self._reject = FAILURES, reject
         self._tables: Cache[bytes, TableId] = Cache(10_000, 4 << 20)

@@ -114,7 +114,7 @@ class _Keys:
 
 def _sized(schema: JsonSchema, *, of_key: bool) -> Mapping[str, TypedColumn]:
     """Return the columns of which a schema says the size of numbers, too, as Connect's schemas do."""
-    found = schema.rows() if of_key else schema.envelopes()
+    found = schema.keys() if of_key else schema.envelopes()
     return {name: column for name, column in found.typed.items() if name not in found.wide}
 
 

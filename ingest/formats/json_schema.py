@@ -73,6 +73,11 @@ class JsonSchema:
         """Return the columns of rows. Raise SchemaError where the schema is none of an object."""
         return self._columns(self._only(self._root))
 
+    def keys(self) -> Columns:
+        """Return the columns of keys; none where they are no objects. Raise SchemaError."""
+        found = self._only(self._root)
+        return self._columns(found) if _kind(found.schema) in {None, "object"} else Columns({}, frozenset())
+
     def envelopes(self) -> Columns:
         """Return the columns of the rows in Debezium's envelopes. Raise SchemaError."""
         members = self._members(self._only(self._root))

@@ -256,3 +256,19 @@ def test_numbers_in_texts_have_one_key(registry: str) -> None:
         (b'{"id":"5","big":"1"}', b'{"id":"5","big":"1.00"}'), (b'{"id":"5","big":"1"}', b'{"id":"5.0","big":"1.00"}'),
         (b'{"id":"5","big":"1"}', None),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("schema", [{"type": "long"}, ["null", "string"], {"type": "array", "items": "int"}])
+def test_a_key_without_fields_tells_no_primary_key(registry: str, schema: Any) -> None:
+    server = Registry(registry)
+    row, number = {"id": 1, "k": None}, server.register(f"plain{len(str(schema))}", schema)
+    made = envelope("shop.t", KEY)
+    where = {"connector": "c", "db": "shop", "schema": None, "table": "t"}
+    change = {"before": None, "after": row, "source": where, "op": "c", "ts_ms": None}
+    message = server.message("plain-rows", made, change)
+    sent = [Sent(0, "topic", framed(number, b"\x02\x02"), message)]
+    source = {"value.format": "debezium-avro-confluent", "value.debezium-avro-confluent.url": registry}
+    done = both_ways_of(
+        sent, 1, exact=True, source=source, transform=[{"source-table": "shop.t", "primary-keys": "id"}]
+    )
+    assert [(key, value) for _, key, value in done.records] == [(b'{"id":1}', b'{"id":1,"k":null}')]

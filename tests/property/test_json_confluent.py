@@ -42,6 +42,8 @@ ODD = {
 }  # fmt: skip
 HEAD = b"\0\0\0\0\x07"
 UNKNOWN = b"\0\0\0\0\x09"
+PLAIN = b"\0\0\0\0\x0a"
+"""In front of keys that are numbers."""
 
 
 CHANGES = "debezium-json-confluent"
@@ -62,6 +64,8 @@ def known() -> None:
         schemas: Any = schemas_by_id(options, KIND, kind, kind)
         schemas._kept.put(HEAD, kind(Found("JSON", json.dumps(text), ())), 1000)
         schemas._kept.put(UNKNOWN, Reject("unknown-schema", "the schema registry has no schema 9"), 1000)
+        if kind is _Keys:
+            schemas._kept.put(PLAIN, kind(Found("JSON", '{"type":"integer"}', ())), 1000)
 
 
 def sections(**source: Any) -> dict[str, Any]:
@@ -112,7 +116,7 @@ def changes(draw: st.DrawFn) -> tuple[bytes | None, bytes]:
     columns = pick(draw, ['{"id":1}'] * 6 + [
         ' {"id":1} ', '{"id":1,"n":5}', '{"n":5}', "5", "", '{"schema":5,"payload":{"id":1}}', '{"id":1}x', "[1]",
     ])  # fmt: skip
-    key = pick(draw, [HEAD, HEAD, HEAD, b"", UNKNOWN, b"\x01"]) + columns.encode()
+    key = pick(draw, [HEAD, HEAD, HEAD, b"", UNKNOWN, b"\x01", PLAIN]) + columns.encode()
     return pick(draw, [key, key, key, None]), pick(draw, [HEAD] * 8 + [b"", b"\x01" + HEAD[1:]]) + value.encode()
 
 
@@ -134,6 +138,17 @@ KINDS = {
     "id": "BIGINT", "n": "BIGINT", "x": "DOUBLE", "f": "FLOAT", "s": "STRING", "b": "BOOLEAN", "d": "DATE",
     "t": "TIMESTAMP_LTZ", "u": "STRING", "de": "DECIMAL(9,2)", "o": "STRING", "a": "STRING",
 }  # fmt: skip
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("key", [PLAIN + b"5", HEAD + b"5", PLAIN + b"null"])
+def test_a_key_without_fields_tells_no_primary_key(key: bytes) -> None:
+    value = HEAD + f'{{"before":null,"after":{{"id":1}},"source":{SOURCE},"op":"c"}}'.encode()
+    source = {"value.format": CHANGES, f"{CHANGES}.url": URL}
+    sink = {"type": "upsert-kafka", "properties.bootstrap.servers": "m:1"}
+    keyed = [{"source-table": "shop.t", "primary-keys": "id"}]
+    done = both_ways([(key, value)], 1, source=source, sink=sink, transform=keyed)
+    assert [(key, value) for _, key, value in done.records] == [(b'{"id":1}', b'{"id":1}')]
 
 
 @pytest.mark.compiled
