@@ -7,7 +7,7 @@ Rules: docs/spec/debezium-json.md.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Final, Literal
 
 import msgspec
 from pydantic import Field
@@ -43,6 +43,8 @@ which columns that the pipeline declares."""
 
 _OUR_KEY = b'{"TableId":'
 """The beginning of keys that the sink `kafka` writes with `key.format: json`."""
+_ROUTED: Final = (b"__dbz__physicalTableIdentifier", b"__dbz__sourceIdentifier")
+"""Fields that Debezium's transforms which put tables into one topic (`ByLogicalTableRouter`) add to keys."""
 _KINDS: dict[str | None, Kind] = {"c": Kind.INSERT, "r": Kind.INSERT, "u": Kind.UPDATE, "d": Kind.DELETE}
 _OTHER_OPS = {"t": Skip("truncate"), "m": Skip("logical-decoding-message")}
 
@@ -240,9 +242,8 @@ class DebeziumDecoder:
         if not source.table:
             return no_table(documents=source.collection is not msgspec.UNSET)
         table = tuple(part for part in (source.db, source.schema, source.table) if part)
-        if key is not None and key.startswith(_OUR_KEY):
-            rows = bytes(envelope.before) + bytes(envelope.after)
-            key = key if b'"TableId"' in rows else _without_table(key, table)
+        if key is not None and has_other_fields(key):
+            key = key_of_row(key, table, bytes(envelope.before) + bytes(envelope.after))
         before, after = (None if raw == _NULL else raw for raw in (envelope.before, envelope.after))
         if before is not None and self._options.unavailable_value != "keep" and may_hold(bytes(before)):
             before = msgspec.Raw(known_of(bytes(before)))
@@ -314,15 +315,31 @@ def with_key(
     return msgspec.Raw(made), {name: why for name, why in unread.items() if name not in fields}
 
 
-def _without_table(key: bytes, table: TableId) -> bytes:
-    """Return a key of our own sink without the table's id, which is no column; any other key as it is."""
+def has_other_fields(key: bytes) -> bool:
+    """Return whether a record's key may have fields that are no columns."""
+    return key.startswith(_OUR_KEY) or b"__dbz__" in key
+
+
+def key_of_row(key: bytes, table: TableId, rows: bytes) -> bytes:
+    """Return a key without fields that are no columns (docs/spec/keys.md#primary-key); any other key as it is.
+
+    `rows`: the text of the row before and the row after. What is named in it stays, as it may be a column.
+    """
     try:
-        fields = fields_of(msgspec.Raw(key))
-        if msgspec.json.decode(fields.pop("TableId")) != show(table):
-            return key
+        envelope = _key(key)
+        image = key_image(key, () if b'"payload"' not in rows else {"payload"})
+        fields = {} if image is None else fields_of(image)
+        others = {name for name in _ROUTED if b'"%b"' % name not in rows and name.decode() in fields}
+        left = {name: bytes(value) for name, value in fields.items() if name.encode() not in others}
+        if key.startswith(_OUR_KEY) and b'"TableId"' not in rows:
+            if msgspec.json.decode(left["TableId"]) == show(table):
+                del left["TableId"]
     except MALFORMED:
         return key
-    return object_of({name: bytes(value) for name, value in fields.items()})
+    if len(left) == len(fields):
+        return key
+    made = object_of(left)
+    return made if image == key else b'{"schema":%b,"payload":%b}' % (envelope.schema, made)
 
 
 # -- writing ---------------------------------------------------------------------------------------------------------

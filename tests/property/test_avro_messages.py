@@ -272,3 +272,21 @@ def test_a_key_without_fields_tells_no_primary_key(registry: str, schema: Any) -
         sent, 1, exact=True, source=source, transform=[{"source-table": "shop.t", "primary-keys": "id"}]
     )
     assert [(key, value) for _, key, value in done.records] == [(b'{"id":1}', b'{"id":1,"k":null}')]
+
+
+def test_fields_of_keys_that_are_no_columns(registry: str) -> None:
+    server = Registry(registry)
+    made = envelope("shop.t", record("Value", id="long", n="int"))
+    key = record("Key", id="long", __dbz__physicalTableIdentifier="string")
+    where = {"connector": "c", "db": "shop", "schema": None, "table": "t"}
+    sent = []
+    for at, (op, before, after) in enumerate([("c", None, 1), ("u", 1, 2), ("d", 2, None), ("d", None, None)]):
+        rows = {"before": before and {"id": 1, "n": before}, "after": after and {"id": 1, "n": after}}
+        message = server.message("routed", made, {**rows, "source": where, "op": op, "ts_ms": None})
+        told = server.message("routed-k", key, {"id": 1, "__dbz__physicalTableIdentifier": "s.t"})
+        sent += [Sent(at, "topic", told, message), Sent(at + 10, "own", b'{"TableId":"shop.t","id":1}', message)]
+    source = {"value.format": "debezium-avro-confluent", "value.debezium-avro-confluent.url": registry}
+    done = both_ways_of(sent, 1, exact=True, source=source)
+    assert [(key, value) for _, key, value in done.records] == [
+        (b'{"id":1}', value) for _ in range(2) for value in (b'{"id":1,"n":1}', b'{"id":1,"n":2}', None, None)
+    ]
