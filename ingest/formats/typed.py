@@ -194,10 +194,11 @@ def beside(column: TypedColumn, given: DataType) -> TypedColumn:
     """Return how values of a column are read whose type the pipeline declares; NULL: it does not.
 
     A number that stands for a time, or that a message has for a boolean or bits, stays one where a number is declared.
+    Where a text is, it is the number of bits and booleans, too: `2` of a `tinyint(1)` is no boolean.
     """
     if column.within is not None and isinstance(given, types.NESTED):
         return column._replace(convert=column.within(given))
-    if column.number is not None and isinstance(given, types.NUMBERS):
+    if column.number is not None and (isinstance(given, types.NUMBERS) or types.is_text(given)):
         return TypedColumn(types.BIGINT, column.number, reads_quoted(types.BIGINT))
     if column.reads[0] in _COUNTS and isinstance(given, types.NUMBERS):
         return TypedColumn(types.BIGINT, reads=reads_plain(types.BIGINT))
