@@ -11,9 +11,10 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from ingest.encode.coercer import OTHERS, RowCoercer, check_before, check_key
-from ingest.model import temporal
+from ingest.model import temporal, types
 from ingest.model.cache import count_up
 from ingest.model.change import Kind, is_number
+from ingest.model.data_type import TimeType
 from ingest.model.jsontext import object_of
 from ingest.model.keytext import key_text
 from ingest.model.reject import RowError
@@ -142,6 +143,13 @@ class UpsertEncoder:
         times = {} if coarse is Coarse.NONE else {c.name: c.type for c in sink.columns if is_time(c.type)}
         self._key_times = {name: times[name] for name in sink.primary_key if name in times}
         self._row_times = times if coarse is Coarse.ROWS else {}
+        texts = {c.name for c in sink.columns if types.is_text(c.type)} if coarse is not Coarse.NONE else set()
+        self._times_in_texts = frozenset(
+            c.name
+            for c in source.columns
+            if isinstance(c.type, TimeType) and c.name in texts.intersection(sink.primary_key)
+        )
+        """Columns of the key that are a TIME, and a text in the sink's table: `10:00:00.0` is the row of `10:00:00`."""
         self.typed_key = frozenset(coercer.typed(sink.primary_key, of_table=coarse is not Coarse.NONE))
         """Columns of the key whose values have to be of their types: the pipeline or the sink's table says so."""
         self.coarse = frozenset({*self._key_times, *self._row_times})
@@ -154,7 +162,8 @@ class UpsertEncoder:
         """True if every column is the sink's and wide enough, and there is a key of such columns."""
         own = {column.name for column in self.source.columns}
         fits = not self._coercer.absent and not self._coercer.narrow
-        return fits and bool(self._primary_key) and own.issuperset(self._primary_key)
+        known = bool(self._primary_key) and own.issuperset(self._primary_key)
+        return fits and known and not self._times_in_texts  # native code knows no spellings of times in texts
 
     def upsert(
         self,
@@ -236,6 +245,8 @@ class UpsertEncoder:
             if name in self._key_times and temporal.coarse(value.decode())[1]:
                 msg = f"key column {name!r} holds {value[:60].decode()}, finer than the microsecond that is written"
                 raise RowError("type-mismatch", msg)
+            if name in self._times_in_texts and value[:1] == b'"':
+                value = temporal.time_said(value[1:-1].decode()) or value
             parts[name] = key_text(value, as_string=self.strings_in_keys, is_number=is_number(declared, name))
         return object_of(parts)
 
