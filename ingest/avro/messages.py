@@ -97,14 +97,16 @@ class FieldlessSchema:
 
     native: ClassVar[None] = None
 
-    def counts(self, _given: Mapping[str, DataType]) -> Counts:
+    def counts(self, given: Mapping[str, DataType]) -> Counts:
         """Return no columns."""
+        del given
         return NO_COUNTS
 
     def decode(
-        self, _message: bytes, _at: int, _given: Mapping[str, DataType] = NOTHING_GIVEN, **_: object
+        self, message: bytes, at: int, given: Mapping[str, DataType] = NOTHING_GIVEN
     ) -> tuple[msgspec.Raw, InlineSchema]:
         """Return what is no row."""
+        del message, at, given
         return _NULL, InlineSchema()
 
 

@@ -129,6 +129,9 @@ class Labelled(Options):
 class InlineSchemaOptions(Options):
     """Options of a format whose messages may declare their columns' types."""
 
+    repeats_deletes: ClassVar[bool] = False
+    """True if a delete is told by a message, and told again by a tombstone behind it."""
+
     _declared: Mapping[tuple[str, ...], Mapping[str, DataType]] = PrivateAttr(default_factory=dict)
 
     def beside(self, declared: Mapping[tuple[str, ...], Mapping[str, DataType]]) -> Self:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from ingest.formats import is_of_rows
+from ingest.model.change import LONE_TOMBSTONE, TOMBSTONE
 from ingest.model.commit import OLDER
 from ingest.model.reject import head
 from ingest.model.table import show
@@ -28,6 +30,11 @@ _EXPECTED: Final = frozenset({"tombstone", "parse-error", "header-filter", "not-
 """Reasons why records are skipped of which nobody has to be warned: the pipeline's author asked for it."""
 
 
+_LONE: Final = (
+    "tombstones without the delete before them are skipped and counted (lone-tombstone): they name no table, so rows "
+    "that were written before they were deleted stay. A compacted topic (cleanup.policy) keeps nothing else of a "
+    "delete; let it keep its records longer than a run stands still"
+)
 FIRST: Final = 5
 """Rejects of each code that are told where a topic of dead letters has all of them."""
 MAX_CODES: Final = 200
@@ -126,6 +133,13 @@ class Reports:
             failed=any(result.failure is not None for result in results),
         )
 
+    def _warn_of_tombstones(self) -> None:
+        source = self._context.pipeline.source
+        if not getattr(source.format, "repeats_deletes", False):
+            unkeyed = is_of_rows(source.format.name) and getattr(source, "key_format", None) is None
+            why = "key.format reads them as deletes" if unkeyed else "they name no table"
+            self._context.warn_once(f"records without a value are skipped and counted (tombstone): {why}")
+
     def run_ended(self) -> None:
         """Fill in the closing summary."""
         self._counters.summarise(self._start.backlog.by_topic())
@@ -137,6 +151,10 @@ class Reports:
                 warn("deletes are left out and counted: the sink's format cannot say them without key.format")
             elif reason == OLDER:
                 warn("changes that are older than the row that is there are left out and counted (sink.sequence-by)")
+            elif reason == LONE_TOMBSTONE.reason:
+                warn(_LONE)
+            elif reason == TOMBSTONE.reason:
+                self._warn_of_tombstones()
             elif reason not in _EXPECTED:
                 warn(f"messages that are no rows are skipped and counted: {reason}")
         for table, column in sorted(counters.withheld):

@@ -13,7 +13,7 @@ import msgspec
 from pydantic import PrivateAttr, ValidationInfo, model_validator
 
 from ingest.component.options import InlineSchemaOptions, is_written
-from ingest.formats.debezium_json import DebeziumJson, has_other_fields, key_of_row, no_table, with_key
+from ingest.formats.debezium_json import DebeziumJson, key_of_row, no_table, with_key
 from ingest.formats.form import AvroMessages, Form
 from ingest.formats.given_schema import check_given
 from ingest.formats.key_reading import read_key
@@ -45,6 +45,7 @@ class DebeziumAvroConfluent(InlineSchemaOptions, RegistryOptions):
     """Options of `value.format: debezium-avro-confluent`."""
 
     name: ClassVar[str] = "debezium-avro-confluent"
+    repeats_deletes: ClassVar[bool] = True
     codes: ClassVar[Mapping[str, str]] = DebeziumJson.codes
     model_config = keys_behind(name)
 
@@ -155,8 +156,7 @@ class DebeziumAvroDecoder:
         fields = self._key(key, given)
         if isinstance(fields, Reject):
             return fields
-        if fields is not None and has_other_fields(fields):
-            fields = key_of_row(fields, table, b"".join(bytes(row) for row in (old, new) if row is not None))
+        fields = key_of_row(fields, table, old, new)
         if (kind is Kind.DELETE or unread) and fields is not None:
             old, unread = with_key(old, unread, key_image(fields, found.declared.types))
         return (table, kind, old, new, fields, found.declared_beside(counts).beside(unread))

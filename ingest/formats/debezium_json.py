@@ -61,6 +61,7 @@ class DebeziumJson(InlineSchemaOptions):
     """Options of `value.format: debezium-json`."""
 
     name: ClassVar[str] = "debezium-json"
+    repeats_deletes: ClassVar[bool] = True
     codes: ClassVar[Mapping[str, str]] = {
         "unknown-op": "`op`, or `op_type`, is none of the format's",
         "unavailable-value": "the database did not send a value that did not change",
@@ -242,8 +243,7 @@ class DebeziumDecoder:
         if not source.table:
             return no_table(documents=source.collection is not msgspec.UNSET)
         table = tuple(part for part in (source.db, source.schema, source.table) if part)
-        if key is not None and has_other_fields(key):
-            key = key_of_row(key, table, bytes(envelope.before) + bytes(envelope.after))
+        key = key_of_row(key, table, envelope.before, envelope.after)
         before, after = (None if raw == _NULL else raw for raw in (envelope.before, envelope.after))
         if before is not None and self._options.unavailable_value != "keep" and may_hold(bytes(before)):
             before = msgspec.Raw(known_of(bytes(before)))
@@ -315,25 +315,23 @@ def with_key(
     return msgspec.Raw(made), {name: why for name, why in unread.items() if name not in fields}
 
 
-def has_other_fields(key: bytes) -> bool:
-    """Return whether a record's key may have fields that are no columns."""
-    return key.startswith(_OUR_KEY) or b"__dbz__" in key
+def key_of_row(key: bytes | None, table: TableId, *images: msgspec.Raw | None) -> bytes | None:
+    """Return a record's key without fields that are no columns (docs/spec/keys.md#primary-key); any other one as it is.
 
-
-def key_of_row(key: bytes, table: TableId, rows: bytes) -> bytes:
-    """Return a key without fields that are no columns (docs/spec/keys.md#primary-key); any other key as it is.
-
-    `rows`: the text of the row before and the row after. What is named in it stays, as it may be a column.
+    `images`: the row before and the row after. What is named in these stays, as it may be a column.
     """
+    if key is None or not (key.startswith(_OUR_KEY) or b"__dbz__" in key):
+        return key
+    rows = b"".join(bytes(image) for image in images if image is not None)
     try:
         envelope = _key(key)
         image = key_image(key, () if b'"payload"' not in rows else {"payload"})
         fields = {} if image is None else fields_of(image)
         others = {name for name in _ROUTED if b'"%b"' % name not in rows and name.decode() in fields}
         left = {name: bytes(value) for name, value in fields.items() if name.encode() not in others}
-        if key.startswith(_OUR_KEY) and b'"TableId"' not in rows:
-            if msgspec.json.decode(left["TableId"]) == show(table):
-                del left["TableId"]
+        ours = key.startswith(_OUR_KEY) and b'"TableId"' not in rows
+        if ours and msgspec.json.decode(left["TableId"]) == show(table):
+            del left["TableId"]
     except MALFORMED:
         return key
     if len(left) == len(fields):

@@ -41,6 +41,7 @@ class DebeziumJsonConfluent(RegistryOptions, InlineSchemaOptions):
     """Options of `value.format: debezium-json-confluent`."""
 
     name: ClassVar[str] = "debezium-json-confluent"
+    repeats_deletes: ClassVar[bool] = True
     codes: ClassVar[Mapping[str, str]] = DebeziumJson.codes
     model_config = keys_behind(name)
 

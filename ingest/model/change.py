@@ -82,6 +82,9 @@ NOT_SELECTED: Final = "not-selected"
 TOMBSTONE: Final = Skip("tombstone")
 """A record without a value, in a format where this does not delete a row."""
 
+LONE_TOMBSTONE: Final = Skip("lone-tombstone")
+"""One that repeats no delete, in a format whose deletes are told by a message, which a tombstone follows."""
+
 
 class Reject(msgspec.Struct, gc=False):
     """Error in a record that does not follow its format. It becomes a reject."""
