@@ -8,7 +8,17 @@ from typing import Annotated
 import typer
 
 from ingest.cli.parameters import SetOption, parse_variables
-from ingest.cli.run import CheckpointOption, ConfOption, MasterOption, measured, running
+from ingest.cli.run import (
+    CheckpointOption,
+    ConfOption,
+    LogFormatOption,
+    MasterOption,
+    QuietOption,
+    VerboseOption,
+    log_options,
+    measured,
+    running,
+)
 from ingest.driver.backfill import backfill as run_backfill
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
@@ -27,6 +37,9 @@ def backfill(
     checkpoint: CheckpointOption = None,
     master: MasterOption = "local[*]",
     conf: ConfOption = None,
+    log_format: LogFormatOption = None,
+    quiet: QuietOption = False,
+    verbose: VerboseOption = False,
 ) -> None:
     """Read tables once more, from the beginning of their topics up to where their pipeline is.
 
@@ -35,8 +48,13 @@ def backfill(
     killed goes on where it was.
     """
     values, spark = parse_variables(variables), parse_variables(conf)
+    log = log_options(log_format, quiet=quiet, verbose=verbose)
     with (
-        running(file, values, spark, checkpoint, master, once=True, start=None) as (pipeline, settings, observer),
+        running(file, values, spark, checkpoint, master, once=True, start=None, log=log) as (
+            pipeline,
+            settings,
+            observer,
+        ),
         measured(observer, pipeline) as told,
     ):
         run_backfill(pipeline, settings, told, table)

@@ -10,7 +10,16 @@ import typer
 
 from ingest.cli.letters import CodeOption, SinceOption, TableOption, UntilOption, counted, selection_of
 from ingest.cli.parameters import OutputFormat, SetOption, parse_variables
-from ingest.cli.run import CheckpointOption, ConfOption, MasterOption, running
+from ingest.cli.run import (
+    CheckpointOption,
+    ConfOption,
+    LogFormatOption,
+    MasterOption,
+    QuietOption,
+    VerboseOption,
+    log_options,
+    running,
+)
 from ingest.driver.replay import plan_replay
 from ingest.driver.replay import replay as run_replay
 
@@ -32,6 +41,9 @@ def replay(
     checkpoint: CheckpointOption = None,
     master: MasterOption = "local[*]",
     conf: ConfOption = None,
+    log_format: LogFormatOption = None,
+    quiet: QuietOption = False,
+    verbose: VerboseOption = False,
 ) -> None:
     """Send dead letters back through their pipeline, once it or their cause is mended.
 
@@ -40,7 +52,12 @@ def replay(
     """
     selection = selection_of(table, code, since, until)
     values, spark = parse_variables(variables), parse_variables(conf)
-    with running(file, values, spark, checkpoint, master, once=True, start=None) as (pipeline, settings, observer):
+    log = log_options(log_format, quiet=quiet, verbose=verbose)
+    with running(file, values, spark, checkpoint, master, once=True, start=None, log=log) as (
+        pipeline,
+        settings,
+        observer,
+    ):
         if not dry_run:
             run_replay(pipeline, settings, observer, selection)
             return

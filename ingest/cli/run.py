@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ingest.cli.log import USUAL, LogFormat, LogOptions
 from ingest.cli.parameters import SetOption, parse_start, parse_variables
 from ingest.cli.progress import observer_for
 from ingest.cli.reporting import reported
 from ingest.config.loader import load_strictly
-from ingest.config.masking import SEEN, mask, secrets_in
+from ingest.config.masking import HIDDEN, SEEN, mask, secrets_in, sensitive
 from ingest.config.metrics import is_gateway
 from ingest.driver.run import run as run_pipeline
 from ingest.observe.watching import Watch, watched
@@ -34,6 +35,18 @@ CheckpointOption = Annotated[
 MasterOption = Annotated[str, typer.Option(metavar="URL", help="Spark's master.")]
 ConfOption = Annotated[
     list[str] | None, typer.Option("--conf", metavar="KEY=VALUE", help="A Spark setting; may be repeated.")
+]
+
+LogFormatOption = Annotated[
+    LogFormat | None,
+    typer.Option("--log-format", help="The log's form. [default: a live line on a terminal, json elsewhere]"),
+]
+QuietOption = Annotated[
+    bool, typer.Option("--quiet", "-q", help="Say nothing but errors, and what a sink of the type print prints.")
+]
+VerboseOption = Annotated[
+    bool,
+    typer.Option("--verbose", "-v", help="Also log the options, the numbers of each batch, and all of Kafka's client."),
 ]
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
@@ -70,6 +83,9 @@ def run(
     report: Annotated[
         Path | None, typer.Option(metavar="FILE.html", help="Write a page about the run, now and then and at the end.")
     ] = None,
+    log_format: LogFormatOption = None,
+    quiet: QuietOption = False,
+    verbose: VerboseOption = False,
 ) -> None:
     """Run a pipeline: continuously, or with --once until it is drained.
 
@@ -78,13 +94,25 @@ def run(
     second signal.
     """
     values, spark = parse_variables(variables), parse_variables(conf)
-    start = parse_start(from_timestamp, "--from-timestamp")
+    start, log = parse_start(from_timestamp, "--from-timestamp"), log_options(log_format, quiet=quiet, verbose=verbose)
     with (
-        running(file, values, spark, checkpoint, master, once=once, start=start) as (pipeline, settings, observer),
+        running(file, values, spark, checkpoint, master, once=once, start=start, log=log) as (
+            pipeline,
+            settings,
+            observer,
+        ),
         reported(observer, report, pipeline, settings) as heard,
         measured(heard, pipeline, metrics, metrics_file, metrics_push) as told,
     ):
         run_pipeline(pipeline, replace(settings, alive=alive), told)
+
+
+def log_options(form: LogFormat | None, *, quiet: bool, verbose: bool) -> LogOptions:
+    """Return what a command line says of the log. Raise typer.BadParameter (exit code 2) for what excludes itself."""
+    if quiet and verbose:
+        msg = "give --quiet or --verbose, not both"
+        raise typer.BadParameter(msg)
+    return LogOptions(form, quiet, verbose)
 
 
 def measured(
@@ -128,11 +156,15 @@ def running(
     *,
     once: bool,
     start: int | None,
+    log: LogOptions = USUAL,
 ) -> Iterator[tuple[Pipeline, Settings, Observer]]:
     """What a run needs; its errors leave here without the secrets that a client's message may hold."""
     pipeline = load_strictly(file, variables)
     pipeline.require_packages()
-    observer = observer_for(pipeline.secrets, once=once)
+    observer = observer_for(pipeline.secrets, log, once=once)
+    if log.verbose:
+        spark = {f"--conf {name}": HIDDEN if sensitive(name) else value for name, value in conf.items()}
+        observer.configured({**pipeline.describe(), "--master": master, **spark})
     try:
         with masked_errors(pipeline.secrets), placed(file):
             yield pipeline, settings_of(pipeline, checkpoint, master, conf, once=once, start=start), observer

@@ -5,17 +5,22 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from commands import called
+from counted import measured
 from driverparts import Hands
 
-from ingest.cli import progress
+from ingest.cli import summary
 from ingest.cli.layout import table_lines
-from ingest.cli.progress import MAX_KINDS, Log, Repeats, Terminal, print_summary
+from ingest.cli.log import MAX_KINDS, Log, LogFormat, LogOptions, Repeats
+from ingest.cli.progress import Terminal, observer_for
+from ingest.cli.summary import print_summary
 from ingest.errors import INTERRUPTED
 from ingest.model.client_report import ClientReport, reports
 from ingest.observe.events import (
@@ -23,12 +28,16 @@ from ingest.observe.events import (
     BatchDone,
     ClientLogged,
     Event,
+    OptionChanged,
     Pending,
+    Printed,
+    RejectEvent,
     RunEnded,
     RunStarted,
     SideAnswers,
     Stopping,
     TableSummary,
+    Warned,
     client_events,
 )
 
@@ -110,16 +119,16 @@ def test_a_drain_says_when_it_ends_also_without_a_backlog_of_seconds(monkeypatch
 
 
 def test_a_summary_fits_a_narrow_terminal_and_cuts_nothing() -> None:
-    rows = [progress.HEADINGS, ("shop.a_table_with_a_long_name", "1,234,567", "1,234,567", "0", "0", "12", "3")]
+    rows = [summary.HEADINGS, ("shop.a_table_with_a_long_name", "1,234,567", "1,234,567", "0", "0", "12", "3")]
     for width in (200, 90, 60, 34, 20, 10):
-        lines = [str(line) for line in table_lines(rows, width, progress.FIRST_OUT)]
+        lines = [str(line) for line in table_lines(rows, width, summary.FIRST_OUT)]
         text = "".join(lines)
         assert rows[1][0] in text
-        shown = [heading for heading in progress.HEADINGS if heading in lines[0].split("  ")[0:] or heading in lines[0]]
-        for heading, number in zip(progress.HEADINGS, rows[1], strict=True):
+        shown = [heading for heading in summary.HEADINGS if heading in lines[0].split("  ")[0:] or heading in lines[0]]
+        for heading, number in zip(summary.HEADINGS, rows[1], strict=True):
             assert (heading in shown) <= (number in text)
         assert all(len(line) <= width or line == rows[1][0] for line in lines), lines
-    assert "schema changes" in str(next(iter(table_lines(rows, None, progress.FIRST_OUT))))
+    assert "schema changes" in str(next(iter(table_lines(rows, None, summary.FIRST_OUT))))
 
 
 def logged(event: Event) -> dict[str, Any]:
@@ -221,7 +230,7 @@ def test_the_log_says_how_a_run_ended() -> None:
         (RunEnded("p", stopped="why", exit_code=78), "ended: failed with exit code 78"),
         (RunEnded("p", stopped="signal", left={f"t{i:02}": 1 for i in range(12)}),
          "ended: stopped by a signal; 12 records are left ("
-         + ", ".join(f"1 of t{i:02}" for i in range(progress.MAX_TOPICS)) + ", and of 2 more)"),
+         + ", ".join(f"1 of t{i:02}" for i in range(summary.MAX_TOPICS)) + ", and of 2 more)"),
     ],
 )  # fmt: skip
 def test_the_summary_says_why_it_ended_and_what_is_left(
@@ -234,7 +243,7 @@ def test_the_summary_says_why_it_ended_and_what_is_left(
 
 RUN = """
 import sys, time
-from ingest.cli.progress import Log
+from ingest.cli.log import Log
 from ingest.driver.stop import StopSignal
 from ingest.observe.events import Stopping
 observer = Log(frozenset())
@@ -270,3 +279,95 @@ def test_a_signal_finishes_what_is_in_hand_and_a_second_one_ends_at_once(number:
     out, err = busy.communicate(timeout=20)
     assert (busy.returncode, out) == (INTERRUPTED, "")
     assert "ended at once" in err
+
+
+def written(options: LogOptions, *events: Event) -> list[str]:
+    stream = io.StringIO()
+    log = Log(frozenset({"hunter2"}), stream, options)
+    log.configured({"sink.type": "print", "source.topic": "a b"})
+    for event in events:
+        log(event)
+    return stream.getvalue().splitlines()
+
+
+EVENTS: list[Event] = [
+    started(lag=5), OptionChanged("sink.topic", None, "x"), measured(fetch_lag_s=None), batch(lag=7),
+    Pending({("t", 0): 4}), Warned("odd =\x1b text of hunter2"),
+    *([ClientLogged("producer", 3, "FAIL", "refused")] * 2),
+]  # fmt: skip
+
+
+def test_a_log_of_text_is_for_people() -> None:
+    lines = written(LogOptions(LogFormat.TEXT), *EVENTS, RunEnded("shop", stopped="drained", left={}))
+    assert all(re.match(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ (info|warning|error)  *[a-z]", line) for line in lines), (
+        lines
+    )
+    assert [line[21:].strip() for line in lines] == [
+        "info    run started pipeline=shop run=1 checkpoint=c splits=2 resumed=no lag=5 native=yes",
+        "info    option changed option=sink.topic now=x",
+        "info    batch done batch=1 records=10 seconds=1.0 lag=7 rejected=0 cpu_s=0.1 worker_rss_mib=0",
+        "warning odd =\\x1b text of ********",
+        "error   kafka client client=producer facility=FAIL text=refused",
+        "error   kafka client client=producer facility=FAIL more=1",
+        "info    run ended pipeline=shop stopped=drained exit_code=0 batches=0 records=0 seconds=0.0 rejected=0 left=0",
+    ]
+
+
+def test_quiet_leaves_all_but_errors_out(capsys: pytest.CaptureFixture[str]) -> None:
+    for form in LogFormat:
+        quiet = LogOptions(form, quiet=True)
+        ended = RunEnded("shop", stopped="drained", left={}, tables={"t": TableSummary(1, 1)})
+        lines = written(quiet, *EVENTS[:6], RejectEvent("t", "bad", "decode", "malformed"), ended)
+        assert lines == []
+        assert capsys.readouterr().out == "", "also no summary"
+        (line,) = written(quiet, RunEnded("shop", stopped="no broker", exit_code=75, code="unavailable"))
+        assert "no broker" in line
+        written(quiet, Printed("out", ("a row",)))
+        assert capsys.readouterr().out == "a row\n", "what a sink prints is what the run is for"
+
+
+def test_verbose_adds_options_numbers_of_batches_and_all_lines_of_clients() -> None:
+    usual = [json.loads(line)["event"] for line in written(LogOptions(), *EVENTS)]
+    lines = [json.loads(line) for line in written(LogOptions(verbose=True), *EVENTS)]
+    more = [line for line in lines if line["level"] == "debug"]
+    assert [line["event"] for line in lines if line["level"] != "debug"] == [*usual, "kafka client"]
+    assert [line["event"] for line in more] == ["options", "batch measured", "backlog"]
+    assert more[0]["options"] == {"sink.type": "print", "source.topic": "a b"}
+    assert more[1].items() >= {"records_in": 10, "rejects": {"decode/malformed": 2}}.items()
+    assert more[2]["records"] == 4
+
+
+def test_a_terminal_shows_details_with_verbose(monkeypatch: pytest.MonkeyPatch) -> None:
+    for verbose in (False, True):
+        shown: list[str] = []
+        show = Terminal(frozenset(), once=False, verbose=verbose)
+        monkeypatch.setattr(show._console, "print", lambda text, shown=shown: shown.append(str(text)))
+        show.configured({"sink.type": "print"})
+        for event in (*EVENTS, *([RejectEvent("t", "bad", "decode", "malformed")] * 60)):
+            show(event)
+        show.close()
+        assert ("sink.type: print" in shown) == verbose
+        assert shown.count("producer: FAIL: refused") == (2 if verbose else 0)
+        assert sum(line.startswith("batch measured: records_in=10") for line in shown) == verbose
+        assert shown.count("rejected: bad") == (60 if verbose else 50)
+        assert "changed since the last run: sink.topic: not set -> x" in shown
+
+
+def test_which_form_a_run_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    def kind(options: LogOptions) -> str:
+        found = observer_for(frozenset(), options, once=True)
+        found.close()
+        return "live" if isinstance(found, Terminal) else str(found._options.form)
+
+    text, json_ = LogOptions(LogFormat.TEXT), LogOptions(LogFormat.JSON)
+    assert [kind(options) for options in (LogOptions(), text, json_)] == ["json", "text", "json"]
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    assert [kind(options) for options in (LogOptions(), text, json_, LogOptions(quiet=True))] == [
+        "live", "live", "json", "text",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("command", [["run", "p.yaml"], ["replay", "p.yaml"], ["backfill", "p.yaml", "--table", "t"]])
+def test_quiet_and_verbose_exclude_each_other(command: list[str]) -> None:
+    done = called(*command, "-q", "-v")
+    assert (done.code, "not both" in done.err) == (2, True)

@@ -1,0 +1,268 @@
+"""The log of a run: one line for each event, as JSON or as text, on standard error.
+
+Levels are those of a log: `debug` is written with --verbose only, and --quiet leaves all below `error` out.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+import time
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Final, TextIO
+
+import structlog
+
+from ingest.cli.summary import print_lines, print_summary
+from ingest.config.masking import masked
+from ingest.model.text import one_line
+from ingest.observe.events import (
+    Alive,
+    BatchDone,
+    BatchMeasured,
+    ClientLogged,
+    ClientStatistics,
+    DirtyRecord,
+    Event,
+    OptionChanged,
+    Pending,
+    Printed,
+    RejectEvent,
+    RunEnded,
+    RunStarted,
+    SchemaChanged,
+    Serving,
+    SideAnswers,
+    Stopping,
+    TopicGrown,
+    Warned,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+REPEATED_S: Final = 60.0
+"""The time between two lines of one kind of a Kafka client, in seconds."""
+MAX_KINDS: Final = 200
+"""Kinds of such lines that are counted."""
+STOPPING: Final = "finishing the batch; again to end now"
+ENDED_NOW: Final = "ended at once: what was under way is done again by the next run\n"
+WARNING: Final = 4
+"""Syslog's level of a warning; errors are below it."""
+
+
+class LogFormat(StrEnum):
+    """The forms of a run's log."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+@dataclass(frozen=True, slots=True)
+class LogOptions:
+    """What a command line says of the log."""
+
+    form: LogFormat | None = None
+    """None: a live line on a terminal, and JSON elsewhere."""
+    quiet: bool = False
+    verbose: bool = False
+
+    @property
+    def level(self) -> int:
+        """The lowest level that is written."""
+        return logging.ERROR if self.quiet else logging.DEBUG if self.verbose else logging.INFO
+
+
+USUAL: Final = LogOptions()
+
+
+class Repeats:
+    """Lines of Kafka clients, of which one a minute is written of each kind: librdkafka repeats them while it tries."""
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        """Have seen none yet."""
+        self._now = now
+        self._kinds: dict[tuple[str, int, str], tuple[float, int]] = {}
+        """By client, level and facility: when a line was written, and the lines that were not since."""
+
+    def more(self, client: str, level: int, facility: str) -> int | None:
+        """Return how many lines of a kind were not written before this one; None where it is not written, either."""
+        kind, now = (client, level, facility), self._now()
+        written, count = self._kinds.get(kind, (now - REPEATED_S, 0))
+        if now - written < REPEATED_S:
+            self._kinds[kind] = written, count + 1
+            return None
+        if kind in self._kinds or len(self._kinds) < MAX_KINDS:
+            self._kinds[kind] = now, 0
+        return count
+
+    def rest(self) -> Iterator[tuple[str, int, str, int]]:
+        """Yield client, level, facility and number of lines that were not written and not counted yet."""
+        kinds, self._kinds = self._kinds, {}
+        for kind, (_, count) in sorted(kinds.items()):
+            if count:
+                yield *kind, count
+
+
+class Log:
+    """One line per event."""
+
+    def __init__(self, secrets: frozenset[str], stream: TextIO | None = None, options: LogOptions = USUAL) -> None:
+        """Write to standard error, or to `stream`."""
+        self._secrets = secrets
+        self._options = options
+        self._repeats = Repeats()
+        form: Any = as_text if options.form is LogFormat.TEXT else structlog.processors.JSONRenderer()
+        self._log = structlog.wrap_logger(
+            structlog.PrintLogger(stream or sys.stderr),
+            processors=[
+                structlog.processors.add_log_level,
+                structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
+                self._mask,
+                form,
+            ],
+            wrapper_class=structlog.make_filtering_bound_logger(options.level),
+        )
+
+    def _mask(self, _logger: object, _method: str, event: Any) -> Any:  # noqa: ANN401  (structlog's signature)
+        return masked(event, self._secrets)
+
+    def __call__(self, event: Event) -> None:
+        """Write the event."""
+        match event:
+            case RunStarted():
+                self._log.info(
+                    "run started", pipeline=event.pipeline, run=event.run, checkpoint=event.checkpoint,
+                    splits=event.splits, resumed=event.resumed, lag=event.lag, native=event.native,
+                    **({"in_python": [*event.in_python]} if event.in_python else {}),
+                )  # fmt: skip
+            case OptionChanged():
+                self._log.info("option changed", option=event.option, before=event.before, now=event.now)
+            case BatchDone():
+                self._log.info(
+                    "batch done", batch=event.batch, records=event.records, seconds=round(event.seconds, 3),
+                    lag=event.lag, rejected=event.rejected, cpu_s=round(event.cpu_s, 3),
+                    worker_rss_mib=event.worker_rss_kib >> 10, first_ack=event.first_ack,
+                )  # fmt: skip
+            case Serving():
+                self._log.info("metrics", host=event.host, port=event.port)
+            case SchemaChanged():
+                self._log.info("schema changed", table=event.table, change=event.change, why=event.why)
+            case RejectEvent() | DirtyRecord():
+                self._reject(event)
+            case Printed():
+                print_lines(event, self._secrets)
+            case Warned():
+                self._log.warning(event.text)
+            case ClientLogged() | ClientStatistics() | SideAnswers():
+                self._beside(event)
+            case Stopping():
+                self._stopping(event)
+            case BatchMeasured() | Pending():
+                self._detail(event)
+            case TopicGrown() | Alive():
+                pass  # for whoever counts
+            case RunEnded():
+                self._ended(event)
+
+    def _detail(self, event: BatchMeasured | Pending) -> None:
+        if isinstance(event, Pending):
+            self._log.debug("backlog", records=sum(event.waiting.values()))
+        else:
+            self._log.debug("batch measured", **measured_fields(event))
+
+    def _reject(self, event: RejectEvent | DirtyRecord) -> None:
+        if isinstance(event, DirtyRecord):
+            self._log.warning("dirty data", **asdict(event))
+        else:
+            self._log.warning("record rejected", table=event.table, reason=event.text)
+
+    def configured(self, options: Mapping[str, str]) -> None:
+        """Write the options in effect, with --verbose."""
+        self._log.debug("options", options=dict(options))
+
+    def _ended(self, event: RunEnded) -> None:
+        for client, level, facility, count in self._repeats.rest():
+            self._client_line(level, client=client, facility=facility, more=count)
+        log = self._log.error if event.exit_code else self._log.info
+        log(
+            "run ended", pipeline=event.pipeline, stopped=event.stopped, exit_code=event.exit_code,
+            code=event.code, batches=event.batches, records=event.records, seconds=round(event.seconds, 3),
+            rejected=event.rejected, left=None if event.left is None else sum(event.left.values()),
+        )  # fmt: skip
+        if not self._options.quiet:
+            print_summary(event, self._secrets)
+
+    def _beside(self, event: ClientLogged | ClientStatistics | SideAnswers) -> None:
+        if isinstance(event, SideAnswers):
+            if event.news:
+                self._side(event)
+            return
+        if isinstance(event, ClientStatistics):
+            self._log.info("kafka client", client=event.client, statistics=json.loads(event.json))
+            return
+        more = 0 if self._options.verbose else self._repeats.more(event.client, event.level, event.facility)
+        if more is not None:
+            told = {"more": more} if more else {}
+            self._client_line(event.level, client=event.client, facility=event.facility, text=event.text, **told)
+
+    def _client_line(self, level: int, **fields: object) -> None:
+        """Write a line of a client; `more`: lines of its kind since the one before that were not written."""
+        log = self._log.error if level < WARNING else self._log.warning
+        log("kafka client", **fields)
+
+    def _side(self, event: SideAnswers) -> None:
+        if event.answers:
+            self._log.info("answers again", side=event.side, away_s=round(event.away_s))
+        else:
+            self._log.warning("waiting", side=event.side, away_s=round(event.away_s), why=event.why)
+
+    def _stopping(self, event: Stopping) -> None:
+        if event.now:
+            end_now()
+        else:
+            self._log.warning("stopping", signal=event.signal, then=STOPPING)
+
+    def close(self) -> None:
+        """Nothing to put back."""
+
+
+def measured_fields(event: BatchMeasured) -> dict[str, object]:
+    """Return the numbers of a batch, by the names of fields."""
+    return {
+        "records_in": event.records_in, "bytes_in": event.bytes_in, "records_out": event.records_out,
+        "bytes_out": event.bytes_out, "fetch_lag_s": event.fetch_lag_s, "emit_lag_s": event.emit_lag_s,
+        "send_s": round(event.send_s, 3), "commit_s": round(event.commit_s, 3), "failed": event.failed,
+        "rejects": {f"{stage}/{code}": count for (stage, code), count in event.rejects.items()},
+        "skipped": dict(event.skipped),
+    }  # fmt: skip
+
+
+def as_text(_logger: object, _method: str, event: Any) -> str:  # noqa: ANN401  (structlog's signature)
+    """Return an event as a line for people: time, level, what, and its fields. What is not known is left out."""
+    at, level, what = event.pop("time"), event.pop("level"), event.pop("event")
+    return f"{at[:19]}Z {level:<7} {one_line(what)}{fields_text(event)}"
+
+
+def fields_text(fields: Mapping[str, object]) -> str:
+    """Return fields as ` name=value …`; what is not known or is empty is left out."""
+    return "".join(f" {name}={_value(value)}" for name, value in fields.items() if value not in (None, {}, [], ""))
+
+
+def _value(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, str):
+        text = one_line(value)
+        return text if text and not set(' "=').intersection(text) else json.dumps(text, ensure_ascii=False)
+    return one_line(json.dumps(value, ensure_ascii=False, default=str))
+
+
+def end_now(before: str = "") -> None:
+    """Say that the run ends here, in a signal handler: past all buffers, which somebody may be writing to."""
+    with suppress(OSError):
+        os.write(2, f"{before}{ENDED_NOW}".encode())

@@ -1,0 +1,76 @@
+"""What is left on the screen of a run: the lines of a sink that prints, and the closing summary."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Final
+
+from rich.console import Console
+from rich.text import Text
+
+from ingest.cli.layout import table_lines
+from ingest.cli.table import counted
+from ingest.config.masking import mask
+from ingest.model.text import one_line
+
+if TYPE_CHECKING:
+    from ingest.observe.events import Printed, RunEnded
+
+MAX_TOPICS: Final = 10
+"""Topics of which a summary says how much is left."""
+MAX_COLUMNS: Final = 50
+"""Columns of which it says what was left out or rounded."""
+HEADINGS: Final[tuple[str, ...]] = ("table", "in", "inserted", "updated", "deleted", "rejected", "schema changes")
+FIRST_OUT: Final = ("schema changes", "updated", "inserted", "deleted", "rejected", "in")
+"""The columns that a narrow terminal does not have, the first of them first."""
+
+
+def print_lines(event: Printed, secrets: frozenset[str]) -> None:
+    """The sink's lines, each as it is."""
+    stream = sys.stdout if event.stream == "out" else sys.stderr
+    stream.write("".join(f"{mask(line, secrets)}\n" for line in event.lines))
+    stream.flush()
+
+
+def print_summary(event: RunEnded, secrets: frozenset[str]) -> None:
+    """A table's line each, on standard output."""
+    console = Console(highlight=False)
+    rows = [HEADINGS]
+    for name, line in sorted(event.tables.items()):
+        numbers = (line.read, line.inserted, line.updated, line.deleted, line.rejected, line.schema_changes)
+        rows.append((one_line(mask(name, secrets)), *(f"{number:,}" for number in numbers)))
+    if event.tables:
+        for text in table_lines(rows, console.width if sys.stdout.isatty() else None, FIRST_OUT):
+            console.print(text, soft_wrap=True)
+    skipped = ", ".join(f"{count:,} {reason}" for reason, count in sorted(event.skipped.items()))
+    console.print(
+        f"{event.pipeline}: {counted(event.records, 'record')} in {counted(event.batches, 'batch')}, "
+        f"{event.seconds:.1f} s"
+        f"{f', {event.rejected:,} rejected' if event.rejected else ''}{f'; skipped: {skipped}' if skipped else ''}",
+        soft_wrap=True,
+    )
+    console.print(Text(mask(_ending(event), secrets)), soft_wrap=True)
+    for what, counts in (
+        ("values left out of the sink", event.withheld), ("fractions cut to microseconds", event.cut),
+        ("unknown values of rows before a change", event.unread), ("numbers rounded", event.rounded),
+    ):  # fmt: skip
+        if counts:
+            parts = ", ".join(f"{count:,} of {name}" for name, count in sorted(counts.items())[:MAX_COLUMNS])
+            console.print(Text(mask(f"{what}: {parts}", secrets)), soft_wrap=True)
+
+
+def _ending(event: RunEnded) -> str:
+    """Why a run ended, and what it has left."""
+    why = {"drained": "all that was there is read", "signal": "stopped by a signal"}.get(event.stopped)
+    if event.exit_code:
+        why = f"failed with exit code {event.exit_code}"
+    if event.left is None:
+        return f"ended: {why}"
+    total = sum(event.left.values())
+    if not total:
+        return f"ended: {why}; nothing is left"
+    most = sorted(event.left.items(), key=lambda item: (-item[1], item[0]))
+    topics = ", ".join(f"{number:,} of {one_line(topic)}" for topic, number in most[:MAX_TOPICS])
+    more = f", and of {len(most) - MAX_TOPICS} more" if len(most) > MAX_TOPICS else ""
+    came = "came meanwhile" if event.stopped == "drained" else "is left" if total == 1 else "are left"
+    return f"ended: {why}; {counted(total, 'record')} {came} ({topics}{more})"
