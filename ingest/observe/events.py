@@ -57,6 +57,7 @@ class BatchDone:
 class TableChanges(Protocol):
     """Numbers of a table's changes and rejects."""
 
+    read: int
     inserted: int
     updated: int
     deleted: int

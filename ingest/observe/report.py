@@ -16,10 +16,14 @@ from ingest.observe.events import (
     BatchDone,
     BatchMeasured,
     DirtyRecord,
+    Pending,
     RejectEvent,
     RunEnded,
     RunStarted,
     SchemaChanged,
+    SideAnswers,
+    Stopping,
+    TableSummary,
     Warned,
 )
 from ingest.observe.report_page import page
@@ -32,7 +36,10 @@ if TYPE_CHECKING:
     from ingest.observe.events import Event, Observer
 
 MAX_POINTS: Final = 600
-"""Points of a chart; when there are more, neighbours become one."""
+"""Points of a chart; when there are more, neighbours that are a few pixels apart become one."""
+MAX_TABLES: Final = 1_000
+"""Tables that are counted while the run goes on; others are counted together."""
+OTHERS: Final = "(other tables)"
 MAX_SAMPLES: Final = 5
 """Samples of each code of rejects: the first ones."""
 MAX_CODES: Final = 200
@@ -50,20 +57,18 @@ class Point:
     """Batches that ended between two moments."""
 
     began: float
-    """When it began, in seconds since 1970: when the point before it ended."""
+    """When the first began, in seconds since 1970, or when the one before it ended, whichever was later."""
     ended: float
     records: int
     rejected: int
-    lag: int
-    """Records that were waiting at its end."""
-    emit_lag_s: float | None
+    event_lag_s: float | None
     """How old the newest record was when what came of it was acknowledged."""
 
     def then(self, other: Point) -> Point:
         """Return this point and the next one as one."""
         return Point(
-            self.began, other.ended, self.records + other.records, self.rejected + other.rejected, other.lag,
-            other.emit_lag_s if self.emit_lag_s is None else max(self.emit_lag_s, other.emit_lag_s or 0.0),
+            self.began, other.ended, self.records + other.records, self.rejected + other.rejected,
+            other.event_lag_s if self.event_lag_s is None else max(self.event_lag_s, other.event_lag_s or 0.0),
         )  # fmt: skip
 
 
@@ -87,7 +92,15 @@ class RunFacts:
     """The options of the pipeline, without secrets."""
     started: RunStarted | None = None
     since: float = 0.0
+    until: float = 0.0
+    """When the run ended, or the page was written."""
     points: list[Point] = field(default_factory=list)
+    backlog: list[tuple[float, int]] = field(default_factory=list)
+    """When, in seconds since 1970, so many records began to wait at the source."""
+    tables: dict[str, TableSummary] = field(default_factory=dict)
+    """Counters of tables so far, but for schema changes, which are known by tables of the sink."""
+    away: dict[str, SideAnswers] = field(default_factory=dict)
+    """The source or the sink, while it does not answer."""
     changes: deque[DatedChange] = field(default_factory=lambda: deque(maxlen=MAX_CHANGES))
     """Schema changes of this run."""
     kept: list[DatedChange] | None = None
@@ -99,7 +112,7 @@ class RunFacts:
 
 
 class RunReport:
-    """An observer that writes a page about the run: now and then, and when it ends."""
+    """An observer that writes a page about the run: when it starts, now and then, and when it ends."""
 
     def __init__(self, path: Path, facts: RunFacts, tell: Observer, clean: Callable[[str], str] = str) -> None:
         """Write nothing yet.
@@ -110,22 +123,51 @@ class RunReport:
         self._facts = facts
         self._clean = clean
         self._written = time.monotonic()
-        self._emit_lag_s: float | None = None
+        self._event_lag_s: float | None = None
         facts.since = time.time()
 
     def __call__(self, event: Event) -> None:
         """Keep what the event says."""
+        if isinstance(event, Stopping):
+            return  # told in a signal handler
         facts = self._facts
         match event:
             case RunStarted():
                 facts.started, facts.since = event, time.time()
+                self._waits(event.lag)
+                self.write()
+            case RunEnded():
+                if event.left is not None:
+                    self._waits(sum(event.left.values()))
+                self.write(ended=event)
+            case BatchMeasured() | BatchDone() | Pending() | SideAnswers():
+                self._keep_numbers(event)
+            case _:
+                self._keep_texts(event)
+        if facts.ended is None and time.monotonic() - self._written > WRITTEN_S:
+            self.write()  # also while no batch ends: that is when somebody looks
+
+    def _keep_numbers(self, event: BatchMeasured | BatchDone | Pending | SideAnswers) -> None:
+        facts = self._facts
+        match event:
             case BatchMeasured():
-                self._emit_lag_s = event.emit_lag_s
+                self._event_lag_s = event.emit_lag_s
                 for code, count in event.rejects.items():
                     if code in facts.rejects or len(facts.rejects) < MAX_CODES:
                         facts.rejects[code] = facts.rejects.get(code, 0) + count
+                self._count(event)
             case BatchDone():
                 self._add(event)
+            case Pending():
+                self._waits(sum(event.waiting.values()))
+            case SideAnswers():
+                facts.away.pop(event.side, None)
+                if not event.answers:
+                    facts.away[event.side] = event
+
+    def _keep_texts(self, event: Event) -> None:
+        facts = self._facts
+        match event:
             case SchemaChanged():
                 facts.changes.append(DatedChange(time.time(), event.table, event.change))
             case RejectEvent():
@@ -136,29 +178,62 @@ class RunReport:
             case Warned():
                 if len(facts.warnings) < MAX_WARNINGS:
                     facts.warnings.append(event.text)
-            case RunEnded():
-                facts.ended = event
-                self.write()
             case _:
                 pass
 
-    def write(self, kept: list[DatedChange] | None = None) -> None:
-        """Write the page anew. `kept`: all schema changes that the checkpoint knows."""
+    def write(self, kept: list[DatedChange] | None = None, ended: RunEnded | None = None) -> None:
+        """Write the page again. `kept`: all schema changes that the checkpoint knows. `ended`: the run is over."""
+        facts = self._facts
         if kept is not None:
-            self._facts.kept = kept
+            facts.kept = kept
+        if facts.ended is None:
+            facts.until, facts.ended = time.time(), ended
         self._written = time.monotonic()
-        self._file.write(page(self._facts, self._clean).encode("utf-8", "backslashreplace"))
+        self._file.write(page(facts, self._clean).encode("utf-8", "backslashreplace"))
 
     def _add(self, event: BatchDone) -> None:
         points, now = self._facts.points, time.time()
-        began = points[-1].ended if points else self._facts.since
-        points.append(Point(began, now, event.records, event.rejected, event.lag, self._emit_lag_s))
+        before = points[-1].ended if points else self._facts.since
+        began = min(max(before, now - event.seconds), now)
+        points.append(Point(began, now, event.records, event.rejected, self._event_lag_s))
+        self._waits(event.lag)
         if len(points) > MAX_POINTS:
-            self._facts.points = [
-                left.then(right) for left, right in zip(points[::2], points[1::2], strict=False)
-            ] + points[len(points) & ~1 :]
-        if time.monotonic() - self._written > WRITTEN_S:
-            self.write()
+            width = 4 * (now - self._facts.since) / MAX_POINTS
+            fewer = points[:1]
+            for point in points[1:]:
+                if point.ended - fewer[-1].began <= width:
+                    fewer[-1] = fewer[-1].then(point)
+                else:
+                    fewer.append(point)
+            self._facts.points = fewer
+
+    def _waits(self, records: int) -> None:
+        """Keep how many records wait from now on."""
+        backlog = self._facts.backlog
+        if backlog and backlog[-1][1] == records:
+            return
+        backlog.append((time.time(), records))
+        if len(backlog) > MAX_POINTS:
+            width = 2 * (backlog[-1][0] - backlog[0][0]) / MAX_POINTS
+            fewer = backlog[:1]
+            for at, waiting in backlog[1:]:
+                first, most = fewer[-1]
+                if at - first <= width:
+                    fewer[-1] = first, max(most, waiting)
+                else:
+                    fewer.append((at, waiting))
+            self._facts.backlog = fewer
+
+    def _count(self, event: BatchMeasured) -> None:
+        tables = self._facts.tables
+        for name, counts in event.tables.items():
+            known = name if name in tables or len(tables) < MAX_TABLES else OTHERS
+            line = tables.setdefault(known, TableSummary())
+            line.read += counts.read
+            line.inserted += counts.inserted
+            line.updated += counts.updated
+            line.deleted += counts.deleted
+            line.rejected += counts.rejected
 
     def _sample(self, stage: str, code: str, text: str) -> None:
         samples = self._facts.samples

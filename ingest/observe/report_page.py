@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from html import escape
 from typing import TYPE_CHECKING, Final
 
-from ingest.observe.chart import chart
+from ingest.observe.chart import Axes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -36,7 +36,7 @@ figure { margin: 0; border: 1px solid var(--line); border-radius: 8px; padding: 
 figcaption { font-size: .9rem; color: var(--dim) }
 svg { width: 100%; height: auto } svg text { font: 11px system-ui, sans-serif; fill: var(--dim) }
 svg .grid { stroke: var(--line) } svg .area { fill: var(--mark); opacity: .12 }
-svg .curve { fill: none; stroke: var(--mark); stroke-width: 1.6 } svg circle { fill: var(--mark) }
+svg .curve { fill: none; stroke: var(--mark); stroke-width: 1.6 } svg .bar { fill: var(--mark) }
 .wide { overflow-x: auto } table { border-collapse: collapse; width: 100%; font-size: .92rem }
 th, td { text-align: left; padding: .3rem .7rem .3rem 0; border-bottom: 1px solid var(--line); vertical-align: top }
 th { color: var(--dim); font-weight: 500 } .n { text-align: right; font-variant-numeric: tabular-nums }
@@ -77,23 +77,23 @@ def page(facts: RunFacts, clean: Callable[[str], str]) -> str:
 
 def _head(facts: RunFacts, text: Callable[[object], str]) -> Iterator[str]:
     ended, started, points = facts.ended, facts.started, facts.points
-    until = points[-1].ended if points else facts.since
     records = sum(point.records for point in points) if ended is None else ended.records
     rejected = sum(point.rejected for point in points) if ended is None else ended.rejected
-    seconds = until - facts.since if ended is None else ended.seconds
+    seconds = facts.until - facts.since if ended is None else ended.seconds
     yield f"<h1>{text(facts.pipeline)}</h1>"
     run = "" if started is None else f"run {started.run} of checkpoint <code>{text(started.checkpoint)}</code>, "
     yield f'<p class="dim">{run}begun {_when(facts.since)}, ingest {text(facts.version)}</p>'
     yield f"<p>{_state(facts, text)}</p>"
-    lag = points[-1].lag if points else (started.lag if started else 0)
-    if ended is not None and ended.left is not None:
-        lag = sum(ended.left.values())
+    yield from (
+        f'<p class="bad">The {text(side)} has not answered for {_length(one.away_s)}: {text(one.why)}</p>'
+        for side, one in sorted(facts.away.items())
+    )
     numbers = (
-        ("records", f"{records:,}", False),
-        ("seconds", f"{seconds:,.1f}", False),
-        ("records a second", f"{records / max(seconds, 0.001):,.0f}", False),
+        ("records read", f"{records:,}", False),
+        ("duration", _length(seconds), False),
+        ("throughput (records/s)", f"{records / max(seconds, 0.001):,.0f}", False),
         ("rejected", f"{rejected:,}", rejected > 0),
-        ("waiting at the end", f"{lag:,}", False),
+        ("backlog (records)", f"{facts.backlog[-1][1]:,}" if facts.backlog else "not known", False),
     )
     shown = (f"<div><b{' class=bad' if bad else ''}>{number}</b>{title}</div>" for title, number, bad in numbers)
     yield f'<div class="facts">{"".join(shown)}</div>'
@@ -104,7 +104,8 @@ def _head(facts: RunFacts, text: Callable[[object], str]) -> Iterator[str]:
 def _state(facts: RunFacts, text: Callable[[object], str]) -> str:
     ended = facts.ended
     if ended is None:
-        return "The run goes on; this page is of its last half minute."
+        what = "Running." if facts.started is not None else "Starting: not everything is connected yet."
+        return f"{what} This page was written {_when(facts.until)}, and is written again every half a minute."
     if ended.exit_code:
         return f'<span class="bad">Failed with exit code {ended.exit_code}</span>: {text(ended.stopped)}'
     return {
@@ -115,37 +116,41 @@ def _state(facts: RunFacts, text: Callable[[object], str]) -> str:
 
 def _charts(facts: RunFacts) -> Iterator[str]:
     points = facts.points
-    yield "<h2>Throughput and lag</h2>"
+    yield "<h2>Throughput, backlog and lag</h2>"
     if not points:
         yield '<p class="dim">No batch has ended.</p>'
+    if not facts.backlog:
         return
-    rates = [(one.ended, one.records / max(one.ended - one.began, 0.001)) for one in points]
-    waiting = [(one.ended, float(one.lag)) for one in points]
-    behind = [(one.ended, one.emit_lag_s) for one in points if one.emit_lag_s is not None]
+    counts, numbers = Axes(facts.since, facts.until), Axes(facts.since, facts.until, whole=False)
+    rates = [(one.began, one.ended, one.records / max(one.ended - one.began, 0.001)) for one in points]
+    behind = [(one.began, one.ended, one.event_lag_s) for one in points if one.event_lag_s is not None]
+    rejected = [(one.began, one.ended, float(one.rejected)) for one in points]
     yield '<div class="charts">'
-    yield chart("records a second", facts.since, rates)
-    yield chart("records that wait", facts.since, waiting)
+    if points:
+        yield counts.bars("Throughput (records/s)", rates)
+    yield counts.steps("Backlog (records)", facts.backlog)
     if behind:
-        yield chart("seconds between a record's time and its acknowledgement", facts.since, behind)
+        yield numbers.bars("Event-time lag (s)", behind)
     if any(one.rejected for one in points):
-        yield chart("rejects of a batch", facts.since, [(one.ended, float(one.rejected)) for one in points])
+        yield counts.bars("Rejected records per batch", rejected)
     yield "</div>"
 
 
 def _tables(facts: RunFacts, text: Callable[[object], str]) -> Iterator[str]:
-    tables = {} if facts.ended is None else facts.ended.tables
+    tables = facts.tables if facts.ended is None else facts.ended.tables
     if not tables:
         return
     yield f"<h2>Tables ({len(tables):,})</h2>"
     most = sorted(tables.items(), key=lambda item: (-item[1].read, item[0]))
+    titles: tuple[str, ...] = ("table", "read", "inserted", "updated", "deleted", "rejected", "schema changes")
+    titles = titles if facts.ended is not None else titles[:-1]
     rows = (
         (text(name), *(f"{number:,}" for number in (
             one.read, one.inserted, one.updated, one.deleted, one.rejected, one.schema_changes
-        )))
+        )[:len(titles) - 1]))
         for name, one in most[:MAX_TABLES]
     )  # fmt: skip
-    titles = ("table", "in", "inserted", "updated", "deleted", "rejected", "schema changes")
-    yield from _grid(titles, rows, numbers=6)
+    yield from _grid(titles, rows, numbers=len(titles) - 1)
     if len(most) > MAX_TABLES:
         yield f'<p class="dim">and {len(most) - MAX_TABLES:,} more</p>'
 
@@ -214,3 +219,11 @@ def _grid(titles: tuple[str, ...], rows: Iterable[tuple[str, ...]], numbers: int
 
 def _when(seconds: float) -> str:
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _length(seconds: float) -> str:
+    """Return a length of time in words: `4.2 s`, `12 min 5 s`, `3 h 5 min`."""
+    whole = round(seconds)
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    return f"{whole // 60} min {whole % 60} s" if whole < 3600 else f"{whole // 3600:,} h {whole % 3600 // 60} min"

@@ -6,7 +6,8 @@ from typing import Any
 
 from ingest.observe.events import BatchDone, BatchMeasured, RunStarted
 from ingest.observe.health import Health
-from ingest.observe.metrics import Metrics, TableCounts
+from ingest.observe.metrics import Metrics
+from ingest.task.counters import TableCounters
 
 
 def started(**waiting: int) -> RunStarted:
@@ -16,7 +17,7 @@ def started(**waiting: int) -> RunStarted:
 def measured(**more: Any) -> BatchMeasured:
     values: dict[str, Any] = {
         "records_in": 10, "bytes_in": 1000, "records_out": 8, "bytes_out": 640,
-        "tables": {"shop.orders": TableCounts(5, 2, 1, 2)},
+        "tables": {"shop.orders": TableCounters(10, 5, 2, 1, 2)},
         "table_bytes": {"shop.orders": [900, 640]}, "rejects": {("decode", "malformed"): 2},
         "skipped": {"tombstone": 1}, "positions": {("t", 0): 10}, "waiting": {("t", 0): 3}, "fetch_lag_s": 1.5,
         "emit_lag_s": 2.5, "send_s": 0.25, "commit_s": 0.0, "failed": False,

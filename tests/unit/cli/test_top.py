@@ -18,9 +18,10 @@ from ingest.errors import ConfigError, Unavailable
 from ingest.observe.events import BatchDone, RunStarted
 from ingest.observe.exposition import Exposition
 from ingest.observe.health import Health
-from ingest.observe.metrics import Metrics, TableCounts
+from ingest.observe.metrics import Metrics
 from ingest.observe.scrape import Look, Scrape, Watcher, read, scrapes
 from ingest.observe.serving import MetricsServer, registry_of
+from ingest.task.counters import TableCounters
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,7 +33,7 @@ def events() -> list[Event]:
     return [
         RunStarted("p", 1, "c", 1, False, 5, True),
         measured(
-            tables={"shop.orders": TableCounts(5, 2, 1, 2), "shop.users": TableCounts(1)},
+            tables={"shop.orders": TableCounters(10, 5, 2, 1, 2), "shop.users": TableCounters(1, 1)},
             waiting={("t", 0): 3, ("t", 1): 4}, fetch_lag_s=0.5, emit_lag_s=1.5, send_s=0.1, failed=False,
         ),
         BatchDone(1, 10, 1.0, 7, 2, 0.5, 2048, None),

@@ -30,8 +30,9 @@ from ingest.observe.events import (
     Warned,
 )
 from ingest.observe.exposition import Exposition
-from ingest.observe.metrics import BUCKETS, OTHERS, WINDOW_S, Flow, Metrics, TableCounts, Times
+from ingest.observe.metrics import BUCKETS, OTHERS, WINDOW_S, Flow, Metrics, Times
 from ingest.observe.serving import MetricsFile, registry_of
+from ingest.task.counters import TableCounters
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -180,7 +181,7 @@ def test_what_waits_is_known_before_the_first_batch() -> None:
 def test_labels_are_bounded_and_nothing_is_left_out_of_sums() -> None:
     metrics = counting(max_tables=3)
     metrics(measured(
-        tables={f"t{n}": TableCounts(inserted=1) for n in range(50)},
+        tables={f"t{n}": TableCounters(inserted=1) for n in range(50)},
         table_bytes={f"t{n}": (1, 2) for n in range(50)},
         rejects={("decode", f"c{n}"): 1 for n in range(1000)},
         skipped={f"r{n}": 1 for n in range(1000)},
@@ -211,7 +212,7 @@ def test_hostile_names_are_labels_and_nothing_else(tables: dict[str, int], secre
     """`clean` makes two names one: their numbers are added up, or Prometheus would refuse all of them."""
     metrics = counting(clean=lambda text: text.replace(secret, "***") if secret else text)
     encodable = {name.encode("utf-8", "replace").decode(): n for name, n in tables.items()}
-    metrics(measured(tables={name: TableCounts(inserted=n) for name, n in encodable.items()}))
+    metrics(measured(tables={name: TableCounters(inserted=n) for name, n in encodable.items()}))
     found = {
         labels[0]: n
         for (name, labels), n in samples(metrics).items()
@@ -266,7 +267,7 @@ def test_records_that_wait_are_counted_between_batches(monkeypatch: pytest.Monke
 def test_tables_past_the_limit_are_counted() -> None:
     metrics = counting(max_tables=3)
     for _ in range(2):
-        metrics(measured(tables={f"shop.t{n}": TableCounts(inserted=1) for n in range(25)}, table_bytes={}))
+        metrics(measured(tables={f"shop.t{n}": TableCounters(inserted=1) for n in range(25)}, table_bytes={}))
     found = samples(metrics)
     assert found["ingest_tables", ()] == 25
     assert sum(1 for name, labels in found if name == "ingest_table_changes_total" and labels[1] == "insert") == 4
