@@ -6,6 +6,7 @@ or the package reads when it is loaded have to be those of the warm process; com
 
 from __future__ import annotations
 
+import atexit
 import gc
 import importlib
 import json
@@ -19,6 +20,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -30,6 +32,7 @@ COMMANDS: Final = frozenset({"run", "plan", "replay", "checkpoint"})
 _MODULES: Final = (
     "ingest.cli.run", "ingest.cli.plan", "ingest.cli.replay", "ingest.sources.kafka", "ingest.sinks.upsert_kafka",
     "ingest.kafka.native.client", "ingest.driver.schemas", "pyspark.sql", "rich.live",
+    "pyspark.worker", "ingest.schema.ddl_parser", "ingest.avro.schema", "ingest.registry.client",
 )  # fmt: skip
 _AT_IMPORT: Final = ("PYTHON", "LD_", "OPENSSL_", "LC_", "LANG", "TZ", "INGEST_NATIVE", "INGEST_DOCS")
 """How the names of variables begin that count when a module is loaded."""
@@ -213,10 +216,30 @@ def _load(command: list[str], cwd: str) -> None:
         text = file.read_text(errors="replace") if file.is_file() else ""
         for name in re.findall(r'type: "?(iceberg|delta|postgres)\b', text):
             importlib.import_module(f"ingest.sinks.{name}_coordinator")
+            importlib.import_module("ingest.postgres.writer" if name == "postgres" else "ingest.lake.writer")
 
 
 def _become(request: list[Any], fds: list[int]) -> None:
-    """Be the run, or the daemon of Spark's workers, and end as it ends."""
+    """Be the run, or the daemon of Spark's workers, and end as it ends.
+
+    Python does not clear its modules: that takes as long as the start of a run that is forked.
+    """
+    try:
+        _run(request, fds)
+    except SystemExit as ended:
+        code = 0 if ended.code is None else ended.code
+        if not isinstance(code, int):
+            raise
+    else:
+        code = 0
+    threading._shutdown()  # type: ignore[attr-defined]  # waits for threads, as Python does
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def _run(request: list[Any], fds: list[int]) -> None:
     command, env, cwd, python = request
     for number, fd in enumerate(fds):
         os.dup2(fd, number)
@@ -238,7 +261,6 @@ def _become(request: list[Any], fds: list[int]) -> None:
 
         sys.argv, sys.executable = command, python
         main()
-    raise SystemExit
 
 
 if __name__ == "__main__":
