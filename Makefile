@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 SAVE ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test times test-fast kerberos package check check-style check-types check-c sanitize fuzz cross chaos bench bench-peers docs lock format golden screenshots site clean
+.PHONY: help setup demo test nightly times test-fast kerberos package check check-style check-types check-c sanitize fuzz cross chaos bench bench-peers docs lock format golden screenshots site clean
 
 help: ## Show this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -25,6 +25,7 @@ FUZZ_EXAMPLES ?= 10
 # Times the usual examples, with the sanitizers
 SANITIZE_EXAMPLES ?= 1
 
+TESTS := $(BIN)/python -m pytest -q -n $(TESTS_AT_ONCE) --dist loadfile
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 # What the command and the demo need. Python compiles what is imported, when it is: pip would compile all of it
@@ -44,14 +45,17 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 demo: .venv/.command ## Start a real Kafka, run a pipeline on it, show what happened
 	@$(BIN)/python tools/demo.py
 
-test: setup ## Run every test; those on Kafka start their own broker
-	@$(BIN)/python -m pytest -q -n $(TESTS_AT_ONCE) --dist loadfile
+test: setup ## Run the tests of each change; those on Kafka start their own broker
+	@INGEST_EXAMPLES=0.5 $(TESTS) -m "not nightly"
 
-times: setup ## Run every test, and write how long each file takes: make test begins with the longest
-	@INGEST_TIMES=1 $(BIN)/python -m pytest -q -n $(TESTS_AT_ONCE) --dist loadfile
+nightly: setup ## Run every test, also those of tests/nightly.txt, with four times the examples of properties
+	@INGEST_EXAMPLES=4 $(TESTS)
+
+times: setup ## Run make test, and write how long each file takes: it begins with the longest
+	@INGEST_TIMES=1 INGEST_EXAMPLES=0.5 $(TESTS) -m "not nightly"
 
 test-fast: setup ## Run the tests without brokers and Spark, and a tenth of the examples of properties
-	@INGEST_EXAMPLES=0.1 $(BIN)/python -m pytest -q -n $(TESTS_AT_ONCE) --dist loadfile -m "not java and not database"
+	@INGEST_EXAMPLES=0.1 $(TESTS) -m "not java and not database"
 
 kerberos: setup ## Build a client that can do Kerberos, and test it with a real KDC (docker/kerberos-client.sh)
 	@tools/kerberos $(BIN)/python

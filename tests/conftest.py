@@ -14,6 +14,7 @@ from brokers import broker
 from examples import examples
 from harness import INGEST, Kafka, Pipeline, free_port
 from hypothesis import HealthCheck, settings
+from schedule import at_night
 from shared_java import SharedJava
 
 from ingest.avro import native_nodes
@@ -43,11 +44,13 @@ _ROOM = 3 << 30
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark the tests that may start Java or a database, for `make test-fast`.
+    """Mark the tests that may start Java or a database, for `make test-fast`, and those that wait for the night.
 
     Workers of pytest-xdist begin with the longest tests.
     """
     for item in items:
+        if at_night(item.nodeid):
+            item.add_marker("nightly")
         if isinstance(item, pytest.Function) and "java" in item.fixturenames:
             item.add_marker("java")
         if isinstance(item, pytest.Function) and not {"postgres", "secured"}.isdisjoint(item.fixturenames):

@@ -26,12 +26,23 @@ ROOT: Final = Path(__file__).parents[2]
 FILE: Final = Path(__file__).parents[1] / "seconds.json"
 SECONDS: Final[dict[str, float]] = json.loads(FILE.read_text(encoding="utf-8"))
 """How long the tests of each file and of each such folder took when that was measured last."""
+NIGHTLY: Final = frozenset(
+    line
+    for line in (Path(__file__).parents[1] / "nightly.txt").read_text(encoding="utf-8").splitlines()
+    if line and not line.startswith("#")
+)
+"""The files, tests and cases that `make test` leaves to `make nightly`."""
 
 
 def unit(nodeid: str) -> str:
     """What stays together with a test: its file, or its folder."""
     file = nodeid.partition("::")[0]
     return next((folder for folder in TOGETHER if file.startswith(f"{folder}/")), file)
+
+
+def at_night(nodeid: str) -> bool:
+    """Return whether `make test` leaves a test to `make nightly`: it, all its cases or its whole file."""
+    return not NIGHTLY.isdisjoint((nodeid, nodeid.partition("[")[0], nodeid.partition("::")[0]))
 
 
 def turn(nodeid: str) -> float:

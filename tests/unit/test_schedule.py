@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import schedule
-from schedule import SECONDS, TOGETHER, Times, longest_first, turn, unit
+from schedule import NIGHTLY, SECONDS, TOGETHER, Times, at_night, longest_first, turn, unit
 from xdist.remote import Producer
 
 if TYPE_CHECKING:
@@ -20,6 +22,19 @@ ROOT = Path(__file__).parents[2]
 def test_what_is_measured_and_what_stays_together_is_there() -> None:
     assert [name for name in TOGETHER if not (ROOT / name).is_dir()] == []
     assert [name for name in SECONDS if unit(f"{name}::test") != name and name not in TOGETHER] == []
+
+
+def test_tests_that_wait_for_the_night_are_there() -> None:
+    assert at_night("tests/integration/test_chaos.py::test_a_fault_is_survived[cut_off-exactly-once]")
+    assert not at_night("tests/integration/test_chaos.py::test_a_fault_is_survived[driver_killed-exactly-once]")
+    assert at_night("tests/integration/test_kept_running.py::test_memory_and_threads_stay_flat"), "the whole file"
+    files = sorted({name.partition("::")[0] for name in NIGHTLY})
+    collected = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "--collect-only", "-p", "no:cacheprovider", *files],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    ).stdout.splitlines()  # fmt: skip
+    names = {*collected, *(line.partition("[")[0] for line in collected), *files}
+    assert sorted(NIGHTLY - names) == []
 
 
 def test_times_are_those_of_files_and_folders_and_what_is_new_begins(
