@@ -21,6 +21,9 @@ _BUG = f"This is a bug of ingest; please report it.\n  more: ingest explain {Int
 # Pydantic would look for plugins in what every installed package says of itself, here and in each worker
 os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
 
+NAME = "ingest"
+VARIABLE = "_INGEST_COMPLETE"
+"""The variable in which a shell says that it wants words."""
 GROUPS = {
     "Start": {
         "init": "Write a first pipeline file from a few answers, by looking at a topic; or a repository with --repo.",
@@ -66,7 +69,7 @@ class Commands(LazyGroup):
 
 
 app = typer.Typer(
-    name="ingest",
+    name=NAME,
     cls=Commands,
     help="Change messages of many tables out of Kafka, to upserts, as Spark jobs, from one YAML file.",
     no_args_is_help=True,
@@ -101,7 +104,9 @@ def _root(
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command and exit with its code. A user's mistake never shows a stack trace."""
     try:
-        app(arguments)
+        if VARIABLE in os.environ:
+            _complete(arguments)
+        app(arguments, prog_name=NAME)
     except InternalError as exc:
         _complain(f"{traceback.format_exc()}error: {exc}\n{_BUG}")
         raise SystemExit(exc.exit_code) from exc
@@ -115,6 +120,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         typer.echo("interrupted", err=True)
         sys.stderr.flush()
         os._exit(INTERRUPTED)
+
+
+def _complete(arguments: Sequence[str] | None) -> None:
+    from ingest.cli.completing import completing  # noqa: PLC0415  (a command needs none of it)
+
+    with completing():
+        app(arguments, prog_name=NAME)
 
 
 def _complain(text: str) -> None:

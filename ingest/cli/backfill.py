@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from ingest.cli.completing import source_tables
 from ingest.cli.parameters import SetOption, parse_variables
 from ingest.cli.run import (
     CheckpointOption,
@@ -30,7 +31,10 @@ def backfill(
     table: Annotated[
         list[str],
         typer.Option(
-            "--table", metavar="TABLE", help="The id of a table at the source, as shop.orders; may be repeated."
+            "--table",
+            metavar="TABLE",
+            help="The id of a table at the source, as shop.orders; may be repeated.",
+            autocompletion=source_tables,
         ),
     ],
     variables: SetOption = None,

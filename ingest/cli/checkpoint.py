@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ingest.checkpoint.inspect import apply_reset, as_offsets, exported, opened, overview, plan_reset
+from ingest.cli.completing import TARGETS, sink_topics, topics
 from ingest.cli.parameters import FormatOption, OutputFormat, SetOption, parse_variables
 from ingest.cli.screen import CommandGroup
 from ingest.cli.secrets import warner
@@ -157,10 +158,15 @@ def reset(
     to: Annotated[
         str | None,
         typer.Option(
-            "--to", metavar="WHERE", help="Where to: earliest, latest, offset:N, or timestamp:T (ms or ISO 8601)."
+            "--to",
+            metavar="WHERE",
+            help="Where to: earliest, latest, offset:N, or timestamp:T (ms or ISO 8601).",
+            autocompletion=lambda: list(TARGETS),
         ),
     ] = None,
-    topic: Annotated[str | None, typer.Option(metavar="TOPIC", help="Only this topic. [default: all]")] = None,
+    topic: Annotated[
+        str | None, typer.Option(metavar="TOPIC", help="Only this topic. [default: all]", autocompletion=topics)
+    ] = None,
     partition: Annotated[
         int | None, typer.Option(min=0, metavar="N", help="Only this partition. [default: all]")
     ] = None,
@@ -172,7 +178,10 @@ def reset(
     partitions: Annotated[
         list[str] | None,
         typer.Option(
-            "--partitions", metavar="TOPIC", help="Hash keys over the partitions that this topic of the sink has now."
+            "--partitions",
+            metavar="TOPIC",
+            help="Hash keys over the partitions that this topic of the sink has now.",
+            autocompletion=sink_topics,
         ),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would change.")] = False,

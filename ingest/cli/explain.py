@@ -35,10 +35,9 @@ _NEAR: Final = 5
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
-def _completions(incomplete: str) -> list[str]:
-    """Return the words that begin so, for shells."""
-    words = dict.fromkeys(name.rpartition(" ")[2] for name in dict(_entries()))
-    return [word for word in words if word.startswith(incomplete)]
+def _completions() -> list[str]:
+    """Return the words that have a text, for shells."""
+    return list(dict.fromkeys(name.rpartition(" ")[2] for name in dict(_entries())))
 
 
 @app.command()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from ingest import __version__
+from ingest.cli.completing import client_properties
 from ingest.cli.json_schema import PLACE, schema_text
 from ingest.cli.parameters import SetOption, parse_variables
 from ingest.cli.render import manifests
@@ -68,7 +69,7 @@ def init(
             "--format",
             metavar="FORMAT",
             help="The messages' format. [default: as they look]",
-            autocompletion=lambda incomplete: [name for name in FORMATS.names() if name.startswith(incomplete)],
+            autocompletion=lambda: list(FORMATS.names()),
         ),
     ] = None,
     sink: Annotated[
@@ -76,7 +77,7 @@ def init(
         typer.Option(
             metavar="TYPE",
             help=f"One of {', '.join(SINKS)}.",
-            autocompletion=lambda incomplete: [name for name in SINKS if name.startswith(incomplete)],
+            autocompletion=lambda: list(SINKS),
         ),
     ] = None,
     place: Annotated[
@@ -84,7 +85,12 @@ def init(
     ] = "",
     properties: Annotated[
         list[str] | None,
-        typer.Option("--property", metavar="KEY=VALUE", help="A property of the Kafka client; may be repeated."),
+        typer.Option(
+            "--property",
+            metavar="KEY=VALUE",
+            help="A property of the Kafka client; may be repeated.",
+            autocompletion=client_properties,
+        ),
     ] = None,
     registry: Annotated[str | None, typer.Option(metavar="URL", help="The schema registry, if there is one.")] = None,
     primary_keys: Annotated[

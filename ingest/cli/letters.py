@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ingest.cli.completing import codes, source_tables
 from ingest.cli.parameters import (
     FilesConfOption,
     FormatOption,
@@ -50,10 +51,14 @@ app = typer.Typer(
 
 FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="The pipeline file.")]
 TableOption = Annotated[
-    str | None, typer.Option("--table", metavar="SELECTOR", help="Only of these tables, as in a route.")
+    str | None,
+    typer.Option(
+        "--table", metavar="SELECTOR", help="Only of these tables, as in a route.", autocompletion=source_tables
+    ),
 ]
 CodeOption = Annotated[
-    list[str] | None, typer.Option("--code", metavar="CODE", help="Only rejected with this code; may be repeated.")
+    list[str] | None,
+    typer.Option("--code", metavar="CODE", help="Only rejected with this code; may be repeated.", autocompletion=codes),
 ]
 SinceOption = Annotated[
     str | None,

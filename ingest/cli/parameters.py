@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ingest.cli.completing import set_values
 from ingest.kafka.offsets import parse_time
 from ingest.model.table import SelectorError, selector
 
@@ -25,7 +26,13 @@ class OutputFormat(StrEnum):
 
 FormatOption = Annotated[OutputFormat, typer.Option("--format", help="How to print it.")]
 SetOption = Annotated[
-    list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A value for ${NAME}; may be repeated.")
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="NAME=VALUE",
+        help="A value for ${NAME}; may be repeated.",
+        autocompletion=set_values,
+    ),
 ]
 FilesConfOption = Annotated[
     list[str] | None,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ingest.cli.completing import MASTERS
 from ingest.cli.log import USUAL, LogFormat, LogOptions
 from ingest.cli.parameters import SetOption, parse_start, parse_variables
 from ingest.cli.progress import observer_for
@@ -32,7 +33,7 @@ CheckpointOption = Annotated[
     str | None,
     typer.Option(metavar="DIR", help="Where progress is kept, also hdfs://…. [default: .ingest/<pipeline name>]"),
 ]
-MasterOption = Annotated[str, typer.Option(metavar="URL", help="Spark's master.")]
+MasterOption = Annotated[str, typer.Option(metavar="URL", help="Spark's master.", autocompletion=lambda: list(MASTERS))]
 ConfOption = Annotated[
     list[str] | None, typer.Option("--conf", metavar="KEY=VALUE", help="A Spark setting; may be repeated.")
 ]

@@ -13,6 +13,7 @@ import typer
 from ingest.checkpoint.history import check_version, current, difference, history, told
 from ingest.checkpoint.inspect import opened
 from ingest.cli.checkpoint import CheckpointOption, ConfOption, TargetArgument
+from ingest.cli.completing import tables
 from ingest.cli.parameters import FormatOption, OutputFormat, SetOption, parse_variables
 from ingest.cli.screen import CommandGroup
 from ingest.cli.table import counted
@@ -35,7 +36,9 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-TableArgument = Annotated[str | None, typer.Argument(metavar="TABLE", help="Only this table. [default: all]")]
+TableArgument = Annotated[
+    str | None, typer.Argument(metavar="TABLE", help="Only this table. [default: all]", autocompletion=tables)
+]
 ObservedOption = Annotated[
     bool, typer.Option("--observed", help="The source's tables as their messages show them, not the sink's.")
 ]

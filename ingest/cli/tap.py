@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from ingest.cli.completing import records, source_tables
 from ingest.cli.parameters import FormatOption, OutputFormat, SetOption, parse_variables, selector_of
 from ingest.cli.run import CheckpointOption, ConfOption, running
 from ingest.cli.table import counted
@@ -46,7 +47,12 @@ def tap_(
     ] = SHOWN,
     table: Annotated[
         str | None,
-        typer.Option("--table", metavar="SELECTOR", help="Only records of these source tables, as in a route."),
+        typer.Option(
+            "--table",
+            metavar="SELECTOR",
+            help="Only records of these source tables, as in a route.",
+            autocompletion=source_tables,
+        ),
     ] = None,
     at: Annotated[
         str | None,
@@ -54,6 +60,7 @@ def tap_(
             "--at",
             metavar="TOPIC:PARTITION:OFFSET",
             help="Only this record; 'TOPIC[0] at offset 12' of errors will do.",
+            autocompletion=records,
         ),
     ] = None,
     as_test: Annotated[

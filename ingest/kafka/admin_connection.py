@@ -105,8 +105,8 @@ class AdminConnection:
         """Return the cluster's id, once the cluster answers.
 
         Raise Unavailable after `within_s` seconds. Raise errors that another try cannot mend at once: AccessError, and
-        ConfigError for an address at which nothing can answer. `tell` is called once with a message for people, when
-        there is no answer yet.
+        ConfigError for an address at which nothing can answer. `tell` is called with a message for people when
+        there is no answer yet, and with another one when there is.
         """
         usable(self.conf)
         deadline = time.monotonic() + within_s
@@ -135,4 +135,6 @@ class AdminConnection:
             else:
                 brokers = [(str(broker.host), broker.port) for broker in metadata.brokers.values()]
                 refuse_advertised(brokers, self.servers)
+                if told and tell is not None:
+                    tell(f"back again: the broker at {self.servers} answers")
                 return str(metadata.cluster_id)

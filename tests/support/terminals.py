@@ -58,7 +58,6 @@ def _command(arguments: tuple[str, ...], columns: int, rows: int, env: Mapping[s
         fcntl.ioctl(1, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         for name in ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR"):
             os.environ.pop(name, None)
-        sys.argv[0] = "ingest"
         os.environ.update({"TERM": "xterm-256color", **env})
         sys.stdin, sys.stdout, sys.stderr = os.fdopen(0), os.fdopen(1, "w"), os.fdopen(2, "w")
         main(arguments)

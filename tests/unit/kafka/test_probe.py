@@ -6,9 +6,12 @@ import socket
 import socketserver
 import threading
 import time
+from functools import partial
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 from harness import free_port
 
 from ingest.errors import ConfigError, Unavailable
@@ -90,6 +93,25 @@ def test_something_else_than_kafka_says_so(ssh: str) -> None:
     wrong = wrong_address({"bootstrap.servers": ssh}, "connect")
     assert wrong is not None
     assert f"what answers at {ssh} does not speak Kafka's protocol" in wrong.message
+
+
+def test_a_broker_that_answers_again_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    def answers(*_: object, tries: list[int], **__: object) -> object:
+        tries.append(1)
+        if len(tries) < 3:
+            raise KafkaException(KafkaError(KafkaError._TRANSPORT))
+        return SimpleNamespace(brokers={}, cluster_id="x")
+
+    monkeypatch.setattr(time, "sleep", lambda _: None)
+    monkeypatch.setattr(admin_connection, "wrong_address", lambda *_: None)
+    for failures, wanted in ((2, ["no answer from", "back again: the broker at here:1 answers"]), (0, [])):
+        said: list[str] = []
+        link = admin_connection.AdminConnection({"bootstrap.servers": "here:1"})
+        client = SimpleNamespace(list_topics=partial(answers, tries=[1] * (2 - failures)), poll=lambda _: None)
+        monkeypatch.setattr(admin_connection, "AdminClient", lambda _, client=client: client)
+        assert link.connect(10, said.append) == "x"
+        assert len(said) == len(wanted)
+        assert all(text.startswith(begin) for text, begin in zip(said, wanted, strict=True))
 
 
 def test_a_broker_that_is_away_is_said_early_and_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,203 @@
+"""What shells complete after an option or an argument: values out of the pipeline file, its checkpoint, the package.
+
+A function here gets what the command line has so far, and returns the words that may stand there; typer keeps those
+that begin as what is typed. A shell shows no errors: what cannot be read completes nothing.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import shlex
+from contextlib import contextmanager, redirect_stdout, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import typer
+
+from ingest.errors import IngestError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from ingest.checkpoint.checkpoint import Checkpoint
+
+_BREAKS: Final = re.compile(r"[=:]+")
+"""What bash takes for words of their own (COMP_WORDBREAKS)."""
+_FILLED: Final = re.compile(r"([\w.-]+)['\"]?\s*:\s*['\"]?\$\{([A-Za-z0-9_][A-Za-z0-9_.-]*)\}")
+"""An option whose value is a placeholder."""
+_PLACEHOLDER: Final = re.compile(r"(?<!\$)\$\{([A-Za-z0-9_][A-Za-z0-9_.-]*)(?::-[^${}]*)?\}")
+_SECRETS: Final = "secret_values."
+MASTERS: Final = ("local[*]", "local[1]", "spark://", "yarn", "k8s://")
+TARGETS: Final = ("earliest", "latest", "offset:", "timestamp:")
+"""Beginnings of what `checkpoint reset --to` takes."""
+
+
+def set_values(incomplete: str) -> list[str]:
+    """Return `NAME=` for each placeholder of the pipeline file; after the sign, values of the option that it fills."""
+    with suppress(OSError, UnicodeDecodeError):
+        text = _place().read_text(encoding="utf-8")
+        name, equals, _ = incomplete.partition("=")
+        if not equals:
+            names = dict.fromkeys(_PLACEHOLDER.findall(text))
+            return [f"{name}=" for name in names if not name.startswith(_SECRETS)]
+        options = [option for option, placeholder in _FILLED.findall(text) if placeholder == name]
+        return [f"{name}={value}" for option in options for value in values_of(option)]
+    return []
+
+
+def values_of(option: str) -> list[str]:
+    """Return the values of an option that has a few, by the JSON Schema of pipeline files, or of Kafka's client."""
+    if option.startswith("properties."):
+        return _property_values(option.removeprefix("properties."))
+    from ingest.cli.json_schema import schema_text  # noqa: PLC0415  (only these words need it)
+
+    return list(dict.fromkeys(_enumerated(json.loads(schema_text()), option)))
+
+
+def _enumerated(schema: Any, option: str) -> Iterator[str]:  # noqa: ANN401  (JSON)
+    """Yield the values that an option may have anywhere in a JSON Schema."""
+    if isinstance(schema, list):
+        for one in schema:
+            yield from _enumerated(one, option)
+    elif isinstance(schema, dict):
+        for name, one in schema.items():
+            if name == "properties" and option in one:
+                yield from _words(one[option])
+            yield from _enumerated(one, option)
+
+
+def _words(schema: dict[str, Any]) -> Iterator[str]:
+    yield from (str(word) for word in (*schema.get("enum", ()), *filter(None, [schema.get("const")])))
+    if schema.get("type") == "boolean":
+        yield from ("true", "false")
+    for one in schema.get("anyOf", ()):
+        yield from _words(one)
+
+
+def client_properties(incomplete: str) -> list[str]:
+    """Return `KEY=` for each property of Kafka's client; after the sign, its values where it has a few."""
+    from ingest.kafka.catalogue import CLIENT  # noqa: PLC0415  (only these words need it)
+
+    name, equals, _ = incomplete.partition("=")
+    return [f"{name}={value}" for value in _property_values(name)] if equals else [f"{key}=" for key in CLIENT]
+
+
+def _property_values(name: str) -> list[str]:
+    from ingest.kafka.catalogue import CLIENT  # noqa: PLC0415
+
+    known = CLIENT.get(name)
+    return known.values.split("|") if known is not None and "|" in known.values else []
+
+
+def codes() -> list[str]:
+    """Return the codes of rejects."""
+    from ingest.formats import FORMATS  # noqa: PLC0415  (only these words need it)
+    from ingest.model.reject import CODES  # noqa: PLC0415
+    from ingest.sinks import SINKS  # noqa: PLC0415
+
+    return sorted({*CODES, *FORMATS.codes(), *SINKS.codes()})
+
+
+def source_tables() -> list[str]:
+    """Return the source tables that the pipeline's checkpoint knows."""
+    return _from_checkpoint(lambda found: _tables(found, observed=True))
+
+
+def tables() -> list[str]:
+    """Return the tables of the sink that the checkpoint knows; with --observed those of the source."""
+    return _from_checkpoint(lambda found: _tables(found, observed="--observed" in _typed()))
+
+
+def _tables(found: Checkpoint, *, observed: bool) -> list[str]:
+    from ingest.checkpoint.history import current, history  # noqa: PLC0415  (only these words need it)
+    from ingest.model.table import show  # noqa: PLC0415
+
+    return [show(version.table) for version in current(history(found, observed=observed), None)]
+
+
+def topics() -> list[str]:
+    """Return the topics that the pipeline has read."""
+    return _from_checkpoint(lambda found: sorted({topic for topic, _ in found.progress()[0].positions}))
+
+
+def sink_topics() -> list[str]:
+    """Return the topics of the sink over whose partitions keys are hashed."""
+    from ingest.checkpoint.inspect import overview  # noqa: PLC0415  (only these words need it)
+
+    return _from_checkpoint(lambda found: [one["topic"] for one in overview(found, None)["key_partitions"]])
+
+
+def records() -> list[str]:
+    """Return `TOPIC:PARTITION:` for each partition that the pipeline has read."""
+    return _from_checkpoint(lambda found: [f"{t}:{p}:" for t, p in sorted(found.progress()[0].positions)])
+
+
+def _typed() -> list[str]:
+    """Return the words of the command line. The parser has none where the word of an option is still missing."""
+    text = os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS", "")
+    try:
+        return shlex.split(text)
+    except ValueError:  # a quote that is not closed yet
+        return text.split()
+
+
+def _place() -> Path:
+    """Return the pipeline file that the command line names, or the folder."""
+    return next((Path(word) for word in _typed()[2:] if not word.startswith("-") and Path(word).exists()), Path("-"))
+
+
+def _from_checkpoint(words: Callable[[Checkpoint], list[str]]) -> list[str]:
+    """Return words out of the checkpoint that the command line means, where it is on this machine."""
+    from ingest.checkpoint.inspect import opened  # noqa: PLC0415  (only these words need it)
+    from ingest.config.loader import load  # noqa: PLC0415
+    from ingest.paths import is_remote, usual_checkpoint  # noqa: PLC0415
+
+    typed, file = _typed(), _place()
+    where = typed[typed.index("--checkpoint") + 1] if "--checkpoint" in typed[:-1] else str(file)
+    with suppress(IngestError, OSError):
+        if where == str(file) and file.is_file():
+            pipeline = load(file, {}, code=False).pipeline
+            where = str(usual_checkpoint(file.stem if pipeline is None else pipeline.pipeline.name))
+        if not is_remote(where):
+            with opened(where, {}, write=False) as found:
+                return words(found)
+    return []
+
+
+@contextmanager
+def completing() -> Iterator[None]:
+    """Let bash complete words with `=` and `:`, which it takes apart, and of which it wants the rest only."""
+    if os.environ.get("_INGEST_COMPLETE") != "complete_bash":
+        yield
+        return
+    given = os.environ["COMP_WORDS"]
+    words, number = joined(given.split("\n" if "\n" in given else " "), int(os.environ["COMP_CWORD"]))
+    os.environ["COMP_WORDS"], os.environ["COMP_CWORD"] = "\n".join(words), str(number)
+    word = words[number] if number < len(words) else ""
+    known = word[: max(word.rfind("="), word.rfind(":")) + 1]
+    written = io.StringIO()
+    try:
+        with redirect_stdout(written):
+            yield
+    finally:
+        for line in written.getvalue().splitlines():
+            typer.echo(line.removeprefix(known))
+
+
+def joined(words: list[str], number: int) -> tuple[list[str], int]:
+    """Return the words of a command line as they were typed, and the number of the one that the cursor is in."""
+    out: list[str] = []
+    at, glue = number, False
+    for i, word in enumerate(words):
+        is_break = _BREAKS.fullmatch(word) is not None
+        if out and (glue or is_break):
+            out[-1] += word
+        else:
+            out.append(word)
+        glue = is_break
+        if i == number:
+            at = len(out) - 1
+    return out, at if number < len(words) else len(out)
