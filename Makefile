@@ -119,8 +119,8 @@ format: setup ## Format the code and mend what lint can mend
 golden: setup ## Write the golden files of the tests anew, to be read in the diff
 	@UPDATE_GOLDEN=1 $(BIN)/python -m pytest -q tests/errors
 
-screenshots: setup ## Take pictures of the report, the site and terminals with Chromium, into build/screenshots/
-	@tools/screenshots $(BIN)/python
+screenshots: setup ## Take pictures of pages about runs, of the site and of commands with Chromium, into build/screenshots/
+	@$(BIN)/python tools/screenshots.py
 
 site: setup ## Build the documentation as a site, into site/
 	@$(BIN)/mkdocs build --strict

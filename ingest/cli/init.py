@@ -283,7 +283,11 @@ def _planned(out: Path, variables: dict[str, str]) -> None:
     from ingest.testing.dry_run import dry_run  # noqa: PLC0415
 
     try:
-        with running(out, variables, {}, None, "local[1]", once=True, start=None) as (pipeline, settings, _):
+        with running(out, variables, {}, None, "local[1]", once=True, start=None, live=False) as (
+            pipeline,
+            settings,
+            _,
+        ):
             report, error = dry_run(pipeline, settings, tell=lambda text: typer.echo(f"warning: {text}", err=True))
             typer.echo(mask("\n".join(lines(report)), pipeline.secrets))
             if error is not None:

@@ -57,7 +57,11 @@ def plan(
         raise typer.BadParameter(msg)
     only = selector_of(tables, "--tables")
     values, spark = parse_variables(variables), parse_variables(conf)
-    with running(file, values, spark, checkpoint, "local[1]", once=True, start=None) as (pipeline, settings, observer):
+    with running(file, values, spark, checkpoint, "local[1]", once=True, start=None, live=False) as (
+        pipeline,
+        settings,
+        observer,
+    ):
         records: list[dict[str, Any]] = []
 
         def look(probe: Probe) -> None:

@@ -50,11 +50,16 @@ MAX_LINES: Final = 50
 """Warnings about single records that a terminal gets to see, without --verbose."""
 
 
-def observer_for(secrets: AbstractSet[str], options: LogOptions = USUAL, *, once: bool) -> Terminal | Log:
-    """Return what shows a run: a live line on a terminal, unless the command line wants a log there, too."""
+def observer_for(
+    secrets: AbstractSet[str], options: LogOptions = USUAL, *, once: bool, live: bool = True
+) -> Terminal | Log:
+    """Return what shows a run: a live line on a terminal, unless the command line wants a log there, too.
+
+    Without `live` a terminal has no such line: a command that prints while it works would print into it.
+    """
     hidden, on_terminal = frozenset(secrets), sys.stderr.isatty()
     if on_terminal and not options.quiet and options.form is not LogFormat.JSON:
-        return Terminal(hidden, once=once, verbose=options.verbose)
+        return Terminal(hidden, once=once, verbose=options.verbose, live=live)
     form = options.form or (LogFormat.TEXT if on_terminal else LogFormat.JSON)
     return Log(hidden, options=replace(options, form=form))
 
@@ -63,15 +68,17 @@ class Terminal:
     """A live line with records, rate, lag and the time left; what is worth reading scrolls by above it."""
 
     def __init__(
-        self, secrets: frozenset[str], *, once: bool, verbose: bool = False, now: Callable[[], float] = time.monotonic
-    ) -> None:
-        """Start showing."""
+        self, secrets: frozenset[str], *, once: bool, verbose: bool = False, live: bool = True,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:  # fmt: skip
+        """Start showing; the line only if it is to be `live`."""
         self._secrets = secrets
         self._once = once
         self._verbose = verbose
         self._console = Console(stderr=True, highlight=False)
         self._live = Live(Text("starting Spark …"), console=self._console, transient=True, refresh_per_second=4)
-        self._live.start()
+        if live:
+            self._live.start()
         self._now = now
         self._records = 0
         self._waiting = 0

@@ -158,11 +158,15 @@ def running(
     once: bool,
     start: int | None,
     log: LogOptions = USUAL,
+    live: bool = True,
 ) -> Iterator[tuple[Pipeline, Settings, Observer]]:
-    """What a run needs; its errors leave here without the secrets that a client's message may hold."""
+    """What a run needs; its errors leave here without the secrets that a client's message may hold.
+
+    `live`: whether a terminal has a line that says how it goes on.
+    """
     pipeline = load_strictly(file, variables)
     pipeline.require_packages()
-    observer = observer_for(pipeline.secrets, log, once=once)
+    observer = observer_for(pipeline.secrets, log, once=once, live=live)
     if log.verbose:
         spark = {f"--conf {name}": HIDDEN if sensitive(name) else value for name, value in conf.items()}
         observer.configured({**pipeline.describe(), "--master": master, **spark})

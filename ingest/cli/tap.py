@@ -84,7 +84,11 @@ def tap_(
     messages: list[dict[str, Any]] = []
     if as_test is not None and as_test.exists():
         raise ScenarioError(f"{as_test} is there already", "give the test a name of its own")
-    with running(file, values, spark, checkpoint, "local[1]", once=True, start=None) as (pipeline, settings, observer):
+    with running(file, values, spark, checkpoint, "local[1]", once=True, start=None, live=False) as (
+        pipeline,
+        settings,
+        observer,
+    ):
 
         def shown(tapped: Tapped) -> None:
             found.append(about(tapped))

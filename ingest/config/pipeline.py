@@ -294,7 +294,7 @@ class Pipeline(BaseModel):
             raise ProgramMissing(self.lacking, "install it, then run the pipeline again")
 
     def describe(self) -> dict[str, str]:
-        """Return the options that are set, by their place in the file, without any secret.
+        """Return the options that are set, by their place in the file and as it writes them, without any secret.
 
         People and checkpoints read it.
         """
@@ -314,9 +314,10 @@ class Pipeline(BaseModel):
             elif isinstance(value, tuple):
                 for i, item in enumerate(value):
                     add(f"{prefix}[{i}]", item)
-            else:
+            elif value is not None:
                 hide = concealed(prefix.partition(".")[2])
-                out[prefix] = HIDDEN if hide else mask(str(value), self.secrets)
+                text = str(value).lower() if isinstance(value, bool) else str(value)
+                out[prefix] = HIDDEN if hide else mask(text, self.secrets)
 
         for section in ("source", "sink", "route", "transform", "pipeline"):
             add(section, getattr(self, section))

@@ -92,6 +92,7 @@ class RunFacts:
     """The options of the pipeline, without secrets."""
     started: RunStarted | None = None
     since: float = 0.0
+    """When the run began, before anything was connected, in seconds since 1970."""
     until: float = 0.0
     """When the run ended, or the page was written."""
     points: list[Point] = field(default_factory=list)
@@ -133,7 +134,7 @@ class RunReport:
         facts = self._facts
         match event:
             case RunStarted():
-                facts.started, facts.since = event, time.time()
+                facts.started = event
                 self._waits(event.lag)
                 self.write()
             case RunEnded():

@@ -27,7 +27,7 @@ _STYLE: Final = """\
 body { margin: 2rem auto; max-width: 72rem; padding: 0 1.5rem; background: var(--paper); color: var(--ink);
   font: 15px/1.5 system-ui, sans-serif }
 h1 { font-size: 1.6rem; margin: 0 } h2 { font-size: 1.15rem; margin: 2.2rem 0 .6rem }
-.dim { color: var(--dim) } .bad { color: var(--bad); font-weight: 600 }
+.when { white-space: nowrap } .dim { color: var(--dim) } .bad { color: var(--bad); font-weight: 600 }
 .facts { display: flex; flex-wrap: wrap; gap: .8rem; margin: 1.2rem 0 }
 .facts div { border: 1px solid var(--line); border-radius: 8px; padding: .5rem .9rem; min-width: 7rem }
 .facts b { display: block; font-size: 1.25rem; font-variant-numeric: tabular-nums }
@@ -218,7 +218,7 @@ def _grid(titles: tuple[str, ...], rows: Iterable[tuple[str, ...]], numbers: int
 
 
 def _when(seconds: float) -> str:
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    return f"<span class=when>{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S} UTC</span>"
 
 
 def _length(seconds: float) -> str:

@@ -80,6 +80,7 @@ class BackfillShop:
     first: int = 0
     """The first position that the topic still has."""
     warnings: list[str] = field(default_factory=list)
+    events: list[Any] = field(default_factory=list)
     rejects: list[RejectedRecord] = field(default_factory=list)
     own_sink: bool = False
     """True if rows go to the pipeline's own sink."""
@@ -100,7 +101,7 @@ class BackfillShop:
         """Run the pipeline, or read tables once more; returns the records that were written, and the summary."""
         pipeline = inmemory.pipeline(**sections)
         self.warnings, self.rejects = [], []
-        seen: list[Any] = []
+        seen = self.events = []
         context = RunContext(pipeline, Settings(str(self.folder / "c"), self.folder, once=True), seen.append)
         captured: Captured = Captured()
         source: Any = pipeline.source if self.own_source else self.source(pipeline)

@@ -17,6 +17,7 @@ from ingest.checkpoint.memory_storage import MemoryStorage
 from ingest.cli.status import lines
 from ingest.config.masking import SEEN
 from ingest.errors import CheckpointError, ConfigError
+from ingest.observe.events import OptionChanged
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -96,6 +97,21 @@ def test_runs_leave_when_they_began_and_how_they_ended(tmp_path: Path) -> None:
     shop.go()
     found = seen(tmp_path / "c")
     assert (found["state"], found["last_error"]["run"]) == ("ended", 2), "an error stays to be seen"
+
+
+def test_options_of_an_earlier_version_are_the_same(tmp_path: Path) -> None:
+    shop = BackfillShop(tmp_path)
+    shop.go(source={"ingestion.ignore-errors": True})
+    note = tmp_path / "c" / "runs" / "1"
+    old = json.loads(note.read_text())
+    assert old["source.ingestion.ignore-errors"] == "true"
+    note.write_text(
+        json.dumps(old | {"source.ingestion.ignore-errors": "True", "pipeline.dirty-data.collector": "None"})
+    )
+    shop.go(source={"ingestion.ignore-errors": True})
+    assert not [event for event in shop.events if isinstance(event, OptionChanged)]
+    shop.go(source={"ingestion.ignore-errors": False})
+    assert [event.now for event in shop.events if isinstance(event, OptionChanged)] == ["false"]
 
 
 def test_notes_of_old_runs_are_forgotten() -> None:

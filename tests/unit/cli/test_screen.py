@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import typer
 from commands import called
+from harness import debezium
 from terminals import on_terminal, plain
 
 from ingest.cli.app import COMMANDS, GROUPS, app
@@ -82,3 +83,14 @@ def test_colours_are_those_of_severities(monkeypatch: pytest.MonkeyPatch) -> Non
     painted = highlighted(text, shown)
     assert plain(painted) == text
     assert re.findall(r"m([^\x1b]+)\x1b\[0m", painted) == ["warning:", "^", "hint:", "error:"]
+
+
+@pytest.mark.parametrize("command", [["plan"], ["plan", "--rows", "1"], ["tap"]])
+def test_what_is_printed_on_a_terminal_has_no_live_line_within_it(command: list[str], tmp_path: Path) -> None:
+    (tmp_path / "in.jsonl").write_bytes(debezium("c", None, {"id": 1}) + b"\n")
+    file = tmp_path / "p.yaml"
+    file.write_text(f"source: {{type: file, path: {tmp_path}/in.jsonl}}\nsink: {{type: print}}\n")
+    code, said = on_terminal(*command, str(file))
+    assert code == 0
+    assert said.startswith("pipeline p: " if command[0] == "plan" else f"{tmp_path}/in.jsonl[0] at offset 0")
+    assert "\x1b" not in said

@@ -45,6 +45,15 @@ def test_secrets_are_learned_wherever_they_stand() -> None:
     assert '"source.topic": "t"' in described
 
 
+def test_options_are_described_as_a_file_writes_them() -> None:
+    text = "source: {type: file, path: a, ingestion.ignore-errors: true}\nsink: {type: print}\n"
+    loaded = load_text("f", text, "f")
+    assert loaded.pipeline is not None, loaded.diagnostics
+    described = loaded.pipeline.describe()
+    assert described["source.ingestion.ignore-errors"] == "true"
+    assert not {"None", "True", "False"} & {*described.values()}
+
+
 def test_names_that_hold_secrets_and_names_that_do_not() -> None:
     for option in SECRETS:
         if option.removeprefix("properties.") in NAMES or option in OTHERS:

@@ -169,8 +169,11 @@ def test_a_page_is_written_at_the_start_and_while_no_batch_ends(
 ) -> None:
     wall, file = Wall(monkeypatch), tmp_path / "r.html"
     report = RunReport(file, RunFacts("p", "0", {}), lambda _: None)
+    wall.now += 5
     report(RunStarted("p", 1, "c", 1, False, 20, True))
-    assert "Running. This page was written 2026-09-21 14:13:20 UTC" in file.read_text()
+    shown = read(file.read_text()).text
+    assert "begun 2026-09-21 14:13:20 UTC" in shown, "when it began to connect"
+    assert "Running. This page was written 2026-09-21 14:13:25 UTC" in shown
     assert file.stat().st_mode & 0o777 == 0o600, "it has parts of messages"
     report(measured(tables={"shop.orders": TableCounters(10, 9, 0, 0, 1)}))
     report(measured(tables={"shop.orders": TableCounters(10, 4, 3, 3, 0), "<b>": TableCounters(1, 1)}))
