@@ -120,7 +120,7 @@ golden: setup ## Write the golden files of the tests anew, to be read in the dif
 	@UPDATE_GOLDEN=1 $(BIN)/python -m pytest -q tests/errors
 
 screenshots: setup ## Take pictures of pages about runs, of the site and of commands with Chromium, into build/screenshots/
-	@$(BIN)/python tools/screenshots.py
+	@PYTHONPATH=tests/support $(BIN)/python tools/screenshots.py
 
 site: setup ## Build the documentation as a site, into site/
 	@$(BIN)/mkdocs build --strict

@@ -61,7 +61,6 @@ def run(
     Raises:
         IngestError: how the run failed, with `exit_code` as of the command. No secret of the pipeline is in its text.
     """
-    pipeline.require_packages()
     where = None if checkpoint is None else str(checkpoint)
     settings = settings_of(pipeline, where, master, dict(conf or {}), once=once, start=from_timestamp)
     with masked_errors(pipeline.secrets):

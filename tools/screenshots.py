@@ -1,32 +1,37 @@
-"""`make screenshots`: pictures of what people look at, in build/screenshots or in $SCREENSHOTS. Needs Chromium.
+"""`make screenshots`: pictures of what people look at, in build/screenshots or in $SCREENSHOTS.
 
-The page about a run that goes on and about one that ended, pages of the documentation, and commands on a terminal. All
-is real: a sandbox with sample data, and a pipeline that reads it.
+The page about a run that goes on and about one that ended, pages of the documentation, and commands on a terminal, with
+a real sandbox, its sample data, and a pipeline that reads them. It needs Chromium, and tests/support in PYTHONPATH.
 """
 
 from __future__ import annotations
 
-import fcntl
 import io
 import os
-import pty
-import select
 import shutil
 import signal
 import socket
-import struct
 import subprocess
 import sys
 import tempfile
-import termios
+import threading
 import time
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from counted import measured
 from rich.console import Console
 from rich.terminal_theme import MONOKAI
 from rich.text import Text
+from terminals import ESCAPE, on_terminal
+
+from ingest.observe.events import BatchDone, RunStarted, SideAnswers
+from ingest.observe.exposition import Exposition
+from ingest.observe.health import Health
+from ingest.observe.metrics import SIDES, Metrics
+from ingest.observe.serving import MetricsServer, registry_of
+from ingest.task.counters import TableCounters
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,8 +41,6 @@ INGEST: Final = str(Path(sys.executable).with_name("ingest"))
 COLUMNS, ROWS = 100, 34
 PAGE_S: Final = 90.0
 """The time that the page of a running pipeline may take until it has tables, in seconds."""
-TOP_S: Final = 8.0
-"""The time that `top` is looked at, so that there are rates, in seconds."""
 SMALLEST: Final = 8_000
 """Bytes of a picture that shows something."""
 SHOP: Final = """\
@@ -54,6 +57,8 @@ sink:
 route:
   - {source-table: shop.\\.*, sink-table: ods.<>, replace-symbol: <>}
 """
+HOME: Final = "\x1b[H"
+"""Begins each screen of a command that fills the terminal."""
 _HTML: Final = """\
 <!doctype html><meta charset="utf-8"><style>{stylesheet}
 body {{ margin: 0; padding: 16px; color: {foreground}; background: {background} }}
@@ -86,51 +91,55 @@ class Pictures:
         if done.returncode or not picture.exists() or picture.stat().st_size < SMALLEST:
             sys.exit(f"{picture} shows nothing: {done.stderr}")
 
-    def terminal(self, name: str, said: str) -> None:
-        """Take a picture of what a terminal shows."""
-        console = Console(record=True, width=COLUMNS, file=io.StringIO(), color_system="truecolor")
-        console.print(Text.from_ansi(said), soft_wrap=True)
+    def terminal(
+        self, name: str, *command: str, columns: int = COLUMNS, press: tuple[str, bytes] | None = None
+    ) -> None:
+        """Take a picture of what a command shows on a terminal; of one that fills it, of the last screen."""
+        _, said = on_terminal(*command, columns=columns, rows=ROWS, press=press)
+        screen = said.rpartition(HOME)[2].split("\x1b[?1049l")[0]
+        shown = ESCAPE.sub(lambda found: found[0] if found[0].endswith("m") else "", screen)
+        text = f"$ {' '.join(['ingest', *command])}\n\n{shown}".rstrip()
+        console = Console(record=True, width=columns, file=io.StringIO(), force_terminal=True, color_system="standard")
+        console.print(Text.from_ansi(text), soft_wrap=True)
         page = self._folder / f"{name}.html"
         page.write_text(console.export_html(theme=MONOKAI, code_format=_HTML), encoding="utf-8")
-        self.page(name, page, width=900, height=20 * (said.count("\n") + 3))
+        self.page(name, page, width=9 * columns + 32, height=20 * (text.count("\n") + 2) + 32)
 
 
-def on_terminal(*command: str, cwd: Path, seconds: float = 120.0, key: bytes = b"") -> str:
-    """Return what a command shows on a terminal; of one that draws its screen again and again, the last screen.
-
-    `key` is pressed after this time, else the command has to be over by then.
-    """
-    process, terminal = pty.fork()
-    if process == 0:
-        os.chdir(cwd)
-        os.environ.update({"TERM": "xterm-256color", "COLUMNS": str(COLUMNS), "LINES": str(ROWS)})
-        os.execv(command[0], command)  # noqa: S606  (there is no shell to guard against)
-    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
-    said, until = b"", time.monotonic() + seconds
-    try:
-        while True:
-            ready, _, _ = select.select([terminal], [], [], max(0.0, until - time.monotonic()))
-            if not ready and not key:
-                os.kill(process, signal.SIGKILL)
-            if not ready:
-                os.write(terminal, key)
-                until += 30.0
-            else:
-                chunk = os.read(terminal, 1 << 16)
-                if not chunk:
-                    break
-                said += chunk
-    except OSError:  # EIO: the command has ended
-        pass
-    os.close(terminal)
-    os.waitpid(process, 0)
-    text = said.decode().replace("\r\n", "\n").partition("\x1b[?1049l")[0]
-    return f"$ {' '.join(['ingest', *command[1:]])}\n\n" + _seen(text)
+NAMES: Final = (
+    "customers", "orders", "order_items", "payments", "shipments", "inventory_movements_of_all_warehouses", "prices",
+)  # fmt: skip
 
 
-def _seen(text: str) -> str:
-    """Return what is seen in the end: the last screen of many, and lines without trailing spaces."""
-    return "\n".join(line.rstrip() for line in text.rpartition("\x1b[H")[2].split("\n")).rstrip()
+def busy_run() -> MetricsServer:
+    """Return a server with the metrics of a run that reads a backlog, in batches of a second."""
+    health = Health(300)
+    metrics = Metrics("shop-orders", 1000, health)
+
+    def work() -> None:
+        waiting = 4_200_000
+        for side in SIDES:
+            health(SideAnswers(side, answers=True))
+        metrics(RunStarted("shop-orders", 3, "c", 4, True, waiting, True))
+        for batch in range(10_000):
+            waiting -= 31_000
+            tables = {
+                f"shop.{name}": TableCounters(0, batch + 900 * n, 700 * n, 90 * n, n // 6)
+                for n, name in enumerate(NAMES, 1)
+            }
+            event = measured(
+                records_in=52_000, bytes_in=18 << 20, records_out=51_000, bytes_out=12 << 20, tables=tables,
+                table_bytes={name: (n << 18, n << 17) for n, name in enumerate(tables)}, waiting={("shop", 0): waiting},
+                rejects={("decode", "malformed"): 2}, fetch_lag_s=81.2, emit_lag_s=83.4, send_s=0.1, failed=False,
+            )  # fmt: skip
+            done = BatchDone(batch, 52_000, 1.0, waiting, 2, 0.5, 390 << 10, None)
+            for one in (event, done):
+                health(one)
+                metrics(one)
+            time.sleep(1)
+
+    threading.Thread(target=work, daemon=True).start()
+    return MetricsServer("127.0.0.1", 0, Exposition(registry_of(metrics)), health)
 
 
 @contextmanager
@@ -159,17 +168,32 @@ def free_port() -> int:
         return int(one.getsockname()[1])
 
 
+def of_commands(folder: Path, pictures: Pictures) -> None:
+    """Take pictures of help, of a mistake in a file, and of `top` with a backlog and a run that does not answer."""
+    for columns in (80, 120):
+        pictures.terminal(f"help-{columns}", "--help", columns=columns)
+        pictures.terminal(f"help-run-{columns}", "run", "--help", columns=columns)
+    server = busy_run()
+    for columns in (48, 80, 120):
+        place = f"127.0.0.1:{server.port}"
+        pictures.terminal(f"top-{columns}", "top", place, "127.0.0.1:1", columns=columns, press=("left", b"q"))
+    server.close()
+    os.chdir(folder)
+    Path("wrong.yaml").write_text("source:\n  type: kafka\n  topic: orders\nsink:\n  type: upsert-kafa\n")
+    pictures.terminal("check", "check", "wrong.yaml")
+
+
 def of_runs(folder: Path, pictures: Pictures) -> None:
     """Take pictures of a pipeline that runs, of one that has ended, and of one that has failed."""
     ingest("run", "pipelines/quickstart.yaml", "--once", "--checkpoint", str(folder / ".ingest" / "quickstart"),
            "--report", str(folder / "ended.html"))  # fmt: skip
     pictures.page("report", folder / "ended.html")
+    os.chdir(folder)
     with sandbox(folder) as server:
-        (folder / "shop.yaml").write_text(SHOP.replace("SERVER", server), encoding="utf-8")
-        (folder / "away.yaml").write_text(
-            SHOP.replace("SERVER", f"127.0.0.1:{free_port()}").replace("shop}", "away}"), encoding="utf-8"
-        )
-        pictures.terminal("plan", on_terminal(INGEST, "plan", "shop.yaml", cwd=folder))
+        Path("shop.yaml").write_text(SHOP.replace("SERVER", server))
+        Path("away.yaml").write_text(SHOP.replace("SERVER", f"127.0.0.1:{free_port()}").replace("shop}", "away}"))
+        pictures.terminal("plan", "plan", "shop.yaml")
+        pictures.terminal("plan-ddl", "plan", "shop.yaml", "--tables", "shop.orders", "--ddl")
         ingest("run", "away.yaml", "--once", cwd=folder, code=75)
         port, page = str(free_port()), folder / "running.html"
         with (folder / "run.log").open("w") as log:
@@ -182,8 +206,8 @@ def of_runs(folder: Path, pictures: Pictures) -> None:
                     sys.exit((folder / "run.log").read_text(encoding="utf-8"))
                 time.sleep(0.5)
             pictures.page("report-running", page)
-            pictures.terminal("top", on_terminal(INGEST, "top", port, cwd=folder, seconds=TOP_S, key=b"q"))
-            pictures.terminal("status", on_terminal(INGEST, "status", cwd=folder))
+            pictures.terminal("top", "top", port, press=("KiB/s", b"q"))
+            pictures.terminal("status", "status")
         finally:
             run.send_signal(signal.SIGTERM)
             run.wait(60)
@@ -195,15 +219,15 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         pictures = Pictures(folder, out)
-        for title, arguments in (("help", ["--help"]), ("help-run", ["run", "--help"])):
-            pictures.terminal(title, on_terminal(INGEST, *arguments, cwd=folder))
         subprocess.run(
             [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "-d", str(folder / "site")],
             cwd=ROOT, check=True, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
         )  # fmt: skip
         for page in ("index", "tutorial", "errors"):
             pictures.page(f"site-{page}", folder / "site" / f"{page}.html")
+        of_commands(folder, pictures)
         of_runs(folder, pictures)
+        os.chdir(ROOT)
     print("\n".join(sorted(picture.name for picture in out.glob("*.png"))))
 
 

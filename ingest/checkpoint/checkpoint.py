@@ -128,16 +128,17 @@ class Checkpoint:
 
     def begin(self, note: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
         """Take the next run's number, leaving a note with it; returns the note of the run before, which None keeps."""
-        self.run = self.newest_run
+        run = self.newest_run
         before: Mapping[str, Any] = {}
         try:
-            before = orjson.loads(self.storage.read(f"runs/{self.run}") or b"{}")
+            before = orjson.loads(self.storage.read(f"runs/{run}") or b"{}")
         except ValueError as exc:
-            raise self.damaged(f"runs/{self.run}", exc) from exc
+            raise self.damaged(f"runs/{run}", exc) from exc
         while True:
-            self.run += 1
-            if self.storage.create(f"runs/{self.run}", orjson.dumps(before if note is None else note)):
+            run += 1
+            if self.storage.create(f"runs/{run}", orjson.dumps(before if note is None else note)):
                 break
+        self.run = run
         if self.run > KEEP_RUNS:
             self.storage.remove(f"runs/{self.run - KEEP_RUNS}")
         return before

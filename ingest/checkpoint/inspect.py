@@ -32,10 +32,13 @@ Target: TypeAlias = "tuple[Literal['earliest', 'latest'], None] | tuple[Literal[
 
 
 @contextmanager
-def opened(where: str, conf: Mapping[str, str], *, write: bool) -> Iterator[Checkpoint]:
-    """Yield a checkpoint; with `write`, nobody else may use it meanwhile. Raises CheckpointError if there is none."""
+def opened(where: str, conf: Mapping[str, str], *, write: bool, begun: bool = True) -> Iterator[Checkpoint]:
+    """Yield a checkpoint; with `write`, nobody else may use it meanwhile.
+
+    Raises CheckpointError if there is none, unless it need not have `begun`: then it may only tell of failed starts.
+    """
     if not is_remote(where):
-        if not (Path(where) / "checkpoint.json").is_file():
+        if begun and not (Path(where) / "checkpoint.json").is_file():
             raise _nothing(where)
         storage = LocalStorage(Path(where), lock=write)
         try:
@@ -49,7 +52,7 @@ def opened(where: str, conf: Mapping[str, str], *, write: bool) -> Iterator[Chec
         session = Session("ingest checkpoint", "local[1]", conf, lock=None, log=Path(folder) / "spark.log")
         try:
             checkpoint = Checkpoint(HadoopStorage(where, *session.hadoop, make=write))
-            if not checkpoint.exists:
+            if begun and not checkpoint.exists:
                 raise _nothing(where)
             yield checkpoint
         finally:

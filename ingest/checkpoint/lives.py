@@ -1,7 +1,9 @@
 """The lives of runs: when each began and how it ended, for whoever asks a checkpoint later what runs.
 
-    starts/N   when run N took its number, as which command, by which process of which host
-    ends/N     when it ended, with which exit code and error, and how many records waited
+    starts/N       when run N took its number, as which command, by which process of which host
+    ends/N         when it ended, with which exit code and error, and how many records waited
+    waiting        how many records wait, and when they were counted: every half a minute, also while no batch ends
+    failed-start   the last error of a run that had not taken its number
 
 They are for people: no run goes by them. A run that was killed leaves no end, and an earlier version left neither.
 Rules: docs/spec/command-line.md (M24).
@@ -24,10 +26,13 @@ from ingest.checkpoint.local_storage import LocalStorage, holder
 
 if TYPE_CHECKING:
     from ingest.checkpoint.checkpoint import Checkpoint
+    from ingest.checkpoint.storage import Storage
 
+FAILED_START: Final = "failed-start"
+_WAITING: Final = "waiting"
 MAX_TEXT: Final = 2_000
 """Characters of an error that are kept."""
-_Note = TypeVar("_Note", "RunStart", "RunEnd")
+_Note = TypeVar("_Note", "RunStart", "RunEnd", "Waiting")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +62,15 @@ class RunEnd:
     """Records that were there and not read; None where that is not known."""
 
 
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """The records that waited at some time."""
+
+    time: int
+    """Milliseconds since 1970."""
+    records: int
+
+
 def now_ms() -> int:
     """Return the time, in milliseconds since 1970."""
     return int(time.time() * 1000)
@@ -73,8 +87,21 @@ def note_start(checkpoint: Checkpoint, kind: str) -> None:
 
 def note_end(checkpoint: Checkpoint, end: RunEnd) -> None:
     """Leave how a run has ended. Raises CheckpointError."""
-    kept = asdict(end) | {"message": end.message[:MAX_TEXT]}
-    checkpoint.storage.write(f"ends/{checkpoint.run}", orjson.dumps(kept))
+    checkpoint.storage.write(f"ends/{checkpoint.run}", _kept(end))
+
+
+def note_failed_start(storage: Storage, end: RunEnd) -> None:
+    """Leave the error of a run that has not taken its number. Raises CheckpointError."""
+    storage.write(FAILED_START, _kept(end))
+
+
+def _kept(end: RunEnd) -> bytes:
+    return orjson.dumps(asdict(end) | {"message": end.message[:MAX_TEXT]})
+
+
+def note_waiting(checkpoint: Checkpoint, records: int) -> None:
+    """Leave how many records wait now. Raises CheckpointError."""
+    checkpoint.storage.write(_WAITING, orjson.dumps(asdict(Waiting(now_ms(), records))))
 
 
 def _notes(checkpoint: Checkpoint, folder: str, kind: type[_Note]) -> dict[int, _Note]:
@@ -83,12 +110,22 @@ def _notes(checkpoint: Checkpoint, folder: str, kind: type[_Note]) -> dict[int, 
     for name in checkpoint.storage.names(folder):
         if not name.isdigit():
             continue
-        try:
-            stored = orjson.loads(checkpoint.storage.read(f"{folder}/{name}") or b"")
-            out[int(name)] = kind(**{field: stored[field] for field in kind.__dataclass_fields__})
-        except (ValueError, KeyError, TypeError) as exc:
-            raise checkpoint.damaged(f"{folder}/{name}", exc) from exc
+        found = _note(checkpoint, f"{folder}/{name}", kind)
+        if found is not None:  # else somebody has just removed it
+            out[int(name)] = found
     return dict(sorted(out.items()))
+
+
+def _note(checkpoint: Checkpoint, name: str, kind: type[_Note]) -> _Note | None:
+    """Return a note, None where there is none."""
+    data = checkpoint.storage.read(name)
+    if data is None:
+        return None
+    try:
+        stored = orjson.loads(data)
+        return kind(**{field: stored[field] for field in kind.__dataclass_fields__})
+    except (ValueError, KeyError, TypeError) as exc:
+        raise checkpoint.damaged(name, exc) from exc
 
 
 def used_by(checkpoint: Checkpoint) -> str | None:
@@ -106,19 +143,36 @@ def status(checkpoint: Checkpoint) -> dict[str, Any]:
     start, end = (None, None) if run is None else (starts[run], ends.get(run))
     held = used_by(checkpoint)
     progress, unfinished = checkpoint.progress()
-    stored, waiting = checkpoint.last_done()
-    failed = max((number for number, one in ends.items() if one.exit_code), default=None)
-    if end is not None and end.waiting is not None:
-        waiting = end.waiting
+    stored, left = checkpoint.last_done()
+    # By the clock, not by the number: the error of a start has none
+    errors = [(one.time, number, one) for number, one in ends.items() if one.exit_code]
+    failed_start = _note(checkpoint, FAILED_START, RunEnd)
+    if failed_start is not None and (
+        len(starts) < KEEP_RUNS or failed_start.time >= min(one.time for one in starts.values())
+    ):
+        errors.append((failed_start.time, 0, failed_start))
+    failed_at, failed_run, failed = max(errors, default=(0, 0, None))
+    counts = [
+        (0 if count is None or at is None else at, kind, count)
+        for at, kind, count in (
+            (stored, "batch", left),
+            (None if end is None else end.time, "end", None if end is None else end.waiting),
+            _counted(_note(checkpoint, _WAITING, Waiting)),
+        )
+        if count is not None
+    ]
+    counted_at, counted_by, waiting = max(counts, default=(0, None, None))
     times = [
         stored,
         None if unfinished is None else unfinished.time or None,
         None if start is None else start.time,
         None if end is None else end.time,
     ]
+    not_started = failed is not None and not failed_run and failed_at >= max((one or 0 for one in times[2:]), default=0)
+    state = _state(start, end, held, locked=isinstance(checkpoint.storage, LocalStorage))
     return {
         "checkpoint": checkpoint.where,
-        "state": _state(start, end, held, locked=isinstance(checkpoint.storage, LocalStorage)),
+        "state": "not started" if not_started and held is None else state,
         "run": run,
         "command": None if start is None else start.kind,
         "process": held or (None if start is None else str(start.process)),
@@ -129,20 +183,26 @@ def status(checkpoint: Checkpoint) -> dict[str, Any]:
         "last_batch": progress.batch or None,
         "last_batch_stored": None if stored is None or not progress.batch else iso(stored),
         "waiting": waiting,
+        "waiting_counted": iso(counted_at) if counted_at else None,
+        "waiting_counted_by": counted_by,
         "batch_in_work": None if unfinished is None else unfinished.number,
         "batch_in_work_planned": None if unfinished is None or not unfinished.time else iso(unfinished.time),
         "rejected": progress.errors,
         "last_error": None
         if failed is None
         else {
-            "run": failed,
-            "time": iso(ends[failed].time),
-            "exit_code": ends[failed].exit_code,
-            "code": ends[failed].code,
-            "message": ends[failed].message,
+            "run": failed_run or None,
+            "time": iso(failed.time),
+            "exit_code": failed.exit_code,
+            "code": failed.code,
+            "message": failed.message,
         },
         "last_write": max((iso(one) for one in times if one is not None), default=None),
     }
+
+
+def _counted(note: Waiting | None) -> tuple[int | None, str, int | None]:
+    return (None, "run", None) if note is None else (note.time, "run", note.records)
 
 
 def _state(start: RunStart | None, end: RunEnd | None, held: str | None, *, locked: bool) -> str:

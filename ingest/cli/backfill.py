@@ -16,6 +16,7 @@ from ingest.cli.run import (
     MasterOption,
     QuietOption,
     VerboseOption,
+    entered,
     log_options,
     measured,
     running,
@@ -59,6 +60,6 @@ def backfill(
             settings,
             observer,
         ),
-        measured(observer, pipeline) as told,
+        entered(measured(observer, pipeline), settings.checkpoint) as told,
     ):
         run_backfill(pipeline, settings, told, table)

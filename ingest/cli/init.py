@@ -283,7 +283,7 @@ def _planned(out: Path, variables: dict[str, str]) -> None:
     from ingest.testing.dry_run import dry_run  # noqa: PLC0415
 
     try:
-        with running(out, variables, {}, None, "local[1]", once=True, start=None, live=False) as (
+        with running(out, variables, {}, None, "local[1]", once=True, start=None, looks=True) as (
             pipeline,
             settings,
             _,

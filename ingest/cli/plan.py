@@ -57,7 +57,7 @@ def plan(
         raise typer.BadParameter(msg)
     only = selector_of(tables, "--tables")
     values, spark = parse_variables(variables), parse_variables(conf)
-    with running(file, values, spark, checkpoint, "local[1]", once=True, start=None, live=False) as (
+    with running(file, values, spark, checkpoint, "local[1]", once=True, start=None, looks=True) as (
         pipeline,
         settings,
         observer,

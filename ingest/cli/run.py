@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
+from ingest.checkpoint.lives import RunEnd, note_failed_start, now_ms
+from ingest.checkpoint.local_storage import LocalStorage
 from ingest.cli.completing import MASTERS
 from ingest.cli.log import USUAL, LogFormat, LogOptions
 from ingest.cli.parameters import SetOption, parse_start, parse_variables
@@ -18,7 +20,9 @@ from ingest.config.loader import load_strictly
 from ingest.config.masking import HIDDEN, SEEN, mask, secrets_in, sensitive
 from ingest.config.metrics import is_gateway
 from ingest.driver.run import run as run_pipeline
+from ingest.errors import IngestError
 from ingest.observe.watching import Watch, watched
+from ingest.paths import OWN_FOLDER, is_remote, usual_checkpoint
 from ingest.program import masked_errors, placed, settings_of
 
 if TYPE_CHECKING:
@@ -49,6 +53,8 @@ VerboseOption = Annotated[
     bool,
     typer.Option("--verbose", "-v", help="Also log the options, the numbers of each batch, and all of Kafka's client."),
 ]
+
+_T = TypeVar("_T")
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
@@ -103,7 +109,7 @@ def run(
             observer,
         ),
         reported(observer, report, pipeline, settings) as heard,
-        measured(heard, pipeline, metrics, metrics_file, metrics_push) as told,
+        entered(measured(heard, pipeline, metrics, metrics_file, metrics_push), settings.checkpoint) as told,
     ):
         run_pipeline(pipeline, replace(settings, alive=alive), told)
 
@@ -148,6 +154,42 @@ def push_url(text: str) -> str:
 
 
 @contextmanager
+def noting(where: str) -> Iterator[None]:
+    """Leave in a local checkpoint the error that ends the block before a run has a number."""
+    try:
+        yield
+    except IngestError as exc:
+        if not is_remote(where):
+            end = RunEnd(now_ms(), exc.exit_code, exc.code, mask(exc.message, SEEN), None)
+            with suppress(IngestError, OSError):  # the error itself is what counts
+                Path(where).mkdir(OWN_FOLDER, parents=True, exist_ok=True)
+                note_failed_start(LocalStorage(Path(where), lock=False), end)
+        raise
+
+
+@contextmanager
+def entered(block: AbstractContextManager[_T], where: str) -> Iterator[_T]:
+    """Enter a block, and leave in a local checkpoint why that fails; yields what the block yields."""
+    with ExitStack() as stack:
+        with noting(where):
+            found = stack.enter_context(block)
+        yield found
+
+
+def _loaded(file: Path, variables: dict[str, str], checkpoint: str | None) -> Pipeline:
+    """Return the pipeline of a file, ready to run; of a file that is refused its checkpoint gets a note.
+
+    Only --checkpoint, or the file's name, says which one that is. None is made for that. Raises IngestError.
+    """
+    where = Path(checkpoint or usual_checkpoint(file.stem))
+    with noting(str(where)) if (where / "runs").is_dir() else nullcontext():
+        pipeline = load_strictly(file, variables)
+    with noting(checkpoint or str(usual_checkpoint(pipeline.pipeline.name))):
+        pipeline.require_packages()
+    return pipeline
+
+
+@contextmanager
 def running(
     file: Path,
     variables: dict[str, str],
@@ -158,15 +200,15 @@ def running(
     once: bool,
     start: int | None,
     log: LogOptions = USUAL,
-    live: bool = True,
+    looks: bool = False,
 ) -> Iterator[tuple[Pipeline, Settings, Observer]]:
     """What a run needs; its errors leave here without the secrets that a client's message may hold.
 
-    `live`: whether a terminal has a line that says how it goes on.
+    `looks`: the command only looks: a terminal gets no line about how it goes on, the checkpoint no note of an error.
     """
-    pipeline = load_strictly(file, variables)
+    pipeline = load_strictly(file, variables) if looks else _loaded(file, variables, checkpoint)
     pipeline.require_packages()
-    observer = observer_for(pipeline.secrets, log, once=once, live=live)
+    observer = observer_for(pipeline.secrets, log, once=once, live=not looks)
     if log.verbose:
         spark = {f"--conf {name}": HIDDEN if sensitive(name) else value for name, value in conf.items()}
         observer.configured({**pipeline.describe(), "--master": master, **spark})

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ingest.checkpoint.inspect import opened
-from ingest.checkpoint.lives import status
+from ingest.checkpoint.lives import FAILED_START, status
 from ingest.cli.parameters import FilesConfOption, FormatOption, OutputFormat, parse_variables
 from ingest.cli.screen import paint
 from ingest.cli.table import counted, length
@@ -36,13 +36,13 @@ def status_(
 ) -> None:
     """Show what runs, since when, how far behind it is, the last batch and the last error.
 
-    It reads checkpoints alone: no broker, no metrics. Numbers are those of the last batch. Exit code 78 means that
-    there is no checkpoint, or one that cannot be read.
+    It reads checkpoints alone: no broker, no metrics. A run counts what waits after each batch and every half a minute.
+    Exit code 78 means that there is no checkpoint, or one that cannot be read.
     """
     found, failed = [], []
     for where in checkpoints(place):
         try:
-            with opened(where, parse_variables(conf), write=False) as checkpoint:
+            with opened(where, parse_variables(conf), write=False, begun=False) as checkpoint:
                 found.append({"pipeline": where.rstrip("/").rpartition("/")[2], **status(checkpoint)})
         except CheckpointError as exc:
             failed.append(exc)
@@ -60,13 +60,18 @@ def checkpoints(place: str) -> list[str]:
         return [place]
     folder = Path(place)
     for within in (folder, folder / CHECKPOINTS):
-        if (within / "checkpoint.json").is_file():
+        if _is_one(within):
             return [str(within)]
-        if several := sorted(str(file.parent) for file in within.glob("*/checkpoint.json")):
+        if several := sorted(str(one) for one in within.glob("*/") if _is_one(one)):
             return several
     msg = f"there is no checkpoint in {one_line(place)}"
     hint = f"give the folder that has them: {CHECKPOINTS} where a pipeline was started, or what its --checkpoint says"
     raise CheckpointError(msg, hint)
+
+
+def _is_one(folder: Path) -> bool:
+    """Tell whether a folder is a checkpoint, if only of starts that have failed."""
+    return any((folder / name).exists() for name in ("checkpoint.json", "starts", FAILED_START))
 
 
 def lines(one: dict[str, Any], now: float) -> Iterator[str]:
@@ -74,6 +79,7 @@ def lines(one: dict[str, Any], now: float) -> Iterator[str]:
     yield one_line(f"{one['pipeline']}: {_state(one, now)}")
     for name, text in (
         ("last batch", _last_batch(one, now)),
+        ("waiting", _waiting(one, now)),
         ("in work", _in_work(one, now)),
         ("rejected", counted(one["rejected"], "record")),
         ("last error", _error(one["last_error"], now)),
@@ -87,7 +93,7 @@ def _text(one: dict[str, Any]) -> str:
     """Return what is shown of a checkpoint, its state in a colour."""
     first, *more = lines(one, time.time())
     name = one_line(f"{one['pipeline']}: ")
-    style = {"running": "green", "failed": "red", "killed": "red"}.get(one["state"])
+    style = {"running": "green", "failed": "red", "killed": "red", "not started": "red"}.get(one["state"])
     state = paint(first.removeprefix(name), sys.stdout, fg=style)
     return "\n".join((f"{paint(name, sys.stdout, bold=True)}{state}", *more))
 
@@ -100,6 +106,10 @@ def _state(one: dict[str, Any], now: float) -> str:
         return (
             f"running for {length(now - _seconds(one['started']))} ({run}, process {one['process']} on {one['host']})"
         )
+    if one["state"] == "not started":
+        error = one["last_error"]
+        last = f" (the last one that did: {run}, {_ago(one['started'], now)})" if run else ""
+        return f"FAILED with exit code {error['exit_code']} {_ago(error['time'], now)}, before a run began{last}"
     if one["state"] in {"ended", "failed"}:
         how = "ended" if one["state"] == "ended" else f"FAILED with exit code {one['exit_code']}"
         return f"{how} {_ago(one['ended'], now)} ({run})"
@@ -114,10 +124,20 @@ def _last_batch(one: dict[str, Any], now: float) -> str:
     if one["last_batch"] is None:
         return "none yet"
     stored = "" if one["last_batch_stored"] is None else f", stored {_ago(one['last_batch_stored'], now)}"
-    waiting = "" if one["waiting"] is None else f"; {counted(one['waiting'], 'record')} waited then"
-    if one["state"] in {"ended", "failed"} and one["waiting"] is not None:
-        waiting = f"; {counted(one['waiting'], 'record')} waited when last counted"
-    return f"{one['last_batch']}{stored}{waiting}"
+    return f"{one['last_batch']}{stored}"
+
+
+def _waiting(one: dict[str, Any], now: float) -> str:
+    """Return how many records wait, and in words how old that is: nobody is asked."""
+    if one["waiting"] is None:
+        return "" if one["last_batch"] is None else "not known"
+    ago = _ago(one["waiting_counted"], now)
+    when = {
+        "run": f"counted {ago}",
+        "batch": f"after the last batch{ago and f', {ago}'}",
+        "end": f"when the run ended, {ago}",
+    }
+    return f"{counted(one['waiting'], 'record')}, {when[one['waiting_counted_by']]}"
 
 
 def _in_work(one: dict[str, Any], now: float) -> str:
@@ -131,7 +151,8 @@ def _error(error: dict[str, Any] | None, now: float) -> str:
     if error is None:
         return "none noted"
     text = error["message"].split("\n", 1)[0]
-    return f"{_ago(error['time'], now)}, run {error['run']}, exit code {error['exit_code']} ({error['code']}): {text}"
+    run = "before a run began" if error["run"] is None else f"run {error['run']}"
+    return f"{_ago(error['time'], now)}, {run}, exit code {error['exit_code']} ({error['code']}): {text}"
 
 
 def _ago(moment: str | None, now: float) -> str:

@@ -84,7 +84,7 @@ def tap_(
     messages: list[dict[str, Any]] = []
     if as_test is not None and as_test.exists():
         raise ScenarioError(f"{as_test} is there already", "give the test a name of its own")
-    with running(file, values, spark, checkpoint, "local[1]", once=True, start=None, live=False) as (
+    with running(file, values, spark, checkpoint, "local[1]", once=True, start=None, looks=True) as (
         pipeline,
         settings,
         observer,

@@ -13,13 +13,12 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final, cast
 
 from ingest.checkpoint.notes import FOLDER, BackfillNote, backfill_notes, store_note
-from ingest.checkpoint.place import CheckpointAccess, StoredPlace
 from ingest.driver.backlog import Backlog
 from ingest.driver.context import RunContext
 from ingest.driver.counters import Counters
 from ingest.driver.places import command
 from ingest.driver.recovery import Recovery
-from ingest.driver.run import prepared, spark_parts, started, summarised
+from ingest.driver.run import prepared, spark_parts, started, summarised, with_checkpoint
 from ingest.driver.startup import PipelineStartup, Start, begin_existing, still_there
 from ingest.errors import ConfigError
 from ingest.model.record import is_another
@@ -51,7 +50,7 @@ def backfill(pipeline: Pipeline, settings: Settings, observer: Observer, tables:
     summary = RunEnded(f"{context.name} (backfill)")
     with (
         summarised(summary, observer),
-        CheckpointAccess(StoredPlace(settings.checkpoint)) as access,
+        with_checkpoint(context) as access,
         prepared(context, access.lock) as engine,
     ):
         parts = spark_parts(context, BackfillSource(context.pipeline.source), engine)

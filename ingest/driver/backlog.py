@@ -1,14 +1,24 @@
-"""The backlog: position and end of each split, and so how much waits to be read."""
+"""The backlog: position and end of each split, and so how much waits to be read; and notes of that for people."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from ingest.checkpoint.lives import note_waiting
+from ingest.errors import IngestError
+from ingest.observe.events import Pending
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
-    from ingest.checkpoint.checkpoint import Progress
+    from ingest.checkpoint.checkpoint import Checkpoint, Progress
     from ingest.kafka.admin import Split
+    from ingest.observe.events import Event, Observer
+
+COUNT_S: Final = 30.0
+"""The time between two notes of how many records wait, in seconds."""
 
 
 class Backlog:
@@ -62,3 +72,26 @@ class Backlog:
         for (topic, _), number in self.waiting().items():
             left[topic] = left.get(topic, 0) + number
         return {topic: number for topic, number in sorted(left.items()) if number}
+
+
+class WaitingNotes:
+    """An observer that tells another one, and leaves in a local checkpoint how many records wait, for `ingest status`.
+
+    On other file systems it leaves nothing: it is called by the thread that watches whether both sides answer, which
+    must not wait for a third one.
+    """
+
+    def __init__(self, checkpoint: Checkpoint, tell: Observer, now: Callable[[], float] = time.monotonic) -> None:
+        """Have noted nothing yet."""
+        self._checkpoint = checkpoint
+        self._tell = tell
+        self._now = now
+        self._noted = now() if checkpoint.storage.lock is not None else float("inf")
+
+    def __call__(self, event: Event) -> None:
+        """Tell the event, and note the records that wait now and then."""
+        self._tell(event)
+        if isinstance(event, Pending) and self._now() - self._noted >= COUNT_S:
+            self._noted = self._now()
+            with suppress(IngestError):  # it is for people: how the run goes on is what counts
+                note_waiting(self._checkpoint, sum(event.waiting.values()))

@@ -16,7 +16,6 @@ import orjson
 
 from ingest.checkpoint.checkpoint import Progress
 from ingest.checkpoint.inspect import opened
-from ingest.checkpoint.place import CheckpointAccess, StoredPlace
 from ingest.config.dead_letters import dead_letters_of
 from ingest.deadletter.browse import letters as selected
 from ingest.deadletter.browse import tally
@@ -26,7 +25,7 @@ from ingest.driver.context import RunContext
 from ingest.driver.counters import Counters
 from ingest.driver.files import with_files
 from ingest.driver.recovery import Recovery
-from ingest.driver.run import prepared, spark_parts, started, summarised
+from ingest.driver.run import prepared, spark_parts, started, summarised, with_checkpoint
 from ingest.driver.startup import PipelineStartup, Start, begin_existing
 from ingest.observe.events import RunEnded, Warned
 
@@ -49,7 +48,7 @@ def replay(pipeline: Pipeline, settings: Settings, observer: Observer, selection
     summary = RunEnded(f"{context.name} (replay)")
     with (
         summarised(summary, observer),
-        CheckpointAccess(StoredPlace(settings.checkpoint)) as access,
+        with_checkpoint(context) as access,
         prepared(context, access.lock) as engine,
     ):
         letters = dead_letters_of(context.pipeline, selection)

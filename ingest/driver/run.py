@@ -11,11 +11,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING
 
-from ingest.checkpoint.lives import RunEnd, note_end, now_ms
+from ingest.checkpoint.lives import RunEnd, note_end, note_failed_start, now_ms
 from ingest.checkpoint.place import CheckpointAccess, StoredPlace
 from ingest.config.masking import SEEN, mask
 from ingest.driver import ranges
 from ingest.driver.arrivals import Arrivals
+from ingest.driver.backlog import WaitingNotes
 from ingest.driver.books import Books
 from ingest.driver.broadcast import SchemaBroadcast
 from ingest.driver.context import RunContext
@@ -60,14 +61,16 @@ def run(pipeline: Pipeline, settings: Settings, observer: Observer) -> RunEnded:
     """Run a pipeline until it is drained (`once`), told to stop, or failed; raises IngestError."""
     context = RunContext(pipeline, settings, observer)
     summary = RunEnded(context.name)
-    with summarised(summary, observer):
-        _refuse_start_time(context)
-        with CheckpointAccess(StoredPlace(settings.checkpoint)) as access, prepared(context, access.lock) as engine:
-            parts = spark_parts(context, context.pipeline.source, engine)
-            counters = Counters(summary, pipeline.pipeline.max_tables)
-            startup = PipelineStartup(context, parts, counters)
-            with started(context, parts, startup, access, counters) as (_, driver):
-                driver.run()
+    with (
+        summarised(summary, observer),
+        with_checkpoint(context) as access,
+        prepared(context, access.lock) as engine,
+    ):
+        parts = spark_parts(context, context.pipeline.source, engine)
+        counters = Counters(summary, pipeline.pipeline.max_tables)
+        startup = PipelineStartup(context, parts, counters)
+        with started(context, parts, startup, access, counters) as (_, driver):
+            driver.run()
     return summary
 
 
@@ -96,15 +99,40 @@ def _meaning(exc: BaseException) -> tuple[IngestError | None, type[IngestError]]
 
 
 @contextmanager
-def _noted(context: RunContext, access: CheckpointAccess, summary: RunEnded) -> Iterator[None]:
-    """Leave in the checkpoint how the run ended, for `ingest status`; a run that is killed leaves nothing."""
+def with_checkpoint(context: RunContext) -> Iterator[CheckpointAccess]:
+    """Yield the checkpoint of a run, which keeps the error of one that ends before it has a number; raises IngestError.
+
+    Where Java has to run before it can be opened, that begins when it is open (`_noted`).
+    """
+    with (
+        CheckpointAccess(StoredPlace(context.settings.checkpoint)) as access,
+        _noted(context, access, RunEnded(context.name), starting=True),
+    ):
+        context.pipeline.require_packages()
+        _refuse_start_time(context)
+        yield access
+
+
+@contextmanager
+def _noted(
+    context: RunContext, access: CheckpointAccess, summary: RunEnded, *, starting: bool = False
+) -> Iterator[None]:
+    """Leave in the checkpoint how the run ended, for `ingest status`; a run that is killed leaves nothing.
+
+    Without a number it leaves its error only. `starting`: that is all that is left, whatever becomes of the run.
+    """
 
     def note(exit_code: int = 0, code: str = "", message: str = "") -> None:
-        checkpoint = access.checkpoint
-        if checkpoint is not None and checkpoint.run:
-            waiting = None if summary.left is None else sum(summary.left.values())
-            with suppress(IngestError):  # it is for people: how the run went is what counts
-                note_end(checkpoint, RunEnd(now_ms(), exit_code, code, message, waiting))
+        checkpoint = access.early if starting else access.checkpoint
+        if checkpoint is None or (starting and checkpoint.run):
+            return
+        waiting = None if summary.left is None else sum(summary.left.values())
+        end = RunEnd(now_ms(), exit_code, code, message, waiting)
+        with suppress(IngestError):  # it is for people: how the run went is what counts
+            if checkpoint.run:
+                note_end(checkpoint, end)
+            elif exit_code:
+                note_failed_start(checkpoint.storage, end)
 
     try:
         yield
@@ -175,7 +203,8 @@ def started(
                 start = startup.connect(access.open(runner.hadoop)) if connecting is None else connecting.result()
                 driver = assemble(context, parts, start, runner, counters)
                 askers = askers_of(parts, lambda: start.backlog.positions)
-                with SideWatch(askers, start.backlog, driver.life, context.observer).watching():
+                tell = WaitingNotes(start.checkpoint, context.observer)
+                with SideWatch(askers, start.backlog, driver.life, tell).watching():
                     yield start, driver
         finally:
             runner.stop()

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import json
+import socket
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from backfills import BackfillShop
 from commands import called
+from driverparts import Hands
 
 from ingest.checkpoint.checkpoint import KEEP_RUNS, Batch, Checkpoint, Progress
 from ingest.checkpoint.inspect import opened
-from ingest.checkpoint.lives import RunEnd, note_end, note_start, status
+from ingest.checkpoint.lives import RunEnd, note_end, note_start, now_ms, status
 from ingest.checkpoint.local_storage import LocalStorage, holder
 from ingest.checkpoint.memory_storage import MemoryStorage
 from ingest.cli.status import lines
 from ingest.config.masking import SEEN
+from ingest.driver.backlog import WaitingNotes
 from ingest.errors import CheckpointError, ConfigError
-from ingest.observe.events import OptionChanged
+from ingest.observe.events import OptionChanged, Pending
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -51,7 +54,8 @@ def test_a_run_that_goes_on_is_running_until_it_ends(tmp_path: Path) -> None:
     found = seen(tmp_path) | {"pipeline": "shop", "process": "4711"}
     assert [*lines(found, AT / 1000)] == [
         "shop: running for 3 h 0 min (run 1, run, process 4711 on node)",
-        "  last batch: 1, stored 4 s ago; 1,204 records waited then",
+        "  last batch: 1, stored 4 s ago",
+        "  waiting:    1,204 records, after the last batch, 4 s ago",
         "  in work:    batch 2, planned 2 s ago",
         "  rejected:   1 record",
         "  last error: none noted",
@@ -66,9 +70,10 @@ def test_a_run_that_goes_on_is_running_until_it_ends(tmp_path: Path) -> None:
     shown = called("checkpoint", "show", str(tmp_path)).out
     assert "no run holds it; last written 2026-" in shown
     note_end(checkpoint, RunEnd(AT - 60_000, 75, "unavailable", "no answer from the broker\nat b:1", 7))
-    failed, batch, *_, error, write = lines(seen(tmp_path) | {"pipeline": "shop"}, AT / 1000)
+    failed, batch, waiting, *_, error, write = lines(seen(tmp_path) | {"pipeline": "shop"}, AT / 1000)
     assert failed == "shop: FAILED with exit code 75 1 min ago (run 1, run)"
-    assert batch == "  last batch: 1, stored 4 s ago; 7 records waited when last counted"
+    assert batch == "  last batch: 1, stored 4 s ago"
+    assert waiting == "  waiting:    1,204 records, after the last batch, 4 s ago", "that is newer than the end here"
     assert error == "  last error: 1 min ago, run 1, exit code 75 (unavailable): no answer from the broker"
     assert write == "  last write: 2 s ago"
 
@@ -114,6 +119,94 @@ def test_options_of_an_earlier_version_are_the_same(tmp_path: Path) -> None:
     assert [event.now for event in shop.events if isinstance(event, OptionChanged)] == ["false"]
 
 
+def test_a_run_counts_what_waits_while_no_batch_ends(tmp_path: Path) -> None:
+    storage, hands, told = LocalStorage(tmp_path), Hands(), list[Any]()
+    checkpoint = Checkpoint(storage)
+    checkpoint.bind({"source": {"cluster": "c"}})
+    checkpoint.begin({})
+    note_start(checkpoint, "run")
+    checkpoint.done(Progress(1, {("t", 0): 5}, {}, {("t", 0): 0}), {}, 3)
+    at(tmp_path, "batches/1.1.done", AT - 90_000)
+    tell = WaitingNotes(checkpoint, told.append, hands.clock.now)
+    events = [Pending({("t", 0): 1_000 * n, ("t", 1): n}) for n in range(1, 41)]
+    for event in events:
+        hands.move(2.0)
+        tell(event)
+        if event is events[13]:
+            assert not (tmp_path / "waiting").exists(), "not more often than needed"
+    assert told == events
+    at(tmp_path, "waiting", AT - 12_000)
+    found = seen(tmp_path)
+    assert (found["waiting"], found["waiting_counted_by"]) == (30_030, "run")
+    assert "  waiting:    30,030 records, counted 12 s ago" in [*lines(found | {"pipeline": "p"}, AT / 1000)]
+    at(tmp_path, "batches/1.1.done", AT - 2_000)
+    assert "  waiting:    3 records, after the last batch, 2 s ago" in [
+        *lines(seen(tmp_path) | {"pipeline": "p"}, AT / 1000)
+    ]
+    note_end(checkpoint, RunEnd(AT - 1_000, 0, "", "", 8))
+    storage.close()
+    assert "  waiting:    8 records, when the run ended, 1 s ago" in [
+        *lines(seen(tmp_path) | {"pipeline": "p"}, AT / 1000)
+    ]
+    WaitingNotes(Checkpoint(MemoryStorage()), told.append, lambda: 1e9)(Pending({}))
+
+
+def test_an_error_before_a_run_has_a_number_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "in.jsonl").write_bytes(b"")
+    good = "source: {type: file, path: in.jsonl}\nsink: {type: file, path: out}\n"
+    file = tmp_path / "p.yaml"
+    file.write_text(good)
+    assert called("run", "p.yaml", "--once", "--from-timestamp", "5").code == 78
+    (first,) = json.loads(called("status", "--format", "json").out)
+    assert (first["pipeline"], first["state"], first["run"]) == ("p", "not started", None), "it has never run"
+    assert "from-timestamp is not possible" in first["last_error"]["message"]
+    shown = called("status").out.splitlines()
+    assert shown[0].startswith("p: FAILED with exit code 78 ")
+    assert shown[0].endswith(" ago, before a run began")
+    assert (shown[1], "before a run began, exit code 78 (configuration): --from" in shown[3]) == (
+        "  last batch: none yet",
+        True,
+    )
+    LocalStorage(tmp_path / ".ingest" / "p").close()
+
+    checkpoint = Checkpoint(LocalStorage(tmp_path / ".ingest" / "p"))
+    for _ in range(3):
+        checkpoint.begin({})
+        note_start(checkpoint, "run")
+        note_end(checkpoint, RunEnd(now_ms(), 0, "", "", None))
+    checkpoint.storage.close()
+    (later,) = json.loads(called("status", "--format", "json").out)
+    assert (later["state"], later["last_error"]["run"]) == ("ended", None), "an error stays to be seen"
+    at(tmp_path / ".ingest" / "p", "ends/3", now_ms() - 60_000)
+    at(tmp_path / ".ingest" / "p", "starts/3", now_ms() - 61_000)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        assert called("run", "p.yaml", "--metrics", str(taken.getsockname()[1])).code == 78
+    (no_port,) = json.loads(called("status", "--format", "json").out)
+    assert (no_port["state"], "cannot be had for metrics" in no_port["last_error"]["message"]) == ("not started", True)
+    file.write_text(good.replace("path: out", "path: out, nonsense: 1"))
+    assert called("run", "p.yaml").code == 78
+    assert called("plan", "p.yaml").code == 78
+    (refused,) = json.loads(called("status", "--format", "json").out)
+    assert refused["state"] == "not started"
+    assert "p.yaml:2:" in refused["last_error"]["message"]
+    assert "(the last one that did: run 3, run, 1 min ago)" in called("status").out
+    assert (
+        "no run holds it" in called("checkpoint", "show", ".ingest/p").out
+        or "no checkpoint" in called("checkpoint", "show", ".ingest/p").err
+    )
+
+
+def test_a_number_that_cannot_be_taken_leaves_the_end_of_the_run_before(tmp_path: Path) -> None:
+    shop = BackfillShop(tmp_path)
+    shop.go()
+    (tmp_path / "c" / "runs" / "1").write_text("{")
+    with pytest.raises(CheckpointError):
+        shop.go()
+    found = seen(tmp_path / "c")
+    assert (found["exit_code"], found["state"], found["last_error"]["code"]) == (0, "not started", "checkpoint")
+
+
 def test_notes_of_old_runs_are_forgotten() -> None:
     checkpoint = Checkpoint(MemoryStorage())
     for _ in range(KEEP_RUNS + 5):
@@ -134,6 +227,7 @@ def test_a_checkpoint_of_an_earlier_version_says_what_it_knows(tmp_path: Path) -
     assert [*lines(found | {"pipeline": "p"}, 0)] == [
         "p: nothing runs here",
         "  last batch: 3",
+        "  waiting:    not known",
         "  rejected:   0 records",
         "  last error: none noted",
         "  last write: not known",
@@ -154,7 +248,7 @@ def test_a_look_takes_the_lock_from_nobody(tmp_path: Path) -> None:
     LocalStorage(tmp_path).close()
 
 
-@pytest.mark.parametrize("file", ["starts/1", "ends/1"])
+@pytest.mark.parametrize("file", ["starts/1", "ends/1", "waiting", "failed-start"])
 def test_a_damaged_note_is_said(tmp_path: Path, file: str) -> None:
     checkpoint = Checkpoint(MemoryStorage())
     checkpoint.storage.write(file, b"[]")
