@@ -71,7 +71,7 @@ class Commands(LazyGroup):
 app = typer.Typer(
     name=NAME,
     cls=Commands,
-    help="Change messages of many tables out of Kafka, to upserts, as Spark jobs, from one YAML file.",
+    help="Keep tables up to date with the changes in Kafka topics, as Spark jobs, from one YAML file.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": WIDEST_HELP},
     rich_markup_mode=None,
@@ -98,7 +98,7 @@ def _root(
         ),
     ] = False,
 ) -> None:
-    """Change messages of many tables out of Kafka, to upserts, as Spark jobs, from one YAML file."""
+    """Keep tables up to date with the changes in Kafka topics, as Spark jobs, from one YAML file."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

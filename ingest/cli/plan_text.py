@@ -28,7 +28,7 @@ def lines(found: DryRunReport, *, ddl: bool = False, chosen: bool = False) -> It
     """Yield what a dry run found. `ddl`: statements instead of columns. `chosen`: somebody has chosen the tables."""
     width = shutil.get_terminal_size((100, 24)).columns
     sample = f"{found.looked_at:,} {'of them' if found.waiting else 'older ones'} were looked at"
-    going_on = "starts anew" if found.checkpoint is None else f"goes on from {found.checkpoint}"
+    going_on = "no checkpoint yet" if found.checkpoint is None else f"goes on from {found.checkpoint}"
     yield f"pipeline {found.pipeline}: {found.guarantee}, {going_on}"
     waiting = f"{counted(found.waiting, 'record')} waiting{f'; {sample}' if found.looked_at else ''}"
     yield f"source: {counted(found.splits, 'split')}, {waiting}"
