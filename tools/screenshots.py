@@ -7,6 +7,7 @@ a real sandbox, its sample data, and a pipeline that reads them. It needs Chromi
 from __future__ import annotations
 
 import io
+import json
 import os
 import shutil
 import signal
@@ -24,7 +25,7 @@ from counted import measured
 from rich.console import Console
 from rich.terminal_theme import MONOKAI
 from rich.text import Text
-from terminals import ESCAPE, on_terminal
+from terminals import ESCAPE, on_terminal, plain
 
 from ingest.observe.events import BatchDone, RunStarted, SideAnswers
 from ingest.observe.exposition import Exposition
@@ -35,6 +36,8 @@ from ingest.task.counters import TableCounters
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from ingest.observe.events import Event
 
 ROOT: Final = Path(__file__).parent.parent
 INGEST: Final = str(Path(sys.executable).with_name("ingest"))
@@ -59,10 +62,18 @@ route:
 """
 HOME: Final = "\x1b[H"
 """Begins each screen of a command that fills the terminal."""
+LIKE: Final = """\
+source: {type: file, path: like.jsonl}
+sink: {type: file, path: out}
+route:
+  - {source-table: shop.\\.*, sink-table: ods.<>, replace-symbol: <>}
+  - {source-table: shpo.\\.*, sink-table: ods.shop}
+"""
 _HTML: Final = """\
 <!doctype html><meta charset="utf-8"><style>{stylesheet}
 body {{ margin: 0; padding: 16px; color: {foreground}; background: {background} }}
-pre {{ margin: 0; font: 14px/1.35 "DejaVu Sans Mono", monospace }}</style>
+pre {{ margin: 0; font: 14px/1.35 "DejaVu Sans Mono", monospace; width: WIDTHch; white-space: pre-wrap;
+  overflow-wrap: anywhere }}</style>
 <pre><code style="font-family: inherit">{code}</code></pre>"""
 
 
@@ -98,12 +109,16 @@ class Pictures:
         _, said = on_terminal(*command, columns=columns, rows=ROWS, press=press)
         screen = said.rpartition(HOME)[2].split("\x1b[?1049l")[0]
         shown = ESCAPE.sub(lambda found: found[0] if found[0].endswith("m") else "", screen)
-        text = f"$ {' '.join(['ingest', *command])}\n\n{shown}".rstrip()
+        text = f"$ {' '.join(['ingest', *command])}\n\n{shown}"
+        while not plain(text.rpartition("\n")[2]).strip():  # a screen is filled up with empty lines
+            text = text.rpartition("\n")[0]
         console = Console(record=True, width=columns, file=io.StringIO(), force_terminal=True, color_system="standard")
         console.print(Text.from_ansi(text), soft_wrap=True)
         page = self._folder / f"{name}.html"
-        page.write_text(console.export_html(theme=MONOKAI, code_format=_HTML), encoding="utf-8")
-        self.page(name, page, width=9 * columns + 32, height=20 * (text.count("\n") + 2) + 32)
+        form = _HTML.replace("WIDTH", str(columns))
+        page.write_text(console.export_html(theme=MONOKAI, code_format=form), encoding="utf-8")
+        lines = sum(1 + len(plain(line)) // columns for line in text.split("\n"))
+        self.page(name, page, width=9 * columns + 32, height=20 * (lines + 2) + 32)
 
 
 NAMES: Final = (
@@ -118,8 +133,6 @@ def busy_run() -> MetricsServer:
 
     def work() -> None:
         waiting = 4_200_000
-        for side in SIDES:
-            health(SideAnswers(side, answers=True))
         metrics(RunStarted("shop-orders", 3, "c", 4, True, waiting, True))
         for batch in range(10_000):
             waiting -= 31_000
@@ -133,7 +146,8 @@ def busy_run() -> MetricsServer:
                 rejects={("decode", "malformed"): 2}, fetch_lag_s=81.2, emit_lag_s=83.4, send_s=0.1, failed=False,
             )  # fmt: skip
             done = BatchDone(batch, 52_000, 1.0, waiting, 2, 0.5, 390 << 10, None)
-            for one in (event, done):
+            told: list[Event] = [*(SideAnswers(side, answers=True) for side in SIDES), event, done]
+            for one in told:
                 health(one)
                 metrics(one)
             time.sleep(1)
@@ -181,6 +195,11 @@ def of_commands(folder: Path, pictures: Pictures) -> None:
     os.chdir(folder)
     Path("wrong.yaml").write_text("source:\n  type: kafka\n  topic: orders\nsink:\n  type: upsert-kafa\n")
     pictures.terminal("check", "check", "wrong.yaml")
+    sources = [{"db": "shop", "table": f"orders_{number:02}"} for number in range(30)]
+    rows = [{"op": "c", "after": {"id": 1, "name": "x", "total": 2}, "source": source} for source in sources]
+    Path("like.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    Path("like.yaml").write_text(LIKE)
+    pictures.terminal("plan-like", "plan", "like.yaml", columns=80)
 
 
 def of_runs(folder: Path, pictures: Pictures) -> None:
