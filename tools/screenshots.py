@@ -103,10 +103,10 @@ class Pictures:
             sys.exit(f"{picture} shows nothing: {done.stderr}")
 
     def terminal(
-        self, name: str, *command: str, columns: int = COLUMNS, press: tuple[str, bytes] | None = None
+        self, name: str, *command: str, columns: int = COLUMNS, press: tuple[str, bytes] | None = None, after: int = 1
     ) -> None:
         """Take a picture of what a command shows on a terminal; of one that fills it, of the last screen."""
-        _, said = on_terminal(*command, columns=columns, rows=ROWS, press=press)
+        _, said = on_terminal(*command, columns=columns, rows=ROWS, press=press, after=after)
         screen = said.rpartition(HOME)[2].split("\x1b[?1049l")[0]
         shown = ESCAPE.sub(lambda found: found[0] if found[0].endswith("m") else "", screen)
         text = f"$ {' '.join(['ingest', *command])}\n\n{shown}"
@@ -225,7 +225,7 @@ def of_runs(folder: Path, pictures: Pictures) -> None:
                     sys.exit((folder / "run.log").read_text(encoding="utf-8"))
                 time.sleep(0.5)
             pictures.page("report-running", page)
-            pictures.terminal("top", "top", port, press=("KiB/s", b"q"))
+            pictures.terminal("top", "top", port, press=("q: quit", b"q"), after=4)
             pictures.terminal("status", "status")
         finally:
             run.send_signal(signal.SIGTERM)

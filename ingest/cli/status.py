@@ -109,10 +109,10 @@ def _state(one: dict[str, Any], now: float) -> str:
     if one["state"] == "not started":
         error = one["last_error"]
         last = f" (the last one that did: {run}, {_ago(one['started'], now)})" if run else ""
-        return f"FAILED with exit code {error['exit_code']} {_ago(error['time'], now)}, before a run began{last}"
+        return f"FAILED {_ago(error['time'], now)} with exit code {error['exit_code']}, before a run began{last}"
     if one["state"] in {"ended", "failed"}:
-        how = "ended" if one["state"] == "ended" else f"FAILED with exit code {one['exit_code']}"
-        return f"{how} {_ago(one['ended'], now)} ({run})"
+        how, code = ("ended", "") if one["state"] == "ended" else ("FAILED", f" with exit code {one['exit_code']}")
+        return f"{how} {_ago(one['ended'], now)}{code} ({run})"
     if one["state"] == "killed":
         return f"KILLED: nothing runs, and the run that began {_ago(one['started'], now)} has noted no end ({run})"
     if one["started"] is None:

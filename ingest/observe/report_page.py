@@ -91,7 +91,7 @@ def _head(facts: RunFacts, text: Callable[[object], str]) -> Iterator[str]:
     numbers = (
         ("records read", f"{records:,}", False),
         ("duration", _length(seconds), False),
-        ("throughput (records/s)", f"{records / max(seconds, 0.001):,.0f}", False),
+        ("average throughput (records/s)", f"{records / max(seconds, 0.001):,.0f}", False),
         ("rejected", f"{rejected:,}", rejected > 0),
         ("backlog (records)", f"{facts.backlog[-1][1]:,}" if facts.backlog else "not known", False),
     )

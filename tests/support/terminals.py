@@ -28,12 +28,13 @@ def on_terminal(
     columns: int = 80,
     rows: int = 40,
     press: tuple[str, bytes] | None = None,
+    after: int = 1,
     env: Mapping[str, str] | None = None,
 ) -> tuple[int, str]:
     """Return the exit code of the command, and all that it writes to its terminal.
 
     It runs in a fork of this process, which has imported what it needs. `press`: a text that is awaited, and the keys
-    that are pressed when the terminal shows it.
+    that are pressed when the terminal has shown it so many times (`after`).
     """
     with warnings.catch_warnings(action="ignore", category=DeprecationWarning):  # a fork of a process with threads
         process, terminal = pty.fork()
@@ -43,7 +44,7 @@ def on_terminal(
     with suppress(OSError):  # EIO: the command has ended
         while chunk := os.read(terminal, _CHUNK):
             said += chunk
-            if press is not None and press[0] in plain(said.decode(errors="replace")):
+            if press is not None and plain(said.decode(errors="replace")).count(press[0]) >= after:
                 os.write(terminal, press[1])
                 press = None
     os.close(terminal)

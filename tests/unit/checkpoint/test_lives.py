@@ -71,7 +71,7 @@ def test_a_run_that_goes_on_is_running_until_it_ends(tmp_path: Path) -> None:
     assert "no run holds it; last written 2026-" in shown
     note_end(checkpoint, RunEnd(AT - 60_000, 75, "unavailable", "no answer from the broker\nat b:1", 7))
     failed, batch, waiting, *_, error, write = lines(seen(tmp_path) | {"pipeline": "shop"}, AT / 1000)
-    assert failed == "shop: FAILED with exit code 75 1 min ago (run 1, run)"
+    assert failed == "shop: FAILED 1 min ago with exit code 75 (run 1, run)"
     assert batch == "  last batch: 1, stored 4 s ago"
     assert waiting == "  waiting:    1,204 records, after the last batch, 4 s ago", "that is newer than the end here"
     assert error == "  last error: 1 min ago, run 1, exit code 75 (unavailable): no answer from the broker"
@@ -162,8 +162,8 @@ def test_an_error_before_a_run_has_a_number_is_noted(tmp_path: Path, monkeypatch
     assert (first["pipeline"], first["state"], first["run"]) == ("p", "not started", None), "it has never run"
     assert "from-timestamp is not possible" in first["last_error"]["message"]
     shown = called("status").out.splitlines()
-    assert shown[0].startswith("p: FAILED with exit code 78 ")
-    assert shown[0].endswith(" ago, before a run began")
+    assert shown[0].startswith("p: FAILED ")
+    assert shown[0].endswith(" s ago with exit code 78, before a run began")
     assert (shown[1], "before a run began, exit code 78 (configuration): --from" in shown[3]) == (
         "  last batch: none yet",
         True,
