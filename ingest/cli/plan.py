@@ -66,7 +66,7 @@ def plan(
 
         def look(probe: Probe) -> None:
             if rows:
-                tap_sample(probe, lambda tapped: records.append(one_by_one.about(tapped)), rows)
+                tap_sample(probe, lambda tapped: records.append(one_by_one.about(tapped)), rows, only)
 
         going_on = replace(settings, progress=progress)
         found, error = dry_run(pipeline, going_on, tell=lambda text: observer(Warned(text)), then=look, only=only)

@@ -325,6 +325,8 @@ def test_the_command_says_so_and_leaves_nothing(
     assert [table["table"] for table in found["tables"]] == ["shop.users"]
     assert [change.partition(">")[0] for change in found["changes"]] == ["shop.users"]
     assert (found["without_key"], [*found["created"]]) == ([], ["shop.users"])
+    assert command("plan", "p.yaml", "--tables", "shop.users", "--rows", "9", "--format", "json") == 0
+    assert [record["offset"] for record in json.loads(capsys.readouterr().out)["records"]] == [1]
     assert command("plan", "p.yaml", "--tables", "shop.uzers") == 0
     assert "--tables (shop.uzers) matches none of these tables, did you mean shop.users?" in capsys.readouterr().out
     assert command("plan", "p.yaml", "--tables", "[") == 2
