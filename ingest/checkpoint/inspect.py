@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from ingest.checkpoint.checkpoint import Checkpoint, Progress
 from ingest.checkpoint.hadoop_storage import HadoopStorage
-from ingest.checkpoint.lives import status
+from ingest.checkpoint.lives import has_notes, status
 from ingest.checkpoint.local_storage import LocalStorage
 from ingest.errors import CheckpointError, ConfigError
 from ingest.model.record import is_another
@@ -52,7 +52,7 @@ def opened(where: str, conf: Mapping[str, str], *, write: bool, begun: bool = Tr
         session = Session("ingest checkpoint", "local[1]", conf, lock=None, log=Path(folder) / "spark.log")
         try:
             checkpoint = Checkpoint(HadoopStorage(where, *session.hadoop, make=write))
-            if begun and not checkpoint.exists:
+            if not checkpoint.exists and (begun or not has_notes(checkpoint)):
                 raise _nothing(where)
             yield checkpoint
         finally:

@@ -104,6 +104,11 @@ def note_waiting(checkpoint: Checkpoint, records: int) -> None:
     checkpoint.storage.write(_WAITING, orjson.dumps(asdict(Waiting(now_ms(), records))))
 
 
+def has_notes(checkpoint: Checkpoint) -> bool:
+    """Tell whether any run has begun, or failed to. Raises CheckpointError."""
+    return bool(checkpoint.storage.names("starts")) or checkpoint.storage.read(FAILED_START) is not None
+
+
 def _notes(checkpoint: Checkpoint, folder: str, kind: type[_Note]) -> dict[int, _Note]:
     """Return what runs have left in a folder, by the numbers of the runs, in their order."""
     out: dict[int, _Note] = {}

@@ -13,7 +13,7 @@ from driverparts import Hands
 
 from ingest.checkpoint.checkpoint import KEEP_RUNS, Batch, Checkpoint, Progress
 from ingest.checkpoint.inspect import opened
-from ingest.checkpoint.lives import RunEnd, note_end, note_start, now_ms, status
+from ingest.checkpoint.lives import RunEnd, has_notes, note_end, note_failed_start, note_start, now_ms, status
 from ingest.checkpoint.local_storage import LocalStorage, holder
 from ingest.checkpoint.memory_storage import MemoryStorage
 from ingest.cli.status import lines
@@ -205,6 +205,16 @@ def test_a_number_that_cannot_be_taken_leaves_the_end_of_the_run_before(tmp_path
         shop.go()
     found = seen(tmp_path / "c")
     assert (found["exit_code"], found["state"], found["last_error"]["code"]) == (0, "not started", "checkpoint")
+
+
+def test_a_place_without_a_checkpoint_may_have_notes() -> None:
+    nothing, begun, failed = (Checkpoint(MemoryStorage()) for _ in range(3))
+    begun.begin({})
+    note_start(begun, "run")
+    note_failed_start(failed.storage, RunEnd(AT, 78, "configuration", "no", None))
+    assert [has_notes(one) for one in (nothing, begun, failed)] == [False, True, True]
+    assert not any(one.exists for one in (nothing, begun, failed))
+    assert status(failed)["state"] == "not started"
 
 
 def test_notes_of_old_runs_are_forgotten() -> None:
