@@ -62,6 +62,8 @@ _HOT: Final = (
 """Ten times what Java has: what Spark does for each job would else be compiled at length, in a tenth of all processor
 time of the first minute. What is done for each row is hot in a second even so."""
 _MAX_LOG: Final = 10 << 20
+_TUNABLES: Final = "GLIBC_TUNABLES"
+"""The environment variable by which glibc is told how to allocate memory; other C libraries do not look at it."""
 
 
 # For any list that goes to Java, these two look whether it is NumPy's. For that, they import pandas and all that
@@ -112,6 +114,7 @@ class Session:
             "spark.shutdown.timeout": "10s",
             "spark.python.daemon.module": "ingest.task.daemon",
             **({"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"} if local else {}),
+            **huge_pages(os.environ),
             **user,
         }
         self._sc = self._start(settings, lock)
@@ -305,6 +308,15 @@ def _forget() -> None:
 def is_local(master: str) -> bool:
     """Return whether tasks run beside the driver, in its directory; those of `local-cluster[…]` do not."""
     return master == "local" or master.startswith("local[")
+
+
+def huge_pages(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the setting by which workers allocate memory in huge pages; none where the environment has its own.
+
+    A Kafka client's queues hold megabytes in small pieces: with pages of 4 KiB, much of a worker's time goes to finding
+    these pages (bench/HISTORY.md). Linux gives huge pages where it has them, and small ones elsewhere.
+    """
+    return {} if _TUNABLES in environment else {f"spark.executorEnv.{_TUNABLES}": "glibc.malloc.hugetlb=1"}
 
 
 def with_retries(master: str) -> str:

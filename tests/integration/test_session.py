@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ingest.spark.session import huge_pages
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -47,6 +49,7 @@ def test_a_session_does_not_look_for_the_java_of_the_one_before(tmp_path: Path) 
 
 
 _ONE_JOB = """\
+import os
 import sys
 from pathlib import Path
 
@@ -55,6 +58,7 @@ from ingest.spark.session import Session
 if __name__ == "__main__":
     session = Session("test", "local[1]", {}, lock=None, log=Path(sys.argv[1]) / "spark.log")
     print(session.run(iter, [1, 2]), "pandas" in sys.modules)
+    print(session.run(lambda _: iter([os.environ.get("GLIBC_TUNABLES")]), [1]))
     end, ended = session._end, []
     session._end = lambda gateway: ended.append(end(gateway))
     session.stop()
@@ -69,4 +73,9 @@ def test_a_session_starts_without_pandas_and_is_ended_once(tmp_path: Path) -> No
     program.write_text(_ONE_JOB)
     command = [sys.executable, str(program), str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
-    assert done.stdout == "[1, 2] False\n1\n"
+    assert done.stdout == "[1, 2] False\n['glibc.malloc.hugetlb=1']\n1\n"
+
+
+def test_workers_get_no_huge_pages_where_the_environment_says_how_to_allocate() -> None:
+    assert huge_pages({}) == {"spark.executorEnv.GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
+    assert huge_pages({"GLIBC_TUNABLES": "glibc.malloc.arena_max=1"}) == {}
