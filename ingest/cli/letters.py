@@ -23,7 +23,7 @@ from ingest.cli.parameters import (
 )
 from ingest.cli.screen import CommandGroup
 from ingest.cli.secrets import warner
-from ingest.cli.table import rows_as_text
+from ingest.cli.table import counted, rows_as_text
 from ingest.config.dead_letters import dead_letters_of
 from ingest.config.diagnostics import did_you_mean
 from ingest.config.loader import load_strictly
@@ -138,8 +138,8 @@ def list_(
         typer.echo(line)
     total = sum(count["count"] for count in counts)
     left_out = f", the newest {len(entries)} are shown (--limit)" if total > len(entries) else ""
-    typer.echo(f"{total} dead letters{left_out}")
-    for line in counted(counts):
+    typer.echo(f"{counted(total, 'dead letter')}{left_out}")
+    for line in by_code(counts):
         typer.echo(f"    {line}")
 
 
@@ -155,7 +155,7 @@ def _left_out(shown: dict[str, Any]) -> str:
     return f"{', '.join(shown['left_out'])}: the topic of dead letters did not take it; the record {now}"
 
 
-def counted(counts: list[dict[str, Any]]) -> list[str]:
+def by_code(counts: list[dict[str, Any]]) -> list[str]:
     """Return one line of text for each table, code and topic, with its number of letters."""
     return [
         one_line(

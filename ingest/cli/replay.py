@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from ingest.cli.letters import CodeOption, SinceOption, TableOption, UntilOption, counted, selection_of
+from ingest.cli.letters import CodeOption, SinceOption, TableOption, UntilOption, by_code, selection_of
 from ingest.cli.parameters import OutputFormat, SetOption, parse_variables
 from ingest.cli.run import (
     CheckpointOption,
@@ -20,6 +20,7 @@ from ingest.cli.run import (
     log_options,
     running,
 )
+from ingest.cli.table import counted
 from ingest.driver.replay import plan_replay
 from ingest.driver.replay import replay as run_replay
 
@@ -65,6 +66,7 @@ def replay(
     if form is OutputFormat.JSON:
         typer.echo(json.dumps(counts, indent=2))
         return
-    typer.echo(f"{sum(count['count'] for count in counts)} dead letters would be replayed (--dry-run)")
-    for line in counted(counts):
+    letters = counted(sum(count["count"] for count in counts), "dead letter")
+    typer.echo(f"{letters} would be replayed (--dry-run)")
+    for line in by_code(counts):
         typer.echo(f"    {line}")

@@ -126,7 +126,8 @@ def _show(
 def _show_sample(shop: RunningSample | None, *, filled: bool) -> None:
     if shop is None and not filled:
         return
-    going = "" if shop is None else f"; {shop.rate:g} changes a second until: ingest sandbox down"
+    changes = "change" if shop is not None and shop.rate == 1 else "changes"
+    going = "" if shop is None else f"; {shop.rate:g} {changes} a second until: ingest sandbox down"
     typer.echo(f"\na shop's messages{going}")
     for topic, what in sample.TOPICS.items():
         typer.echo(f"  {topic:<20} {what}".rstrip())

@@ -102,7 +102,8 @@ class PipelineStartup:
     def _begin(self, checkpoint: Checkpoint) -> None:
         """Take the next run's number, and show which options changed: files change while checkpoints stay."""
         now = self._context.pipeline.describe()
-        before: Mapping[str, Any] = checkpoint.begin(now)
+        stored: Mapping[str, Any] = checkpoint.begin(now)
+        before = {option: text for option, text in stored.items() if text != "None"}  # so older versions said "not set"
         note_start(checkpoint, "run --once" if self._context.settings.once else "run")
         for option in sorted({*before, *now}) if before else ():
             if _written(before.get(option)) != _written(now.get(option)):

@@ -101,7 +101,7 @@ def apart(folder: Path) -> tuple[dict[str, str], dict[str, str]]:
         if there.is_dir() and there.name != "sandbox":
             (folder / there.name).symlink_to(there)
     port = any_port()
-    instead = {"ingest sandbox up\n": f"ingest sandbox up --port {port}\n", "29092": str(port)}
+    instead = {"ingest sandbox up": f"ingest sandbox up --port {port}", "29092": str(port)}
     return instead, {"INGEST_CACHE_DIR": str(folder)}
 
 

@@ -100,7 +100,7 @@ def test_source_sink_and_dead_letters_with_stores(work: Work, cluster: Cluster, 
     assert done.returncode == 0, done.stderr
     assert len(work.kafka.table(f"{work.kafka.name}.out.orders")) == 5
     listed = work.ingest("letters", "list", str(work.file))
-    assert "1 dead letters" in listed.stdout, listed.stderr
+    assert "1 dead letter\n" in listed.stdout, listed.stderr
     seen = {"stdout": done.stdout, "stderr": done.stderr, "letters": listed.stdout + listed.stderr}
     for path in (work.folder / "checkpoint").rglob("*"):
         if path.is_file():
@@ -123,7 +123,7 @@ def test_stores_and_certificates_on_a_file_system_of_hadoop(
     assert done.returncode == 0, done.stderr
     assert len(work.kafka.table(f"{work.kafka.name}.out.orders")) == 5
     listed = work.ingest("letters", "list", str(work.file))
-    assert "1 dead letters" in listed.stdout, listed.stderr
+    assert "1 dead letter\n" in listed.stdout, listed.stderr
     planned = work.ingest("plan", str(work.file), "--checkpoint", str(work.folder / "checkpoint"))
     assert planned.returncode == 0, planned.stderr
     assert [path.name for path in work.temporary.iterdir() if not path.name.startswith("hsperfdata")] == []
