@@ -16,11 +16,14 @@ from harness import INGEST, Kafka, Pipeline, free_port
 from hypothesis import HealthCheck, settings
 from schedule import at_night
 from shared_java import SharedJava
+from wording import words_of_python
 
 from ingest.avro import native_nodes
 from ingest.config.masking import SEEN
+from ingest.errors import IngestError
 from ingest.kafka import handle
 from ingest.native import native
+from ingest.observe.events import RejectEvent, Warned
 from ingest.paths import locked
 from ingest.sandbox import broker as sandbox
 from ingest.sandbox import registry as schema_registry
@@ -115,6 +118,27 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     if missing:
         said = f"not compiled, or not in use: {', '.join(missing)}"
         (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(said)
+
+
+@pytest.fixture(autouse=True)
+def _no_words_of_python(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Whatever a test makes go wrong, people are told of it without None, True or b''.
+
+    Not in tests of properties, whose values of rows are any text, and not where texts of Java or a server are in them.
+    """
+    if "property" in request.node.nodeid or {"java", "database"} & {mark.name for mark in request.node.iter_markers()}:
+        yield
+        return
+    said: list[str] = []
+    for kind, texts in ((IngestError, ("message", "hint")), (Warned, ("text",)), (RejectEvent, ("text",))):
+
+        def noted(self: Any, *given: Any, made: Any = kind.__init__, texts: Any = texts, **named: Any) -> None:
+            made(self, *given, **named)
+            said.extend(getattr(self, text) for text in texts)
+
+        monkeypatch.setattr(kind, "__init__", noted)
+    yield
+    assert [text for text in said if words_of_python(text)] == []
 
 
 @pytest.fixture(autouse=True)

@@ -9,6 +9,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from ingest.avro.schema import DEFAULT, SchemaError
+from ingest.model.text import yaml_text
 
 if TYPE_CHECKING:
     from ingest.avro.schema import Node
@@ -47,7 +48,7 @@ def default_bytes(value: Json, node: Node) -> bytes:
     try:
         return _bytes(value, node)
     except (ValueError, TypeError, OverflowError, KeyError) as exc:
-        shown = repr(value)[:60]
+        shown = (repr(value) if isinstance(value, str) else yaml_text(value))[:60]
         msg = f"the default {shown} is no value of the type {node.kind!r}"
         raise SchemaError(msg) from exc
 

@@ -31,6 +31,7 @@ import orjson
 from ingest.checkpoint.memory_storage import Overlay
 from ingest.errors import CheckpointError
 from ingest.model.schema import TableSchema
+from ingest.model.text import yaml_text
 from ingest.schema.evolve import Schemas, SourceTable
 
 if TYPE_CHECKING:
@@ -184,7 +185,8 @@ class Checkpoint:
             for key, value in expected.items():
                 now = fingerprint.get(section, {}).get(key)
                 if now != value:
-                    msg = f"checkpoint {self.where} is of a pipeline with another {section} {key}: {value}, now {now}"
+                    both = f"{yaml_text(value)}, now {yaml_text(now)}"
+                    msg = f"checkpoint {self.where} is of a pipeline with another {section} {key}: {both}"
                     hint = "its positions mean nothing here: use another pipeline.name, or another --checkpoint"
                     raise CheckpointError(msg, hint)
 

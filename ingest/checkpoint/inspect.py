@@ -212,13 +212,13 @@ def _targets(
     kind, value = target
     if kind == "offset":
         if len(splits) > 1:
-            msg = f"--to offset:{value} would set {len(splits)} partitions to one offset"
+            msg = f"--to offset:{value or 0} would set {len(splits)} partitions to one offset"
             raise ConfigError(msg, "say which one with --topic and --partition")
         (split,) = splits
         if source is not None:
             first, end = source.resolve(splits, "earliest")[split], source.resolve(splits, "latest")[split]
             if not first <= (value or 0) <= end:
-                msg = f"{split[0]}[{split[1]}] holds offsets {first} to {end}, not {value}"
+                msg = f"{split[0]}[{split[1]}] holds offsets {first} to {end}, not {value or 0}"
                 raise ConfigError(msg, "choose one of those, or --to earliest or latest")
         return {split: value or 0}
     if source is None:

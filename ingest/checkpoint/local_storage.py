@@ -8,6 +8,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from ingest.errors import CheckpointError, CheckpointInUse
+from ingest.model.text import reason_of
 from ingest.paths import OWN_FILE, OWN_FOLDER, open_own
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ class LocalStorage:
                 folder.mkdir(OWN_FOLDER, exist_ok=True)
             self.lock = _lock(root / "lock")
         except OSError as exc:
-            msg = f"cannot use checkpoint {root}: {exc.strerror}"
+            msg = f"cannot use checkpoint {root}: {reason_of(exc)}"
             raise CheckpointError(msg, "choose another place with --checkpoint") from exc
 
     def read(self, name: str) -> bytes | None:
@@ -43,7 +44,7 @@ class LocalStorage:
         except FileNotFoundError:
             return None
         except OSError as exc:
-            msg = f"cannot read checkpoint {self._root / name}: {exc.strerror}"
+            msg = f"cannot read checkpoint {self._root / name}: {reason_of(exc)}"
             raise CheckpointError(msg, "see to its rights") from exc
 
     def write(self, name: str, data: bytes) -> None:
@@ -63,7 +64,7 @@ class LocalStorage:
             finally:
                 os.close(folder)
         except OSError as exc:
-            msg = f"cannot write checkpoint {path}: {exc.strerror}"
+            msg = f"cannot write checkpoint {path}: {reason_of(exc)}"
             raise CheckpointError(msg, "see to its disk and rights; nothing is lost, run again then") from exc
 
     def create(self, name: str, data: bytes) -> bool:
@@ -80,7 +81,7 @@ class LocalStorage:
         except FileNotFoundError:
             return []
         except OSError as exc:
-            msg = f"cannot read checkpoint {self._root / folder}: {exc.strerror}"
+            msg = f"cannot read checkpoint {self._root / folder}: {reason_of(exc)}"
             raise CheckpointError(msg, "see to its rights") from exc
 
     def remove(self, name: str) -> None:
@@ -128,7 +129,7 @@ def holder(root: Path) -> str | None:
     except FileNotFoundError:
         return None
     except OSError as exc:
-        msg = f"cannot read checkpoint {root / 'lock'}: {exc.strerror}"
+        msg = f"cannot read checkpoint {root / 'lock'}: {reason_of(exc)}"
         raise CheckpointError(msg, "see to its rights") from exc
     try:
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)

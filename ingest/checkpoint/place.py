@@ -13,6 +13,7 @@ from ingest.checkpoint.hadoop_storage import HadoopStorage
 from ingest.checkpoint.local_storage import LocalStorage
 from ingest.checkpoint.memory_storage import MemoryStorage, Overlay
 from ingest.errors import CheckpointError
+from ingest.model.text import reason_of
 from ingest.paths import is_remote
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ class ExportedPlace:
             state = orjson.loads(self._file.read_bytes())["state"]
             kept = {str(name): orjson.dumps(value) for name, value in state.items()}
         except OSError as exc:
-            raise CheckpointError(f"cannot read {self._file}: {exc.strerror or exc}", _EXPORT) from exc
+            raise CheckpointError(f"cannot read {self._file}: {reason_of(exc)}", _EXPORT) from exc
         except (ValueError, KeyError, TypeError, AttributeError) as exc:
             raise CheckpointError(f"{self._file} is no export of a checkpoint", _EXPORT) from exc
         storage = MemoryStorage(f"the export {self._file}")

@@ -20,7 +20,7 @@ from ingest.cli.table import counted
 from ingest.config.loader import load_strictly
 from ingest.driver.files import with_files
 from ingest.kafka.offsets import parse_time
-from ingest.model.text import one_line
+from ingest.model.text import one_line, yaml_text
 from ingest.paths import is_remote, usual_checkpoint
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def _print(value: dict[str, Any]) -> None:
     unfinished = value["unfinished_batch"]
     typer.echo(f"checkpoint {value['checkpoint']} ({value['id']})")
     for section, keys in value["fingerprint"].items():
-        typer.echo(f"{section}: {', '.join(f'{key} {text}' for key, text in keys.items())}")
+        typer.echo(f"{section}: {', '.join(f'{key} {yaml_text(text)}' for key, text in keys.items())}")
     typer.echo(one_line(_holder(value)))
     again = "" if unfinished is None else f"; batch {unfinished} was planned and not finished, it will run again"
     typer.echo(f"{counted(value['runs'], 'run')}, last batch {value['batch']}{again}")

@@ -11,6 +11,7 @@ import typer
 
 from ingest.cli.error_page import explanations
 from ingest.errors import ConfigError, kinds_of_errors
+from ingest.model.text import yaml_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -140,7 +141,11 @@ def _options(model: AnyOptions) -> dict[str, str]:
         key = field.alias or attribute
         if key == "*format":
             continue
-        default = "" if field.is_required() or field.default in (None, "", ()) else f"\n    Default: {field.default}"
+        default = (
+            ""
+            if field.is_required() or field.default in (None, "", ())
+            else f"\n    Default: {yaml_text(field.default)}"
+        )
         needed = "\n    It has to be given." if field.is_required() else ""
         text = "\n".join(f"    {line}" for line in (field.description or "").split("\n"))
         out[key] = text + default + needed

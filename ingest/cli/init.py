@@ -30,7 +30,7 @@ from ingest.formats.appearance_of_rows import (
     says_mysql_types,
     unique_field,
 )
-from ingest.model.text import TextError, one_line
+from ingest.model.text import TextError, one_line, reason_of
 from ingest.program import masked_errors
 from ingest.render.first_pipeline import SINKS, Answers, asks_for_key, pipeline_text
 from ingest.render.repository import repository_files
@@ -157,7 +157,7 @@ def _turn(script: Path, out: Path) -> None:
         text = script.read_text(encoding="utf-8")
         turned = pipeline_of(parse_script(text), str(script))
     except (OSError, UnicodeDecodeError) as exc:
-        why = (exc.strerror or str(exc)) if isinstance(exc, OSError) else "it is not UTF-8"
+        why = reason_of(exc) if isinstance(exc, OSError) else "it is not UTF-8"
         raise ConfigError(f"cannot read {script}: {why}", "name a file with Flink SQL") from exc
     except TextError as exc:
         line = text.count("\n", 0, exc.at) + 1
@@ -330,4 +330,4 @@ def _write(folder: Path, files: Mapping[str, str]) -> None:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
         except OSError as exc:
-            raise ConfigError(f"cannot write {path}: {exc.strerror}", "name another place") from exc
+            raise ConfigError(f"cannot write {path}: {reason_of(exc)}", "name another place") from exc

@@ -201,5 +201,4 @@ def said(event: Warned | Serving | OptionChanged | SchemaChanged) -> tuple[str, 
             return f"metrics, /livez and /readyz are at port {event.port} of {event.host}", ""
         case SchemaChanged():
             return str(event), ""
-    before, now = ("not set" if value is None else value for value in (event.before, event.now))
-    return f"changed since the last run: {event.option}: {before} -> {now}", ""
+    return f"changed since the last run: {event}", ""

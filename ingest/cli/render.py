@@ -17,6 +17,7 @@ from ingest.config.interpolate import NOT_SET
 from ingest.config.loader import load
 from ingest.config.written import write_documents
 from ingest.errors import ConfigError, PipelineFileError
+from ingest.model.text import reason_of
 from ingest.render.kubernetes import Rendered, documents, kustomization, object_name
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def k8s(
         for name in stale:
             (out / name).unlink()
     except OSError as exc:
-        raise ConfigError(f"cannot write to {out}: {exc.strerror}", "take another --out") from exc
+        raise ConfigError(f"cannot write to {out}: {reason_of(exc)}", "take another --out") from exc
     typer.echo(
         f"{counted(len(made) - 1, 'pipeline')} in {out}: {counted(len(changed), 'file')} written, {len(stale)} removed",
         err=True,

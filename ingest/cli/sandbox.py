@@ -118,7 +118,7 @@ def _show(
         if found.secure is not None:
             _show_secure(found)
         if beside is not None and beside.tls is not None:
-            _show_registry(beside, f"{found.folder}/secure")
+            _show_registry(beside.tls, f"{found.folder}/secure")
         if database is not None:
             _show_postgres(database)
 
@@ -142,9 +142,9 @@ def _show_secure(found: Broker) -> None:
             typer.echo(f"  properties.{key}: {value}")
 
 
-def _show_registry(beside: RunningRegistry, folder: str) -> None:
+def _show_registry(url: str, folder: str) -> None:
     typer.echo("\n  # schema registry, with `value.format: avro-confluent`")
-    typer.echo(f"  avro-confluent.url: {beside.tls}")
+    typer.echo(f"  avro-confluent.url: {url}")
     typer.echo("  avro-confluent.basic-auth.credentials-source: USER_INFO")
     typer.echo(f"  avro-confluent.basic-auth.user-info: {USER}:${{secret_values.sandbox}}")
     typer.echo(f"  avro-confluent.properties.ssl.ca.location: {folder}/ca.pem")

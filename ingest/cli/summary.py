@@ -61,7 +61,7 @@ def print_summary(event: RunEnded, secrets: frozenset[str]) -> None:
 
 def _ending(event: RunEnded) -> str:
     """Why a run ended, and what it has left."""
-    why = {"drained": "all that was there is read", "signal": "stopped by a signal"}.get(event.stopped)
+    why = {"drained": "all that was there is read", "signal": "stopped by a signal"}.get(event.stopped, "done")
     if event.exit_code:
         why = f"failed with exit code {event.exit_code}"
     if event.left is None:

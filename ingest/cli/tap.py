@@ -181,7 +181,7 @@ def lines(found: dict[str, Any]) -> Iterator[str]:
     for change in found["schema_changes"]:
         yield one_line(f"  schema: {change}")
     for row in found["rows"]:
-        yield one_line(f"  -> {row['to']}{'' if row['value'] is not None else ' (deletion)'}")
+        yield one_line(f"  -> {row['to'] or 'the sink'}{'' if row['value'] is not None else ' (deletion)'}")
         yield one_line(f"    key:    {_shown(row['key'])}")
         if row["value"] is not None:
             yield one_line(f"    value:  {row['value']}")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from ingest.errors import ConfigError
 from ingest.keystore.jks import StoreError
+from ingest.model.text import reason_of
 from ingest.paths import is_remote
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ class Files:
                 with Path(place).open("rb") as file:
                     data = file.read(MAX_BYTES + 1)
             except OSError as exc:
-                why = exc.strerror or type(exc).__name__
+                why = reason_of(exc)
             else:
                 if len(data) <= MAX_BYTES:
                     return data
@@ -106,4 +107,4 @@ def unreadable(place: str) -> str:
         with path.open("rb"):
             return ""
     except OSError as exc:
-        return f"it cannot be read: {exc.strerror}"
+        return f"it cannot be read: {reason_of(exc)}"

@@ -13,7 +13,7 @@ from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from ingest.errors import IngestError, InternalError, PackageError
-from ingest.model.text import one_line
+from ingest.model.text import one_line, reason_of
 from ingest.packages import failed_import
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ def failure_of(exc: Exception, what: str, hint: str) -> IngestError:
     missing = failed_import(exc)
     if missing is not None:
         return missing
-    text = f"{type(exc).__name__}: {exc}"
+    text = f"{type(exc).__name__}: {reason_of(exc)}"
     at, frames = exc.__traceback__, []
     while at is not None:
         frames.append(at.tb_frame)

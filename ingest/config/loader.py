@@ -25,6 +25,7 @@ from ingest.deadletter.collector import DirtyDataCollector
 from ingest.errors import ConfigError, PipelineFileError
 from ingest.expressions.lint import unknown_functions
 from ingest.kafka.properties import KRB5
+from ingest.model.text import reason_of
 from ingest.sinks import SINKS
 from ingest.sources import SOURCES
 
@@ -66,7 +67,7 @@ def load(
             data = file.read(MAX_BYTES + 1)
         text = data.decode()
     except (OSError, UnicodeDecodeError) as exc:
-        why = (exc.strerror or str(exc)) if isinstance(exc, OSError) else "it is not UTF-8"
+        why = reason_of(exc) if isinstance(exc, OSError) else "it is not UTF-8"
         return Loaded(None, [Diagnostic(str(path), 1, 1, 1, "error", f"cannot read the file: {why}")])
     document, folder = Document(str(path), text), path.resolve().parent
     loader = _Loader(document, variables or {}, secrets or Secrets(), folder, environment, code=code)

@@ -214,7 +214,7 @@ class ModelReader:
         name = getattr(model, "key_format", None)
         found: Any = None if name is None else FORMATS.find(name)
         cls = options_of_keys(found, written=written)
-        if cls is None:
+        if cls is None or name is None:
             what = "without key.format" if name is None else f"with key.format: {name}"
             for key, span in given.keys.items():
                 self._document.report(span, f"{shown_key(_KEY + key)!r} is not possible {what}")

@@ -22,7 +22,7 @@ from ingest.expressions.clauses import condition, projection
 from ingest.expressions.lint import taken
 from ingest.model.layout import TableLayout, partition_keys, table_options
 from ingest.model.table import SelectorError, selector
-from ingest.model.text import TextError
+from ingest.model.text import TextError, yaml_text
 from ingest.schema.routes import KeyRule, LayoutRule, RouteRule, Rules, TransformRule
 
 if TYPE_CHECKING:
@@ -316,8 +316,7 @@ class Pipeline(BaseModel):
                     add(f"{prefix}[{i}]", item)
             elif value is not None:
                 hide = concealed(prefix.partition(".")[2])
-                text = str(value).lower() if isinstance(value, bool) else str(value)
-                out[prefix] = HIDDEN if hide else mask(text, self.secrets)
+                out[prefix] = HIDDEN if hide else mask(yaml_text(value), self.secrets)
 
         for section in ("source", "sink", "route", "transform", "pipeline"):
             add(section, getattr(self, section))

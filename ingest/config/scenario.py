@@ -24,6 +24,7 @@ from ingest.config.diagnostics import did_you_mean
 from ingest.config.loader import Loaded, load, load_text
 from ingest.config.syntax import explain
 from ingest.errors import ConfigError
+from ingest.model.text import reason_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -92,7 +93,7 @@ def read(file: Path) -> Scenario:
         with file.open("rb") as opened:
             text = opened.read(_MAX_BYTES)
     except OSError as exc:
-        raise ScenarioError(f"{file}: cannot be read: {exc.strerror or exc}") from exc
+        raise ScenarioError(f"{file}: cannot be read: {reason_of(exc)}") from exc
     found = _checked(file, _parsed(file, text))
     messages = [m for i, item in enumerate(found["messages"]) for m in _messages(file, i, item)]
     variables = {str(k): str(v) for k, v in (found.get("set") or {}).items()}
@@ -122,7 +123,7 @@ def write(
         with file.open("xb") as opened:
             opened.write("".join(lines).encode())
     except OSError as exc:
-        raise ScenarioError(f"{file}: cannot be written: {exc.strerror or exc}") from exc
+        raise ScenarioError(f"{file}: cannot be written: {reason_of(exc)}") from exc
 
 
 def accept(file: Path, happened: Mapping[str, Any]) -> None:
@@ -151,7 +152,7 @@ def accept(file: Path, happened: Mapping[str, Any]) -> None:
     try:
         file.write_bytes("".join(lines).encode())
     except OSError as exc:
-        raise ScenarioError(f"{file}: cannot be written: {exc.strerror or exc}") from exc
+        raise ScenarioError(f"{file}: cannot be written: {reason_of(exc)}") from exc
 
 
 def _block(name: str, value: object) -> list[str]:

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 
+from ingest.model.text import reason_of
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -134,5 +136,5 @@ def read_text(path: Path) -> tuple[str | None, str]:
             return None, f"file {path} is larger than {MAX_FILE} bytes"
         return data.decode().removesuffix("\n").removesuffix("\r"), ""
     except (OSError, UnicodeDecodeError) as exc:
-        why = exc.strerror if isinstance(exc, OSError) else "not UTF-8"
+        why = reason_of(exc) if isinstance(exc, OSError) else "not UTF-8"
         return None, f"file {path} cannot be read: {why}"

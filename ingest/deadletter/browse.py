@@ -90,7 +90,7 @@ def about(letter: DeadLetter) -> dict[str, Any]:
     reject = letter.reject
     millis = reject.get("time", "")
     return {
-        "letter": f"{letter.partition()}:{letter.offset()}",
+        "letter": f"{letter.partition() or 0}:{letter.offset() or 0}",
         "time": _iso(int(millis)) if millis.isdigit() else None,
         "table": reject.get("table") or None,
         "stage": reject.get("stage", ""),

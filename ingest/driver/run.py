@@ -40,6 +40,7 @@ from ingest.driver.splits import SplitWatch
 from ingest.driver.startup import PipelineStartup
 from ingest.driver.stop import StopSignal
 from ingest.errors import ConfigError, IngestError, InternalError
+from ingest.model.text import reason_of
 from ingest.observe.events import RunEnded, Stopping
 from ingest.packages import failed_import
 from ingest.task.assignment import Setup
@@ -83,7 +84,7 @@ def summarised(summary: RunEnded, observer: Observer) -> Iterator[None]:
     except BaseException as exc:
         error, kind = _meaning(exc)
         summary.exit_code, summary.code = kind.exit_code, kind.code
-        summary.stopped = f"{type(exc).__name__}: {exc}" if error is None else str(error)
+        summary.stopped = f"{type(exc).__name__}: {reason_of(exc)}" if error is None else str(error)
         if error is None or error is exc:
             raise
         raise error from exc

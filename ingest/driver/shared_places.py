@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from ingest.errors import ConfigError, is_denied
 from ingest.model.shared_place import SharedMark, unseen, unshared
+from ingest.model.text import reason_of
 from ingest.paths import is_remote
 from ingest.spark.session import SUBMITTED, is_local
 
@@ -111,7 +112,7 @@ def _mark(place: SharedPlace, made: list[Path]) -> SharedMark:
         hint = "let this user write there, or choose another directory"
         if not is_denied(exc):
             hint = "see whether there is room, and whether its disk answers, or choose another directory"
-        msg = f"cannot leave a mark for the executors in {folder} ({place.option}): {exc.strerror or exc}"
+        msg = f"cannot leave a mark for the executors in {folder} ({place.option}): {reason_of(exc)}"
         raise ConfigError(msg, hint) from exc
     made.append(path)
     return SharedMark(place.option, str(path), str(folder))

@@ -14,6 +14,7 @@ from threading import Thread
 from typing import TYPE_CHECKING, Final, cast
 
 from ingest.errors import IngestError
+from ingest.model.text import reason_of
 from ingest.observe.events import Pending, SideAnswers
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ class Asker:
         except IngestError as exc:
             why = exc.message
         except Exception as exc:  # noqa: BLE001  (whatever a client raises: it is no answer, and no reason to end a run)
-            why = f"{type(exc).__name__}: {exc}"
+            why = f"{type(exc).__name__}: {reason_of(exc)}"
         self._heard, self._began = why, None
 
     def silence(self) -> str | None:

@@ -16,6 +16,7 @@ from ingest.component.options import OptionErrors, is_written
 from ingest.formats.form import AvroMessages, Form
 from ingest.formats.given_schema import field_names
 from ingest.formats.row_decoder import RowFormat
+from ingest.model.text import reason_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -62,7 +63,7 @@ class Avro(RowFormat):
             self._text = given if key == _SCHEMA else Path(given).read_text(encoding="utf-8")
             _row_schema(self._text)
         except OSError as exc:
-            raise OptionErrors((key, f"{key}: the file cannot be read: {exc.strerror or exc}")) from exc
+            raise OptionErrors((key, f"{key}: the file cannot be read: {reason_of(exc)}")) from exc
         except (ValueError, RecursionError) as exc:
             raise OptionErrors((key, f"{key}: the schema cannot be used: {exc}")) from exc
         return self

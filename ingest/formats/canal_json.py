@@ -184,7 +184,7 @@ class CanalDecoder:
         if isinstance(table, (Skip, Reject)):
             return table
         if message.data is None:
-            return Reject("no-data", f"type {message.type} needs rows in data", table)
+            return Reject("no-data", f"type {message.type or ''} needs rows in data", table)
         if not message.data:
             return _NO_ROWS
         try:

@@ -115,7 +115,8 @@ class Dialect:
         if text is not None:
             if self.escape is not None:
                 return self._pairs.sub(_single, text)
-            return text.replace(f"{self.quote}{self.quote}", str(self.quote))
+            quote = self.quote or ""
+            return text.replace(quote + quote, quote)
         text = found.group(2)
         if text == self.null:
             return None

@@ -129,7 +129,7 @@ class MaxwellDecoder:
         table = table_in(message.database, message.table)
         row = message.data
         if row == _NULL:
-            why = f"type {message.type} needs a row in data" if message.encrypted == _NULL else _ENCRYPTED
+            why = f"type {message.type or ''} needs a row in data" if message.encrypted == _NULL else _ENCRYPTED
             return Reject("no-data", why, table)
         try:
             primary_key = tuple(message.primary_key_columns or _key_columns(key, row))

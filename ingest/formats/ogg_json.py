@@ -136,7 +136,7 @@ class OggDecoder:
             return Reject("no-table", "table is missing")
         before, after = (None if raw == _NULL else raw for raw in (message.before, message.after))
         if kind is not Kind.DELETE and after is None:
-            return Reject("no-after", f"op_type {op!r} needs a row in after", table)
+            return Reject("no-after", f"op_type {op or ''!r} needs a row in after", table)
         try:
             before, after = (image and _without_marks(image) for image in (before, after))
             if kind is Kind.UPDATE and before is not None and after is not None:

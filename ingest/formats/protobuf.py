@@ -15,6 +15,7 @@ from pydantic import Field, PrivateAttr, ValidationInfo, model_validator
 from ingest.component.options import OptionErrors, Options, is_written
 from ingest.errors import IngestError
 from ingest.formats.row_decoder import RowFormat
+from ingest.model.text import reason_of
 from ingest.packages import lacking, require
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ class Protobuf(RowFormat, Options):
             self._content = compiled(given) if key == _SCHEMA else Path(given).read_bytes()
             self._schema()
         except OSError as exc:
-            raise OptionErrors((key, f"{key}: the file cannot be read: {exc.strerror or exc}")) from exc
+            raise OptionErrors((key, f"{key}: the file cannot be read: {reason_of(exc)}")) from exc
         except IngestError as exc:
             raise OptionErrors((key, f"{key}: {exc}")) from exc
         except ValueError as exc:

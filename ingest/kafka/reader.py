@@ -148,7 +148,8 @@ class RangeReader:
             self._last = error
             return
         position = self._position.get(split)
-        failed = explain(error, f"read {split[0]}[{split[1]}] at offset {position}", self._servers)
+        where = "" if position is None else f" at offset {position}"
+        failed = explain(error, f"read {split[0]}[{split[1]}]{where}", self._servers)
         if isinstance(failed, TopicMissing):  # it was there when its range was planned
             hint = "the topic was deleted while it was read; set scan.on-data-loss to earliest or latest to go on"
             raise DataLoss(failed.message, hint) from failed

@@ -63,9 +63,10 @@ def changes_of(
     those of another, after a change of metadata alone. `has_rows`: whether the table may have any.
     """
     check_required(table.key, there)
-    flag = None if table.deleted is None else there.get(table.deleted)
-    if flag is not None and flag.type != types.BOOLEAN:
-        msg = f"its column {table.deleted!r} is {flag.shown}, and says of no row that it is deleted"
+    deleted = table.deleted
+    flag = None if deleted is None else there.get(deleted)
+    if deleted is not None and flag is not None and flag.type != types.BOOLEAN:
+        msg = f"its column {deleted!r} is {flag.shown}, and says of no row that it is deleted"
         raise LakeChangeError(msg)
     out = Changes()
     for name, kind in ((one.name, one.type) for one in table.columns):

@@ -1,6 +1,13 @@
-"""Texts for people on one line, and the error about an option whose text has its own grammar."""
+"""Texts for people: on one line, without words of Python. And the error about an option that has its own grammar."""
 
 from __future__ import annotations
+
+import json
+import re
+from typing import Final
+
+_NUMBER: Final = re.compile(r"\[Errno -?\d+\] ")
+"""How Python writes the number of an error of the system."""
 
 
 def one_line(text: str) -> str:
@@ -9,6 +16,26 @@ def one_line(text: str) -> str:
     Names and values come from messages.
     """
     return "".join(c if c.isprintable() else c.encode("unicode_escape", "backslashreplace").decode() for c in text)
+
+
+def yaml_text(value: object) -> str:
+    """Return a value as a pipeline file would have it: `true`, `null`, a text as it is, a map or a list as JSON."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "backslashreplace")
+    if value is None or isinstance(value, bool | dict | list | tuple):
+        return json.dumps(value, ensure_ascii=False, default=yaml_text)
+    return str(value)
+
+
+def reason_of(exc: BaseException) -> str:
+    """Return why a file or a connection failed, without the number of the error. `URLError` has that error inside."""
+    inner = getattr(exc, "reason", None)
+    if isinstance(inner, OSError):
+        return reason_of(inner)
+    said = exc.strerror if isinstance(exc, OSError) else None
+    return said or _NUMBER.sub("", str(exc)) or type(exc).__name__
 
 
 class TextError(ValueError):

@@ -37,6 +37,11 @@ class OptionChanged:
     before: str | None
     now: str | None
 
+    def __str__(self) -> str:
+        """Return `sink.topic.create: not set -> true`."""
+        before, now = ("not set" if value is None else value for value in (self.before, self.now))
+        return f"{self.option}: {before} -> {now}"
+
 
 @dataclass(frozen=True, slots=True)
 class BatchDone:

@@ -19,6 +19,7 @@ from urllib.request import Request, urlopen
 from prometheus_client.parser import text_string_to_metric_families
 
 from ingest.errors import AccessError, Unavailable
+from ingest.model.text import reason_of
 from ingest.observe.pace import RATE_S, Pace, is_backlog, window_s
 
 if TYPE_CHECKING:
@@ -245,7 +246,7 @@ def _fetched(url: str, parts: SplitResult) -> str:
             raise AccessError(f"{url} asks for a password", hint) from exc
         raise Unavailable(f"{url} answers {exc.code} {exc.reason}", "give the port of pipeline.metrics.port") from exc
     except (URLError, OSError, HTTPException) as exc:
-        why = exc.reason if isinstance(exc, URLError) else exc
+        why = reason_of(exc)
         msg = f"{url} does not answer: {why}"
         raise Unavailable(msg, "the run is over, or has no --metrics PORT and no pipeline.metrics.port") from exc
     return data.decode("utf-8", "replace")
@@ -256,4 +257,6 @@ def _content(path: Path) -> tuple[str, float]:
     try:
         return path.read_text(encoding="utf-8", errors="replace"), time.time() - path.stat().st_mtime
     except OSError as exc:
-        raise Unavailable(f"{path} cannot be read: {exc.strerror}", "give a URL, or a file of --metrics-file") from exc
+        raise Unavailable(
+            f"{path} cannot be read: {reason_of(exc)}", "give a URL, or a file of --metrics-file"
+        ) from exc

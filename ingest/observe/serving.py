@@ -17,6 +17,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector, push_to_gatew
 from prometheus_client.exposition import basic_auth_handler, default_handler
 
 from ingest.errors import ConfigError
+from ingest.model.text import reason_of
 from ingest.observe import exposition
 from ingest.observe.events import BatchDone, RunEnded, SideAnswers, Warned
 from ingest.observe.scrape import basic_login
@@ -89,7 +90,8 @@ class MetricsServer:
         try:
             self._server = _Server(host, port, Handler)
         except (OSError, OverflowError) as exc:
-            msg = f"port {port} of {host} cannot be had for metrics: {exc}"
+            why = reason_of(exc)
+            msg = f"port {port} of {host} cannot be had for metrics: {why}"
             raise ConfigError(msg, "take another with --metrics or pipeline.metrics.port") from exc
         self.port = int(self._server.server_address[1])
         threading.Thread(target=self._server.serve_forever, name="metrics", daemon=True).start()
@@ -154,7 +156,8 @@ class MetricsPush:
     def __init__(self, url: str, pipeline: str, registry: CollectorRegistry, tell: Observer) -> None:
         """Begin to push. `url` may have a user and a password. `tell` hears where the last push fails."""
         whole = urlsplit(url)
-        host = f"[{whole.hostname}]" if ":" in (whole.hostname or "") else whole.hostname
+        name = whole.hostname or ""
+        host = f"[{name}]" if ":" in name else name
         self._url = urlunsplit((whole.scheme, f"{host}:{whole.port}" if whole.port else host, whole.path, "", ""))
         self._user, self._password = unquote(whole.username or ""), unquote(whole.password or "")
         self._pipeline = pipeline
@@ -173,7 +176,8 @@ class MetricsPush:
         try:
             self._push()
         except (OSError, ValueError) as exc:
-            self._tell(Warned(f"metrics were not pushed to {self._url}: {exc}"))
+            why = reason_of(exc)
+            self._tell(Warned(f"metrics were not pushed to {self._url}: {why}"))
 
     def _push_often(self) -> None:
         while not self._ended.is_set():

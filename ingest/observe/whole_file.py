@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from ingest.model.text import reason_of
 from ingest.observe.events import Warned
 from ingest.paths import open_own
 
@@ -36,5 +37,5 @@ class WholeFile:
             beside.replace(self._path)
         except OSError as exc:
             if self._tell is not None:
-                self._tell(Warned(f"{self._what} cannot be written to {self._path}: {exc.strerror}"))
+                self._tell(Warned(f"{self._what} cannot be written to {self._path}: {reason_of(exc)}"))
             self._tell = None

@@ -32,7 +32,7 @@ from google.protobuf import (
 from google.protobuf.message import DecodeError
 
 from ingest.errors import Unavailable
-from ingest.model.text import one_line
+from ingest.model.text import one_line, reason_of
 from ingest.packages import require
 from ingest.protobuf.descriptors import SchemaError
 
@@ -137,7 +137,7 @@ def _compile_text(text: str, references: Mapping[str, str]) -> bytes:
                 msg = f"{one_line(name)[:100]} is no text of a file: {one_line(str(exc))[:100]}"
                 raise SchemaError(msg) from exc
             except OSError as exc:
-                msg = f"cannot write to the directory for temporary files {folder}: {exc.strerror or exc}"
+                msg = f"cannot write to the directory for temporary files {folder}: {reason_of(exc)}"
                 raise Unavailable(msg, "see whether its disk has room") from exc
         return _run_protoc(folder, str(Path(found.submodule_search_locations[0], "_proto")))
 
@@ -163,7 +163,7 @@ def _run_protoc(folder: str, of_google: str) -> bytes:
         msg = f"protoc did not read it within {_SECONDS} seconds"
         raise SchemaError(msg) from exc
     except OSError as exc:
-        msg = f"protoc cannot be started: {exc.strerror or exc}"
+        msg = f"protoc cannot be started: {reason_of(exc)}"
         raise Unavailable(msg, "see whether this machine has memory and processes left") from exc
     if done.returncode:
         said = done.stderr.decode("utf-8", "backslashreplace").replace(f"{folder}/", "").replace(_MAIN, "line")

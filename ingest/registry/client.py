@@ -20,7 +20,7 @@ from confluent_kafka.schema_registry.error import SchemaRegistryError
 
 from ingest.errors import AccessError, ConfigError, Unavailable
 from ingest.model.cache import Cache
-from ingest.model.text import one_line
+from ingest.model.text import one_line, reason_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -63,7 +63,7 @@ class RegistryClient:
             with tempfile.TemporaryDirectory() as folder:  # its mode is 0700
                 self._client = SchemaRegistryClient(_with_files(conf, Path(folder)))
         except (ValueError, TypeError, OSError) as exc:
-            msg = f"the client of the schema registry {self._where} cannot be made: {one_line(str(exc))[:200]}"
+            msg = f"the client of the schema registry {self._where} cannot be made: {one_line(reason_of(exc))[:200]}"
             raise ConfigError(msg, "see the format's options: url, basic-auth, ssl, properties") from exc
         self._missing: Cache[int, float] = Cache(10_000, 1 << 20)
 
@@ -185,7 +185,9 @@ class RegistryClient:
         if cause is not None:
             msg = f"the certificate of the schema registry {self._where} is not trusted: {cause.verify_message}"
             raise ConfigError(msg, "give the authority's certificate in the format's option ssl.truststore.location")
-        msg = f"no answer from the schema registry {self._where}: {type(exc).__name__}: {one_line(str(exc))[:200]}"
+        msg = (
+            f"no answer from the schema registry {self._where}: {type(exc).__name__}: {one_line(reason_of(exc))[:200]}"
+        )
         raise Unavailable(msg, "see whether it runs and can be reached; the run can be started again") from exc
 
 

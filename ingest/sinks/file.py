@@ -26,6 +26,7 @@ from ingest.model.jsontext import object_of
 from ingest.model.reject import RowError
 from ingest.model.shared_place import SharedPlace
 from ingest.model.table import TableId, show
+from ingest.model.text import reason_of
 from ingest.model.values import has_times
 from ingest.sinks.sink import PlainWriter
 from ingest.sinks.typed import TypedSinkCoordinator, TypedSinkOptions, WrittenPart
@@ -196,7 +197,7 @@ class FileSinkCoordinator(TypedSinkCoordinator[FileSink]):
         try:
             there = next((path for path in (self._path, *self._path.absolute().parents) if path.exists()), Path("/"))
         except OSError as exc:
-            raise self._refuse(str(exc.strerror or exc)) from exc
+            raise self._refuse(reason_of(exc)) from exc
         if not there.is_dir():
             raise self._refuse(f"{there} is no directory")
         if not os.access(there, os.W_OK | os.X_OK):
@@ -208,7 +209,7 @@ class FileSinkCoordinator(TypedSinkCoordinator[FileSink]):
         try:
             self._path.mkdir(parents=True, exist_ok=True)
         except OSError as exc:
-            raise self._refuse(str(exc.strerror or exc)) from exc
+            raise self._refuse(reason_of(exc)) from exc
 
     def filled(self, tables: Iterable[TableId]) -> set[str]:
         """Return the files that have lines."""
@@ -248,7 +249,7 @@ class FileWriter(PlainWriter):
                     fcntl.flock(file, fcntl.LOCK_EX)  # other tasks write to the same file
                     _append(file, b"\n".join(lines) + b"\n")
             except OSError as exc:
-                msg = f"cannot write {path}: {exc.strerror or exc}"
+                msg = f"cannot write {path}: {reason_of(exc)}"
                 if is_denied(exc) or isinstance(exc, (FileNotFoundError, NotADirectoryError, IsADirectoryError)):
                     raise AccessError(msg, "let this user write to the directory, or choose another sink.path") from exc
                 raise Unavailable(msg, "see whether there is room, and whether the disk answers") from exc

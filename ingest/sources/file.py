@@ -18,6 +18,7 @@ from ingest.component.options import Labelled, OptionErrors
 from ingest.errors import ConfigError, DataLoss, Unavailable
 from ingest.formats import FORMATS, has_schemas
 from ingest.model.shared_place import SharedPlace
+from ingest.model.text import reason_of
 from ingest.sources.envelopes import EnvelopeDecoder
 from ingest.sources.lines import FileReader, first_line, stem_of
 from ingest.sources.records import RecordOptions
@@ -218,7 +219,7 @@ class FileSourceCoordinator:
                     file.seek(size - 1)
                     open_end = file.read(1) != b"\n"
         except OSError as exc:
-            msg = f"cannot read {name}: {exc.strerror or exc}"
+            msg = f"cannot read {name}: {reason_of(exc)}"
             raise Unavailable(msg) from exc
         return lines + open_end
 

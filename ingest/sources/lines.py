@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
 
 from ingest.errors import Unavailable
+from ingest.model.text import reason_of
 from ingest.sources.envelopes import BrokenLine, LineError, read_line
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def first_line(name: str) -> bytes:
         with Path(name).open("rb") as file:
             return file.readline(_MAX_HEADER).rstrip(b"\r\n").removeprefix(BOM_UTF8)
     except OSError as exc:
-        msg = f"cannot read {name}: {exc.strerror or exc}"
+        msg = f"cannot read {name}: {reason_of(exc)}"
         raise Unavailable(msg) from exc
 
 
@@ -112,7 +113,7 @@ class FileReader:
                 with Path(split[0]).open("rb") as file:
                     yield from self._chunks(file, split, start, end)
             except OSError as exc:
-                msg = f"cannot read {split[0]}: {exc.strerror or exc}"
+                msg = f"cannot read {split[0]}: {reason_of(exc)}"
                 raise Unavailable(msg) from exc
             self._position[split] = max(self._position[split], end)
 

@@ -21,6 +21,7 @@ from pyspark import TaskContext
 
 from ingest.errors import AccessError, Unavailable, is_denied
 from ingest.model.record import offset_of, origin
+from ingest.model.text import reason_of
 
 if TYPE_CHECKING:
     from io import FileIO
@@ -159,7 +160,7 @@ class SpillStore:
             if file.tell() >= FILE_BYTES:
                 self._end_file()
         except OSError as exc:
-            msg = f"rows on their way to transforms cannot wait in {self._folder}: {exc.strerror or exc}"
+            msg = f"rows on their way to transforms cannot wait in {self._folder}: {reason_of(exc)}"
             if is_denied(exc):
                 raise AccessError(msg, "let spark.local.dir of --conf be a folder that can be written to") from exc
             raise Unavailable(msg, "make room there, or let spark.local.dir of --conf be elsewhere") from exc

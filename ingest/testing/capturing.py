@@ -82,7 +82,8 @@ class CapturingWriter(PlainWriter):
         """Keep records until the commit."""
         for destination, key, value in records:
             topic = getattr(destination, "topic", destination)
-            self._queued.append((str(topic), key, None if value is None else bytes(value)))
+            where = "" if topic is None else str(topic)  # a sink that prints has no places
+            self._queued.append((where, key, None if value is None else bytes(value)))
 
     def commit(self, _positions: Mapping[Split, int], _metadata: bytes, *, final: bool) -> None:  # noqa: ARG002
         """Keep them for good."""

@@ -133,7 +133,7 @@ def report(
         without_key=[_first_line(exc) for table, exc in without_key.items() if _wanted(table, only)],
         refused=[_first_line(exc) for table, exc in refused.items() if _wanted(table, only)],
         unmatched=_unmatched(run, pipeline, {*schemas.sources, *without_key, *refused, *_tables_of(rejects)}, only),
-        options=[f"{e.option}: {e.before} -> {e.now}" for e in run.happened if isinstance(e, OptionChanged)],
+        options=[str(e) for e in run.happened if isinstance(e, OptionChanged)],
         warnings=[*probe.warnings],
         error=None if error is None else {"exit_code": error.exit_code, "message": error.message, "hint": error.hint},
     )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ingest.config.diagnostics import render
 from ingest.model.table import show
+from ingest.model.text import yaml_text
 from ingest.testing.in_memory_run import run_in_memory
 from ingest.testing.records import MemoryRecord
 
@@ -73,7 +74,7 @@ def compared(scenario: Scenario) -> list[Difference]:
         said = "the run ended well" if ran.error is None else f"{ran.error.exit_code}: {ran.error}"
         if str(wanted) not in said:
             happened = None if ran.error is None else _first_line(ran.error)
-            out.append(Difference(f"error: expected {wanted!r}, but: {said}", "error", happened))
+            out.append(Difference(f"error: expected {str(wanted)!r}, but: {said}", "error", happened))
     return out
 
 
@@ -135,6 +136,6 @@ def _difference(key: str, wanted: object, happened: object) -> str:
 
 def _lines(value: object) -> list[str]:
     if isinstance(value, dict):
-        return [f"{name}: {item}" for name, item in value.items()]
+        return [f"{name}: {yaml_text(item)}" for name, item in value.items()]
     assert isinstance(value, Iterable)
-    return [str(item) for item in value]
+    return [yaml_text(item) for item in value]

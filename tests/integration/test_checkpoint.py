@@ -131,7 +131,7 @@ def test_a_pipeline_file_may_change_under_its_checkpoint(kafka: Kafka, pipeline:
     assert done.code == 0, done.err
     changed = {e["option"]: (e["before"], e["now"]) for e in done.events if e["event"] == "option changed"}
     assert changed["source.topic"] == (pipeline.topic.partition(";")[0], pipeline.topic)
-    assert changed["sink.sink.add-tableId-to-header-enabled"] == (None, "True")
+    assert changed["sink.sink.add-tableId-to-header-enabled"] == (None, "true")
     assert changed["pipeline.parallelism"] == (None, "1")
     assert changed["source.properties.sasl.password"] == (None, "********")
     assert "hunter2" not in "".join(p.read_text() for p in pipeline.checkpoint.rglob("*") if p.is_file())

@@ -7,6 +7,7 @@ from contextlib import redirect_stderr, redirect_stdout
 
 import pytest
 from harness import Result
+from wording import words_of_python
 
 from ingest.cli.app import main
 
@@ -18,4 +19,5 @@ def called(*arguments: str) -> Result:
     with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as ended:
         main(arguments)
     said = [stream.getvalue().decode() for stream in written]
+    assert words_of_python("\n".join(said)) == [], said
     return Result(int(ended.value.code or 0), said[0], said[1])
