@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,6 +14,7 @@ from ingest.cli import tap as one_by_one
 from ingest.cli.parameters import FormatOption, OutputFormat, SetOption, parse_variables, selector_of
 from ingest.cli.plan_text import lines
 from ingest.cli.run import CheckpointOption, ConfOption, running
+from ingest.cli.screen import with_headings
 from ingest.config.masking import mask, masked
 from ingest.observe.events import Warned
 from ingest.testing.dry_run import dry_run
@@ -76,6 +78,6 @@ def plan(
         else:
             texts = [*lines(found, ddl=ddl, chosen=only is not None)]
             texts += (line for record in records for line in ("", *one_by_one.lines(record)))
-            typer.echo(mask("\n".join(texts), pipeline.secrets))
+            typer.echo(with_headings(mask("\n".join(texts), pipeline.secrets), sys.stdout))
         if error is not None:
             raise error

@@ -23,6 +23,9 @@ _STYLES: Final[dict[str, Any]] = {
 }  # fmt: skip
 _SEVERITY: Final = re.compile(rf"^((?:.*?:\d+:\d+: )?| {{2}})({'|'.join(_STYLES)})", re.MULTILINE)
 _CARETS: Final = re.compile(r"^( +\| +)(\^+)$", re.MULTILINE)
+_SECTION: Final = re.compile(r"^(?!rejected:|warnings:)\S.*(?::$| -> .*)", re.MULTILINE)
+"""A heading of a list, or a table and where it goes."""
+_REJECTED: Final = re.compile(r"^(?:rejected:|warnings:|  rejected, .*)$", re.MULTILINE)
 _HEADING: Final = re.compile(r"^[A-Z][a-z]+:")
 _TERM: Final = re.compile(r"^  (?=\S)((?:(?!  ).)+)")
 """The first column of a list of arguments, options or commands."""
@@ -44,6 +47,14 @@ def highlighted(text: str, stream: TextIO) -> str:
         return text
     text = _SEVERITY.sub(lambda found: f"{found[1]}{typer.style(found[2], **_STYLES[found[2]])}", text)
     return _CARETS.sub(lambda found: f"{found[1]}{typer.style(found[2], fg='red')}", text)
+
+
+def with_headings(text: str, stream: TextIO) -> str:
+    """Return what `plan` and `tap` have found, with the headings of sections and what is rejected in colours."""
+    if not has_colours(stream):
+        return text
+    text = _SECTION.sub(lambda found: typer.style(found[0], bold=True), text)
+    return _REJECTED.sub(lambda found: typer.style(found[0], fg="yellow"), text)
 
 
 class ScreenContext(typer.Context):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -13,6 +14,7 @@ import typer
 from ingest.cli.completing import records, source_tables
 from ingest.cli.parameters import FormatOption, OutputFormat, SetOption, parse_variables, selector_of
 from ingest.cli.run import CheckpointOption, ConfOption, running
+from ingest.cli.screen import with_headings
 from ingest.cli.table import counted
 from ingest.config.masking import mask, masked
 from ingest.config.scenario import ScenarioError, accept, read, write
@@ -94,7 +96,7 @@ def tap_(
             found.append(about(tapped))
             messages.append(message_of(tapped, pipeline.secrets))
             if form is OutputFormat.TEXT:
-                typer.echo(mask("\n".join(lines(found[-1])), pipeline.secrets))
+                typer.echo(with_headings(mask("\n".join(lines(found[-1])), pipeline.secrets), sys.stdout))
 
         looked = tap(pipeline, settings, shown, number, chosen, lambda text: observer(Warned(text)), place)
         if form is OutputFormat.JSON:

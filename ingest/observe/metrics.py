@@ -334,8 +334,11 @@ class Metrics(Collector):
     def _flow(self, name: str, total: str, rate: str, text: str, now: float) -> Iterator[Metric]:
         flow = self._flows[name]
         yield self._counter(name, f"{total}: {text[0].lower()}{text[1:]}.", [((), flow.total)])
-        text = f"{rate}: the mean of the last minute."
-        yield self._gauge(f"{name}_per_second", text, [((), flow.per_second(now, self._since))])
+        text = f"{rate}: the mean of the last minute, and 0 of a run that is over."
+        mean = (
+            flow.per_second(now, self._since) if self._exit_code is None else 0.0
+        )  # a push gateway keeps the last one
+        yield self._gauge(f"{name}_per_second", text, [((), mean)])
 
     def _by_split(
         self, numbers: Mapping[tuple[str, int], int], *, together: bool

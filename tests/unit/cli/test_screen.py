@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ from harness import debezium
 from terminals import on_terminal, plain
 
 from ingest.cli.app import COMMANDS, GROUPS, app
-from ingest.cli.screen import WIDEST_HELP, highlighted
+from ingest.cli.screen import WIDEST_HELP, highlighted, with_headings
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -76,12 +77,20 @@ def test_colours_are_those_of_severities(monkeypatch: pytest.MonkeyPatch) -> Non
         def isatty(self) -> bool:
             return True
 
+    plan = (
+        "pipeline p: at-least-once\n\nshop.a (new) -> x.a\n    id  BIGINT\n\nrejected:\n    decode/malformed: 1 record"
+    )
+    tap = "t[0] at offset 3\n    value:  a:\n  rejected, decode/malformed: x"
     text = "a b.yaml:1:2: warning: error: x\n    1 | s: ^\n      |    ^\n  hint: y\nerror: z\nthe error: is no head"
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm")
     shown: Any = Screen()
     painted = highlighted(text, shown)
     assert plain(painted) == text
+    for said, styled in ((plan, ["shop.a (new) -> x.a", "rejected:"]), (tap, ["  rejected, decode/malformed: x"])):
+        assert plain(with_headings(said, shown)) == said
+        assert re.findall(r"m([^\x1b]+)\x1b\[0m", with_headings(said, shown)) == styled
+        assert with_headings(said, io.StringIO()) == said
     assert re.findall(r"m([^\x1b]+)\x1b\[0m", painted) == ["warning:", "^", "hint:", "error:"]
 
 

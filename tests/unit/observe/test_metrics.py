@@ -163,6 +163,14 @@ def test_rates_are_of_the_last_minute(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found["ingest_source_idle_seconds", ()] == 70
 
 
+def test_a_run_that_is_over_has_no_rates() -> None:
+    metrics = counting()
+    metrics(measured(records_in=100))
+    assert samples(metrics)["ingest_records_in_per_second", ()] > 0
+    metrics(RunEnded("p", exit_code=75))
+    assert {n: v for (n, _), v in samples(metrics).items() if n.endswith("_per_second") and v} == {}
+
+
 def test_batches_that_nobody_asks_about_take_no_memory() -> None:
     flow = Flow()
     for second in range(1000):
