@@ -99,7 +99,7 @@ def test_what_is_printed_on_a_terminal_has_no_live_line_within_it(command: list[
     (tmp_path / "in.jsonl").write_bytes(debezium("c", None, {"id": 1}) + b"\n")
     file = tmp_path / "p.yaml"
     file.write_text(f"source: {{type: file, path: {tmp_path}/in.jsonl}}\nsink: {{type: print}}\n")
-    code, said = on_terminal(*command, str(file))
+    code, said = on_terminal(*command, str(file), env={"NO_COLOR": "1"})
     assert code == 0
     assert said.startswith("pipeline p: " if command[0] == "plan" else f"{tmp_path}/in.jsonl[0] at offset 0")
     assert "\x1b" not in said
