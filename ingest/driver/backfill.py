@@ -18,7 +18,7 @@ from ingest.driver.context import RunContext
 from ingest.driver.counters import Counters
 from ingest.driver.places import command
 from ingest.driver.recovery import Recovery
-from ingest.driver.run import prepared, spark_parts, started, summarised, with_checkpoint
+from ingest.driver.run import prepared, spark_parts, started, stop_signal, summarised, with_checkpoint
 from ingest.driver.startup import PipelineStartup, Start, begin_existing, still_there
 from ingest.errors import ConfigError
 from ingest.model.record import is_another
@@ -53,7 +53,7 @@ def backfill(pipeline: Pipeline, settings: Settings, observer: Observer, tables:
         with_checkpoint(context) as access,
         prepared(context, access.lock) as engine,
     ):
-        parts = spark_parts(context, BackfillSource(context.pipeline.source), engine)
+        parts = spark_parts(context, BackfillSource(context.pipeline.source), engine, stop_signal(context))
         counters = Counters(summary, pipeline.pipeline.max_tables)
         startup = BackfillStartup(context, parts, counters, tables)
         with started(context, parts, startup, access, counters) as (_, driver):

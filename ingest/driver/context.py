@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from ingest.driver.clock import CLOCK
+from ingest.driver.life import LifeFile
 from ingest.observe.events import Warned
 
 if TYPE_CHECKING:
@@ -51,6 +52,10 @@ class RunContext:
         self.clock = clock
         self.marks: tuple[SharedMark, ...] = ()
         """What executors look for in directories that they share with the driver."""
+        self.life = LifeFile(settings.alive, observer, clock)
+        """The file by which a probe sees that the run gets on, or waits."""
+        self.begun_before = False
+        """True if this process has begun the run before: it goes on after a side was away."""
         self._warned: set[str] = set()
 
     @property

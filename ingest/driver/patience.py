@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from ingest.errors import Unavailable
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 PATIENCE_S: Final = 300.0
-"""The time that a running pipeline waits for a source or a sink that went away, in seconds."""
+"""The time that a run with `--once` waits for a source or a sink that went away, in seconds. Others have no limit."""
 AGAIN_S: Final = 1.0
 """The time between two attempts, in seconds."""
 
@@ -25,19 +26,20 @@ class Patience:
 
     def __init__(self, context: RunContext, stop: Stop, life: LifeFile) -> None:
         """Wait for nothing yet."""
+        self._limit = PATIENCE_S if context.settings.once else math.inf
         self.clock = context.clock
         self._context = context
         self._stop = stop
         self._life = life
 
     def ask(self, question: Callable[[], _T]) -> _T:
-        """Return the answer; raises Unavailable where there is none in `PATIENCE_S`, or somebody asks to stop."""
+        """Return the answer; raises Unavailable where `--once` has no more time, or somebody asks to stop."""
         since = self.clock.now()
         while True:
             try:
                 answer = question()
             except Unavailable as exc:
-                if self._stop.asked or self.clock.now() - since > PATIENCE_S:
+                if self._stop.asked or self.clock.now() - since > self._limit:
                     raise
                 self._life.touch()
                 self._context.warn_once(f"{exc.message}; waiting")

@@ -25,7 +25,7 @@ from ingest.driver.context import RunContext
 from ingest.driver.counters import Counters
 from ingest.driver.files import with_files
 from ingest.driver.recovery import Recovery
-from ingest.driver.run import prepared, spark_parts, started, summarised, with_checkpoint
+from ingest.driver.run import prepared, spark_parts, started, stop_signal, summarised, with_checkpoint
 from ingest.driver.startup import PipelineStartup, Start, begin_existing
 from ingest.observe.events import RunEnded, Warned
 
@@ -52,7 +52,7 @@ def replay(pipeline: Pipeline, settings: Settings, observer: Observer, selection
         prepared(context, access.lock) as engine,
     ):
         letters = dead_letters_of(context.pipeline, selection)
-        parts = spark_parts(context, letters, engine)
+        parts = spark_parts(context, letters, engine, stop_signal(context))
         counters = Counters(summary, pipeline.pipeline.max_tables)
         startup = ReplayStartup(context, parts, counters, letters)
         with started(context, parts, startup, access, counters) as (_, driver):

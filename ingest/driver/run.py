@@ -26,8 +26,8 @@ from ingest.driver.driver import Driver
 from ingest.driver.error_budget import ErrorBudget
 from ingest.driver.files import read_files
 from ingest.driver.guard import Guard
-from ingest.driver.life import LifeFile
 from ingest.driver.losses import Losses
+from ingest.driver.outages import Outages
 from ingest.driver.parts import Listeners, Sides, make_parts
 from ingest.driver.patience import Patience
 from ingest.driver.planner import Planner
@@ -39,7 +39,7 @@ from ingest.driver.spark_engine import SparkEngine
 from ingest.driver.splits import SplitWatch
 from ingest.driver.startup import PipelineStartup
 from ingest.driver.stop import StopSignal
-from ingest.errors import ConfigError, IngestError, InternalError
+from ingest.errors import ConfigError, IngestError, InternalError, Unavailable
 from ingest.model.text import reason_of
 from ingest.observe.events import RunEnded, Stopping
 from ingest.packages import failed_import
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from ingest.driver.engine import TaskRunner
     from ingest.driver.parts import RunParts
     from ingest.driver.startup import Start, Startup
+    from ingest.driver.stop import Stop
     from ingest.observe.events import Observer
     from ingest.sources import Source
 
@@ -67,12 +68,20 @@ def run(pipeline: Pipeline, settings: Settings, observer: Observer) -> RunEnded:
         with_checkpoint(context) as access,
         prepared(context, access.lock) as engine,
     ):
-        parts = spark_parts(context, context.pipeline.source, engine)
+        stop = stop_signal(context)
         counters = Counters(summary, pipeline.pipeline.max_tables)
-        startup = PipelineStartup(context, parts, counters)
-        with started(context, parts, startup, access, counters) as (_, driver):
-            driver.run()
-    return summary
+        outages = Outages(context, stop, lambda: engine.lives)
+        while True:
+            parts = spark_parts(context, context.pipeline.source, engine, stop)
+            startup = PipelineStartup(context, parts, counters)
+            try:
+                with started(context, parts, startup, access, counters, outages) as (_, driver):
+                    driver.run()
+            except Unavailable:
+                if not outages.over:
+                    raise
+            else:
+                return summary
 
 
 @contextmanager
@@ -170,7 +179,12 @@ def prepared(context: RunContext, lock: int | None) -> Iterator[SparkEngine]:
         engine.stop()
 
 
-def spark_parts(context: RunContext, source: Source, engine: SparkEngine) -> RunParts:
+def stop_signal(context: RunContext) -> StopSignal:
+    """Return what hears the signals that end a run."""
+    return StopSignal(lambda name, now: context.observer(Stopping(name, now)))
+
+
+def spark_parts(context: RunContext, source: Source, engine: SparkEngine, stop: Stop) -> RunParts:
     """Return the parts of a run on Spark, with the pipeline's own sink; connects to nothing yet. Raises ConfigError."""
     pipeline = context.pipeline
     return make_parts(
@@ -178,37 +192,53 @@ def spark_parts(context: RunContext, source: Source, engine: SparkEngine) -> Run
         pipeline.rules,
         Sides(source, pipeline.sink.packed(pipeline.folder), pipeline.pipeline.collector),
         engine,
-        StopSignal(lambda name, now: context.observer(Stopping(name, now))),
+        stop,
         Listeners(tell_rejects(context), warn_withheld(context)),
     )
 
 
 @contextmanager
 def started(
-    context: RunContext, parts: RunParts, startup: Startup, access: CheckpointAccess, counters: Counters
-) -> Iterator[tuple[Start, Driver]]:
+    context: RunContext, parts: RunParts, startup: Startup, access: CheckpointAccess, counters: Counters,
+    outages: Outages | None = None,
+) -> Iterator[tuple[Start, Driver]]:  # fmt: skip
     """Start a run, and end it with the block; raises IngestError.
 
     A local checkpoint is opened, and Kafka asked, while Java starts; another checkpoint is reached through Java.
+    `outages`: waits where a side goes away, at the start or in the block, before the error leaves.
     """
+    start: Start | None = None
+    tell: Observer = context.observer
     for text in context.pipeline.warnings:
         context.warn(text)
     early = access.early
     ending, nothing = _noted(context, access, counters.summary), nullcontext()
     with ThreadPoolExecutor(1) as threads, parts.stop.installed(), nothing if early is None else ending:
+        askers = askers_of(parts, lambda: {} if start is None else start.backlog.positions, context.clock.now)
+        watch = SideWatch(
+            askers,
+            lambda: None if start is None else start.backlog,
+            context.life,
+            lambda event: tell(event),  # noqa: PLW0108  (it is another one when the start is over)
+            context.clock.now,
+        )
         connecting = None if early is None else threads.submit(startup.connect, early)
-        runner = _start_engine(parts, access.lock, connecting)
-        parts.stop.listen()  # again: Spark takes Ctrl-C for itself when it starts
         try:
-            with ending if early is None else nothing:  # Java, by which the checkpoint is reached, is there yet
-                start = startup.connect(access.open(runner.hadoop)) if connecting is None else connecting.result()
-                driver = assemble(context, parts, start, runner, counters)
-                askers = askers_of(parts, lambda: start.backlog.positions)
-                tell = WaitingNotes(start.checkpoint, context.observer)
-                with SideWatch(askers, start.backlog, driver.life, tell).watching():
-                    yield start, driver
+            with watch.watching():
+                runner = _start_engine(parts, access.lock, connecting)
+                parts.stop.listen()  # again: Spark takes Ctrl-C for itself when it starts
+                with ending if early is None else nothing:  # Java, by which the checkpoint is reached, is there yet
+                    try:
+                        start = (
+                            startup.connect(access.open(runner.hadoop)) if connecting is None else connecting.result()
+                        )
+                        tell = WaitingNotes(start.checkpoint, context.observer)
+                        yield start, assemble(context, parts, start, runner, counters)
+                    except Unavailable as exc:
+                        if outages is not None:
+                            outages.wait(exc, watch, counters.summary.records)
+                        raise
         finally:
-            runner.stop()
             parts.source.close()
             parts.sink.close()
 
@@ -234,7 +264,7 @@ def assemble(context: RunContext, parts: RunParts, start: Start, runner: TaskRun
     setup = runner.broadcast(setup_of(context, parts, start))
     transforms = None if parts.compiler is None else parts.engine.transforms(parts.compiler, shards)
     broadcast = SchemaBroadcast(runner, schemas)
-    life = LifeFile(settings.alive, context.observer, context.clock)
+    life = context.life
     patience = Patience(context, stop, life)
 
     def announce(batch: int, tasks: int) -> None:

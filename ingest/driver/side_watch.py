@@ -7,6 +7,7 @@ docs/metrics.md#whether-both-sides-answer.
 
 from __future__ import annotations
 
+import math
 import time
 from contextlib import contextmanager, suppress
 from threading import Event as Signal
@@ -53,19 +54,29 @@ class Asker:
         self._now = now
         self._began: float | None = None
         self._heard: str | None = None
+        self._good = -math.inf
+        """When the last question that was answered was asked."""
 
     def ask(self) -> None:
         """Ask once, and keep the answer."""
-        self._began = self._now()
+        began = self._began = self._now()
         why = ""
         try:
-            ends = self._probe.ask(dict(self._positions()))
-            self.ends = self.ends if ends is None else ends
+            positions = dict(self._positions())
+            ends = self._probe.ask(positions)
+            if ends is not None and positions:  # before the start is over there are none
+                self.ends = ends
         except IngestError as exc:
             why = exc.message
         except Exception as exc:  # noqa: BLE001  (whatever a client raises: it is no answer, and no reason to end a run)
             why = f"{type(exc).__name__}: {reason_of(exc)}"
+        if not why:
+            self._good = began
         self._heard, self._began = why, None
+
+    def answers_since(self, moment: float) -> bool:
+        """Return whether a question that was asked after a moment has an answer."""
+        return self._good > moment
 
     def silence(self) -> str | None:
         """Return why there is no answer; an empty text if there is, None if nothing is known yet."""
@@ -86,10 +97,13 @@ class SideWatch:
     """Tells whether the sides answer, and what waits at the source."""
 
     def __init__(
-        self, askers: list[Asker], backlog: Backlog, life: LifeFile, observer: Observer,
+        self, askers: list[Asker], backlog: Callable[[], Backlog | None], life: LifeFile, observer: Observer,
         now: Callable[[], float] = time.monotonic,
     ) -> None:  # fmt: skip
-        """Have told nothing yet. `life` is touched while a side is away: the run waits for it."""
+        """Have told nothing yet.
+
+        `backlog` returns None until the start is over. `life` is touched while a side is away: the run waits for it.
+        """
         self._askers = askers
         self._backlog = backlog
         self._life = life
@@ -101,6 +115,15 @@ class SideWatch:
         """When that was said last."""
         self._ends: Mapping[Split, int] | None = None
 
+    @property
+    def away(self) -> bool:
+        """True if it was told that a side does not answer."""
+        return bool(self._since)
+
+    def answers_since(self, moment: float) -> bool:
+        """Return whether each side that is asked has answered since, and no other was told of it."""
+        return not self._since and all(asker.answers_since(moment) for asker in self._askers)
+
     def look(self) -> None:
         """Tell what the sides have answered."""
         for asker in self._askers:
@@ -109,7 +132,8 @@ class SideWatch:
                 self._tell(asker.side, why)
             if asker.ends is not None and asker.ends is not self._ends:
                 self._ends = asker.ends
-                self._observer(Pending(self._backlog.waiting(self._ends)))
+                if (backlog := self._backlog()) is not None:
+                    self._observer(Pending(backlog.waiting(self._ends)))
         if self._since:
             self._life.touch()
 
@@ -147,7 +171,9 @@ class SideWatch:
             self.look()
 
 
-def askers_of(parts: RunParts, positions: Callable[[], Mapping[Split, int]]) -> list[Asker]:
+def askers_of(
+    parts: RunParts, positions: Callable[[], Mapping[Split, int]], now: Callable[[], float] = time.monotonic
+) -> list[Asker]:
     """Return who asks the sides of a run, as far as these can be away."""
     sides: list[tuple[SideName, object]] = [("source", parts.source), ("sink", parts.sink)]
     out = []
@@ -155,5 +181,5 @@ def askers_of(parts: RunParts, positions: Callable[[], Mapping[Split, int]]) -> 
         ask = getattr(coordinator, "probe", None)  # coordinators of other packages need not have it
         probe = None if ask is None else cast("SideProbe | None", ask())
         if probe is not None:
-            out.append(Asker(side, probe, positions))
+            out.append(Asker(side, probe, positions, now))
     return out

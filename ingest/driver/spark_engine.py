@@ -46,6 +46,13 @@ class SparkEngine:
         self._session.set_result(session)
         return session
 
+    @property
+    def lives(self) -> bool:
+        """True if Java answers, or was not started yet."""
+        if not self._session.done():
+            return True
+        return self._session.exception() is None and self._session.result().lives
+
     def stop(self) -> None:
         """End Spark and Java where they were started."""
         if self._session.done() and self._session.exception() is None:

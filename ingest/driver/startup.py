@@ -143,7 +143,7 @@ class PipelineStartup:
             # The very first batch was planned and not finished: its ranges say where the pipeline starts
             stored = {split: start for split, (start, _) in unfinished.ranges.items()}
             ids = dict(unfinished.ids)
-        if stored and from_time is not None:
+        if stored and from_time is not None and not self._context.begun_before:
             self._context.warn(
                 "--from-timestamp has no effect: the checkpoint says where to go on (ingest checkpoint reset)"
             )

@@ -348,7 +348,7 @@ class ClusterProbe:
         """Return where these splits end; None where that is not asked. Raise IngestError."""
         if self._cluster is None:
             self._cluster = Cluster(self._conf, PROBE_S, settle_s=0.0)
-        if self._ends is None:
+        if self._ends is None or not positions:  # before the source knows its splits any answer will do
             self._cluster.ping()
             return None
         return self._ends(self._cluster, positions)

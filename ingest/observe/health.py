@@ -62,9 +62,8 @@ class Health:
         """Return why the run is not ready; an empty text if source and sink answer, and it runs."""
         if self._ended:
             return "the run has ended"
-        if not self._began:
-            return "source and sink have not answered yet"
-        return "; ".join(filter(None, (self.away("source"), self.away("sink"))))
+        away = "; ".join(filter(None, (self.away("source"), self.away("sink"))))
+        return away if self._began or away else "source and sink have not answered yet"
 
     def dead(self) -> str:
         """Return why the run is to be restarted; an empty text if batches end, or it waits for records or a side."""

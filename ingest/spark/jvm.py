@@ -25,6 +25,11 @@ def members_of(context: SparkContext) -> int:
     return int(context._jsc.sc().getExecutorMemoryStatus().size())  # noqa: SLF001
 
 
+def is_stopped(context: SparkContext) -> bool:
+    """Return whether Spark has ended in its Java. It raises errors of py4j where Java has."""
+    return bool(context._jsc.sc().isStopped())  # noqa: SLF001
+
+
 def parser_of(session: SparkSession) -> JavaObject:
     """Return the parser of Spark SQL. It raises errors of py4j, and of Spark."""
     return session._jsparkSession.sessionState().sqlParser()  # noqa: SLF001

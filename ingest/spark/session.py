@@ -24,7 +24,7 @@ from pyspark.sql.types import NumpyArrayConverter, NumpyScalarConverter
 from ingest.errors import ConfigError, IngestError, ProgramMissing, Unavailable
 from ingest.paths import OWN_FOLDER, open_own
 from ingest.spark import archive
-from ingest.spark.jvm import hadoop_of, jvm_of, members_of
+from ingest.spark.jvm import hadoop_of, is_stopped, jvm_of, members_of
 from ingest.spark.readable import kind_given_up, why_given_up
 
 if TYPE_CHECKING:
@@ -204,6 +204,14 @@ class Session:
     def master(self) -> str:
         """Spark's master, which `spark-submit` may have chosen."""
         return str(self._sc.master)
+
+    @property
+    def lives(self) -> bool:
+        """Whether Java answers, and works for this session."""
+        try:
+            return not is_stopped(self._sc)
+        except Exception:  # noqa: BLE001  (py4j's: there is nobody at the other end)
+            return False
 
     @property
     def driver_is_placed(self) -> bool:

@@ -9,17 +9,20 @@ from typing import TYPE_CHECKING
 
 import psycopg
 import pytest
-from harness import INGEST, Background, finish, free_port, message, until
+from brokers import broker
+from harness import INGEST, Background, Kafka, debezium, finish, free_port, message, until
 from postgres import running
 from postgres_shop import Shop
 from prometheus import RULES, get, prometheus, push_gateway, shortened
 from prometheus_client.parser import text_string_to_metric_families
 
+from ingest.sandbox.broker import down
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from harness import Kafka, Pipeline
+    from harness import Pipeline
     from shared_java import SharedJava
 
 DASHBOARD = json.loads((RULES.parent / "dashboard.json").read_text())
@@ -222,6 +225,49 @@ def test_each_alert_fires_for_its_fault_and_a_lost_database_is_visible(tmp_path:
         soon(lambda: fires("IngestFailed", "IngestCommitsFail"))
         rules = {rule["name"] for group in server.ask("rules")["groups"] for rule in group["rules"]}
     assert fired == rules, "each rule has fired"
+
+
+def test_a_lost_broker_of_the_sink_is_visible_and_waited_for(tmp_path: Path, shared_java: SharedJava) -> None:
+    port, lines, file = free_port(), tmp_path / "in.jsonl", tmp_path / "pipe.yaml"
+    folder, address = tmp_path / "broker", free_port()
+    sink = f"sink:\n  type: upsert-kafka\n  properties.bootstrap.servers: 127.0.0.1:{address}\n"
+    key = "transform:\n  - {source-table: shop.orders, primary-keys: id}\n"
+    file.write_text(f"source:\n  type: file\n  path: {lines}\n  scan.max.pre.fetch.records: 0\n{sink}{key}")
+
+    def row(number: int) -> None:
+        with lines.open("ab") as out:
+            out.write(debezium("c", None, {"id": number}) + b"\n")
+
+    def asked(path: str) -> tuple[int, str]:
+        return get(f"http://127.0.0.1:{port}{path}")
+
+    def written() -> set[int]:
+        return Kafka(f"127.0.0.1:{address}").ids("shop.orders")
+
+    row(0)
+    broker(folder, address)
+    command = [INGEST, "run", str(file), "--checkpoint", str(tmp_path / "c"), "--metrics", str(port)]
+    with prometheus(tmp_path, port, rules=shortened(tmp_path)) as server:
+        run = shared_java.beside(lambda env: Background(command, env, tmp_path))
+        try:
+            until(lambda: asked("/readyz") == (200, "ok\n") and pending(asked("/metrics")[1]) == 0, 90, run)
+            assert written() == {0}
+            down(folder)
+            until(lambda: asked("/readyz")[0] == 503, 10, run)
+            assert asked("/readyz")[1].startswith("the sink does not answer: ")
+            for number in range(1, 4):
+                row(number)
+            until(lambda: pending(asked("/metrics")[1]) == 3, 30, run)
+            until(lambda: {"IngestSideAway", "IngestNotReady"} <= server.firing(), 60, run)
+            assert asked("/livez") == (200, "ok\n")
+            broker(folder, address)
+            until(lambda: asked("/readyz") == (200, "ok\n") and pending(asked("/metrics")[1]) == 0, 90, run)
+            assert written() == {0, 1, 2, 3}
+        finally:
+            run.terminate()
+            ended = finish(run)
+            down(folder)
+    assert ended.code == 0, ended.err
 
 
 def test_a_port_that_is_taken_ends_the_run_before_java_starts(pipeline: Pipeline, kafka: Kafka) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Protocol
 
-from harness import INGEST, finished
+from harness import INGEST, Background, finished
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -61,6 +61,11 @@ class LakePipeline:
     def run(self, *more: str, fault: str = "") -> Result:
         command = [INGEST, "run", str(self.file), "--once", "--checkpoint", str(self._folder / "c"), *more]
         return finished(command, self._java, self._folder, fault=fault)
+
+    def begin(self) -> Background:
+        """Run in the background, without an end."""
+        command = [INGEST, "run", str(self.file), "--checkpoint", str(self._folder / "c")]
+        return self._java.beside(lambda env: Background(command, env, self._folder))
 
     def rows(self, table: str = "orders", columns: str = "*") -> list[tuple[Any, ...]]:
         return self.lake.rows("shop", table, columns=columns)

@@ -6,7 +6,7 @@ import json
 import os
 from typing import TYPE_CHECKING, Any
 
-from harness import INGEST, finished
+from harness import INGEST, Background, finished
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,6 +49,11 @@ class Shop:
     def run(self, *more: str, fault: str = "") -> Result:
         command = [INGEST, "run", str(self.file), "--once", "--checkpoint", str(self.folder / "c"), *more]
         return finished(command, self.java, self.folder, fault=fault)
+
+    def begin(self, *more: str) -> Background:
+        """Run in the background, without an end."""
+        command = [INGEST, "run", str(self.file), "--checkpoint", str(self.folder / "c"), *more]
+        return self.java.beside(lambda env: Background(command, env, self.folder))
 
     def rows(self, columns: str = "*") -> list[tuple[Any, ...]]:
         return self.postgres.rows(f"shop.{self.table}", columns)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from harness import finish, until
 from lake_runs import LakePipeline
 from lake_sink import LakeSink, lake_schema
 from object_store import SECRET, ObjectStore, StoredLake, running
@@ -115,3 +116,17 @@ def test_what_a_run_says_of_a_catalog_that_is_not_there(shop: LakePipeline, stor
     assert ran.code == 75
     assert "cannot list namespaces in the catalog tables" in ran.err
     assert SECRET not in ran.err + ran.out
+
+    shop.file.write_text(f"{shop.file.read_text()}  sink.commit-interval: 0 s\n")
+    run = shop.begin()
+    until(lambda: "cannot list namespaces in the catalog tables" in run.said(), 60, run)
+    store.start()  # a run without --once has waited for it
+    until(lambda: '"event": "batch done"' in run.said(), 90, run)
+    until(lambda: shop.rows() == [(1,)], 90, run)
+    store.stop()
+    shop.add("c", None, {"id": 2})
+    until(lambda: run.said().count("; waiting") == 2, 60, run)  # in the middle of a batch
+    store.start()
+    until(lambda: shop.rows() == [(1,), (2,)], 90, run)
+    run.terminate()
+    assert finish(run).code == 0

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from harness import INGEST, finished
+from harness import INGEST, finish, finished, free_port, until
+from prometheus import get
 
 from ingest.model.commit import OLDER
 
@@ -82,6 +83,46 @@ def test_a_server_that_goes_away_ends_the_run_to_be_tried_again(shop: Shop) -> N
     assert "Traceback" not in away.err
     assert shop.run().code == 0
     assert shop.rows() == [(1, 1), (2, 2)]
+
+
+def test_a_run_waits_for_a_server_at_its_start_and_in_the_middle_of_a_batch(shop: Shop) -> None:
+    port = free_port()
+
+    def asked(path: str) -> tuple[int, str]:
+        return get(f"http://127.0.0.1:{port}{path}")
+
+    shop.add("c", None, {"id": 1})
+    shop.postgres.stop("immediate")
+    run = shop.begin("--metrics", str(port))
+    try:
+        until(lambda: asked("/readyz")[1].startswith("the sink does not answer: cannot connect"), 60, run)
+        until(lambda: "; waiting" in run.said(), 60, run)
+        assert asked("/livez") == (200, "ok\n")
+        assert "ingest_side_answers{pipeline=" in asked("/metrics")[1]
+    finally:
+        shop.postgres.start()
+    until(lambda: "ADD COLUMN" in run.said() or "CREATE TABLE" in run.said(), 90, run)
+    until(lambda: shop.rows() == [(1,)], 60, run)
+    shop.postgres.ask(
+        "CREATE FUNCTION shop.slow() RETURNS trigger LANGUAGE plpgsql AS"
+        " $$ BEGIN PERFORM pg_sleep(60); RETURN NULL; END $$;"
+        f"CREATE TRIGGER slow AFTER INSERT ON shop.{shop.table} EXECUTE FUNCTION shop.slow()"
+    )
+    shop.add("c", None, {"id": 2})
+    asleep = "SELECT pid FROM pg_stat_activity WHERE wait_event = 'PgSleep'"
+    until(lambda: bool(shop.postgres.ask(asleep)), 60, run)
+    shop.postgres.stop("immediate")
+    try:
+        until(lambda: asked("/readyz")[0] == 503, 20, run)
+        assert asked("/livez") == (200, "ok\n")
+    finally:
+        shop.postgres.start()
+    shop.postgres.ask(f"DROP TRIGGER slow ON shop.{shop.table}")
+    until(lambda: asked("/readyz") == (200, "ok\n") and len(shop.rows()) == 2, 60, run)
+    run.terminate()
+    ended = finish(run)
+    assert (ended.code, "Traceback" in ended.err) == (0, False), ended.err
+    assert shop.rows() == [(1,), (2,)]
 
 
 def test_a_change_that_loses_something_stops_the_run(shop: Shop) -> None:

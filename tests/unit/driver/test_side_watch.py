@@ -56,7 +56,7 @@ class Watched:
             Asker("sink", self.sink, lambda: self.backlog.positions, now),
         ]
         life = LifeFile(None, self.told, self.hands.clock)
-        self.watch = SideWatch(self.askers, self.backlog, life, self.told, now)
+        self.watch = SideWatch(self.askers, lambda: self.backlog, life, self.told, now)
 
     def look(self, seconds: float = 2.0) -> list[object]:
         """What is told when both were asked after so many seconds."""
@@ -138,3 +138,31 @@ def test_coordinators_that_cannot_be_asked_are_not() -> None:
         source, sink = object(), type("Sink", (), {"probe": lambda _: None})()
 
     assert askers_of(cast("RunParts", Parts()), dict) == []
+
+
+def test_sides_answer_since_a_moment_when_they_were_asked_after_it_and_that_was_told() -> None:
+    watched = Watched()
+    now = watched.hands.clock.now
+    failed = now()
+    assert not watched.watch.answers_since(failed), "nobody was asked yet"
+    watched.sink.error = Unavailable("cannot connect")
+    assert watched.look()[0] == SideAnswers("sink", answers=False, why="cannot connect", news=True)
+    watched.sink.error = None
+    watched.hands.move(1)
+    for asker in watched.askers:
+        asker.ask()
+    assert not watched.watch.answers_since(failed), "its answer was not told"
+    watched.watch.look()
+    assert watched.watch.answers_since(failed)
+    watched.hands.move(1)
+    assert not watched.watch.answers_since(now()), "that was before"
+
+
+def test_before_the_start_is_over_a_side_is_seen_to_be_away_and_nothing_waits() -> None:
+    watched = Watched()
+    watched.watch = SideWatch(watched.askers, lambda: None, LifeFile(None, Told()), watched.told)
+    watched.backlog.positions.clear()
+    watched.source.ends = {A: 7}
+    watched.sink.error = Unavailable("cannot connect")
+    assert watched.look() == [SideAnswers("sink", answers=False, why="cannot connect", news=True)]
+    assert watched.askers[0].ends is None, "there are no splits yet, so no ends of them"
