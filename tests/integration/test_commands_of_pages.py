@@ -15,8 +15,11 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 from harness import INGEST, Background, Kafka, Pipeline, finish, finished, free_port, message, until
-from pages import ROOT, blocks, only, walked
+from lake import Lake
+from pages import ROOT, blocks, needs_java, only, walked
 from prometheus import get
+
+from ingest.sandbox import sample
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -111,9 +114,10 @@ def shop(pipeline: Pipeline) -> Iterator[Pipeline]:
     (folder / "pipelines").symlink_to(ROOT / "pipelines")
     (folder / "tests").mkdir()
     (folder / "tests" / "coupon.yaml").write_text(only("docs/testing.md", "yaml").text)
-    kafka.send(kafka.create("shop.changes"), *sent)
+    sample.fill(kafka.bootstrap)
     yield pipeline
-    kafka.admin.delete_topics(["shop.changes"])["shop.changes"].result(10)
+    for done in kafka.admin.delete_topics([*sample.TOPICS]).values():
+        done.result(10)
 
 
 def ran(pipeline: Pipeline, command: list[str]) -> str:
@@ -133,6 +137,23 @@ def test_each_command_of_the_pages_does_what_it_is_for(shop: Pipeline) -> None:
     assert (shop.file.parent / "my.yaml").is_file()
     assert (shop.file.parent / "report.html").is_file()
     assert (shop.file.parent / "k8s" / "kustomization.yaml").is_file()
+    # Whole pipelines of the pages, on the sample's topics
+    for page, tables in {"README.md": "products", "docs/event-types.md": "order_placed"}.items():
+        text = only(page, "yaml", "source:\n").text.replace("localhost:29092", shop.kafka.bootstrap)
+        (shop.file.parent / "whole.yaml").write_text(f"{text}pipeline:\n  name: {tables}\n")
+        ran(shop, [INGEST, "plan", "whole.yaml"])
+        assert tables in ran(shop, [INGEST, "run", "whole.yaml", "--once"])
+    assert Lake(shop.file.parent / "lake").rows("shop", "products")[:2] == [(1, "apple", "0.50"), (2, "pear", "0.75")]
+    assert len(Lake(shop.file.parent / "lake").rows("app", "order_placed")) == 20
+
+
+def test_tests_of_the_pages_with_expressions_pass(pipeline: Pipeline) -> None:
+    folder = pipeline.file.parent / "tests"
+    folder.mkdir()
+    found = [one for one in blocks() if needs_java(one)]
+    for number, block in enumerate(found):
+        (folder / f"{number}.yaml").write_text(block.text)
+    assert f"{len(found)} tests, 0 failed" in ran(pipeline, [INGEST, "test", str(folder)])
 
 
 @contextmanager

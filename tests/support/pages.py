@@ -61,6 +61,11 @@ def walked(block: Block) -> bool:
     return re.fullmatch(rf"docs/({'|'.join(WALKED)})\.md", block.page) is not None
 
 
+def needs_java(block: Block) -> bool:
+    """Whether the block is a test of a pipeline with expressions: `test_commands_of_pages.py` has these."""
+    return block.language == "yaml" and "\nmessages:" in block.text and "projection:" in block.text
+
+
 def tool(name: str) -> ModuleType:
     """A program of tools/, as a module of its own."""
     spec = importlib.util.spec_from_file_location(f"tool_{name}", ROOT / "tools" / f"{name}.py")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from commands import called
-from pages import ROOT, Block, blocks, walked
+from pages import ROOT, Block, blocks, needs_java, walked
 from ruamel.yaml import YAML
 
 from ingest.config.diagnostics import render
@@ -30,7 +30,10 @@ BASE: dict[str, Any] = {
 """What a block lacks that shows one section, or some options of one."""
 ELSEWHERE = {"docs/from-sql.md": "test_from_sql.py", "docs/extending.md": "test_extending.py"}
 """Pages whose blocks another test takes."""
-YAMLS = [one for one in blocks() if one.language == "yaml" and not walked(one) and one.page not in ELSEWHERE]
+YAMLS = [
+    one for one in blocks()
+    if one.language == "yaml" and not walked(one) and one.page not in ELSEWHERE and not needs_java(one)
+]  # fmt: skip
 
 
 def test_each_block_says_what_it_is() -> None:
