@@ -6,12 +6,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 from harness import INGEST, finish, finished, free_port, until
+from postgres import PASSWORD
 from prometheus import get
+from upgrades import DATABASE, ORDERS, PLACE, gone_on, left, rename
 
 from ingest.model.commit import OLDER
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from postgres import Database
     from postgres_shop import Shop
+    from shared_java import SharedJava
 
 
 def test_tables_are_made_and_grow_while_rows_come(shop: Shop) -> None:
@@ -240,3 +246,21 @@ def test_changes_that_are_older_than_their_row_are_left_out_and_told(shop: Shop)
     )
     assert f"skipped: {older} {OLDER}" in ran.out, ran.out
     assert "changes that are older than the row that is there are left out and counted" in ran.err
+
+
+def test_a_checkpoint_of_an_older_version_is_gone_on_with(
+    postgres: Database, tmp_path: Path, shared_java: SharedJava
+) -> None:
+    with postgres.connection() as connection:
+        connection.autocommit = True
+        connection.execute("CREATE DATABASE upgrade")
+    endpoint = f"127.0.0.1:{postgres.port}"
+    with left("postgres"), postgres.connection("upgrade") as database:
+        database.execute((PLACE / "postgres.sql").read_text().encode())
+        database.commit()
+        rename({DATABASE: f"{endpoint}/upgrade"})
+        gone_on(shared_java, tmp_path, endpoint=endpoint, database="upgrade", password=PASSWORD)
+        assert database.execute("SELECT id, v, late, more FROM shop.orders ORDER BY 1").fetchall() == ORDERS
+        # What the older version had written is not written again
+        read = database.execute("SELECT counters::jsonb -> 'read' FROM ingest_progress").fetchall()
+    assert read == [(3,)]
