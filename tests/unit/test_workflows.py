@@ -59,6 +59,18 @@ def test_what_a_workflow_runs_is_there(path: Path) -> None:
         assert "uses" not in job or (ROOT / job["uses"]).is_file()
 
 
+def test_the_changelog_has_the_form_that_a_release_looks_for() -> None:
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    versions = re.split(r"^## (?=\[\d+\.\d+\.\d+\] - (?:unreleased|\d{4}-\d\d-\d\d)$)", text, flags=re.MULTILINE)[1:]
+    assert len(versions) == len(re.findall(r"^## ", text, re.MULTILINE)) > 0
+    for version in versions:
+        parts = re.split(r"^### (\w+)\n", version, flags=re.MULTILINE)
+        assert parts[1::2] == ["Upgrading", *(kind for kind in ("Added", "Changed", "Fixed") if kind in parts[1::2])]
+        assert "checkpoint" in parts[2]
+        for lines in parts[2::2]:
+            assert re.fullmatch(r"(- .+\n(  .+\n)*)+\n?", lines), lines[-300:]
+
+
 def test_ci_has_each_python_on_each_processor() -> None:
     jobs = read(ROOT / ".github" / "workflows" / "ci.yaml")["jobs"]
     for name in ("fast", "whole"):
