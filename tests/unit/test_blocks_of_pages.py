@@ -13,11 +13,21 @@ from commands import called
 from pages import ROOT, Block, blocks, needs_java, walked
 from ruamel.yaml import YAML
 
+from ingest.avro.derived import record_of
 from ingest.config.diagnostics import render
 from ingest.config.loader import load_text
+from ingest.delta.types import delta_type
+from ingest.iceberg.types import iceberg_type
+from ingest.lake.columns import stored_schema
+from ingest.model import types
+from ingest.model.schema import Column, TableSchema
+from ingest.postgres.dialect import POSTGRES, HologresDialect
+from ingest.protobuf.generated import schema_text
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from ingest.postgres.dialect import Strategy
 
 LANGUAGES = {"yaml", "sh", "text", "sql", "python", "toml"}
 SECTIONS = {"source", "sink", "route", "transform", "pipeline"}
@@ -106,3 +116,21 @@ def of_kubernetes(block: Block, found: dict[str, Any], folder: Path) -> None:
         (folder / "pipelines" / f"{name}.yaml").write_text(written({**BASE, "pipeline": {"name": name}}))
     done = called("render", "k8s", str(folder / "pipelines"), "--out", str(folder / "k8s"))
     assert done.code == 0, done.err
+
+
+def test_what_a_declared_row_becomes_in_each_sink_is_as_the_page_about_nested_json_says() -> None:
+    declared = types.parse("ROW<city STRING, tags ARRAY<STRING>, more MAP<STRING, INT>>")
+    schema = stored_schema(TableSchema((Column("address", declared),), ()), times=True)
+    lakes = {str(iceberg_type(schema.columns[0].type)), delta_type(schema.columns[0].type)}
+    assert lakes == {"string"}
+    assert POSTGRES.types_of(declared, of_key=False) == ("jsonb", "jsonb")
+    strategies: tuple[Strategy, ...] = ("STANDARD", "BROADEN", "ONLY_BIGINT_OR_TEXT")
+    made = [HologresDialect(strategy=one).types_of(declared, of_key=False) for one in strategies]
+    assert [kinds and kinds[0] for kinds in made] == ["jsonb", "jsonb", "text"]
+    avro = str(record_of([Column("address", declared)], ("row", "of")))
+    assert all(f"'type': '{kind}'" in avro for kind in ("record", "array", "map"))
+    text = schema_text({"address": declared}, "Row")
+    assert all(part in text for part in ("message Row_address", "repeated string tags", "map<string, int32> more"))
+    page = (ROOT / "docs" / "nested-json.md").read_text(encoding="utf-8")
+    for row in ("| `iceberg`, `delta` | `string`,", "| `postgres` | `jsonb` |", "| `hologres` | `jsonb` or `text`,"):
+        assert row in page
