@@ -93,7 +93,8 @@ def observe_chunks(source: Source, chunks: Iterable[Chunk], inference: Inference
                 stored = known.number_types(table) if inference.numbers is Numbers.STORED else {}
                 fixed = inference.static and source_table is not None
                 try:
-                    seen[table] = observe(change, inference, before, stored, fixed=fixed)
+                    keys = () if source_table is None else source_table.key_columns
+                    seen[table] = observe(change, inference, before, stored, fixed=fixed, key_columns=keys)
                     reasons = reasons_of(change, before, seen[table], inference)
                 except RowError:
                     continue

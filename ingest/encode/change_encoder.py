@@ -238,12 +238,14 @@ class ChangeEncoder:
     ) -> None:
         """Count the numbers that became others in the records of a change. `moved`: one has the key before it."""
         coercer, rounding = self._coercer, None if self._rounding is None else self._rounding()
+        if row is not None:
+            coercer.count_last()
         if rounding is None:
             if old is not None:
                 coercer.count_rounded(old, declared)
             return
         if row is not None:
-            coercer.count_written(row, declared, rounding.after, rounding.keys)
+            coercer.count_written(row, declared, rounding.after, rounding.keys, counted_before=True)
         if old is not None:
             coercer.count_written(old, declared, rounding.before, rounding.keys if moved else {})
 

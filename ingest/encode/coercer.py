@@ -19,7 +19,7 @@ from ingest.model.values import fits, holds, written
 from ingest.schema.infer import said_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Container, Iterable, Mapping
+    from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 
     import msgspec
 
@@ -122,6 +122,8 @@ class RowCoercer:
         self._widens = inference.numbers is Numbers.STORED and not inference.static
         self._stores = self._any_spelling = inference.numbers in {Numbers.STORED, Numbers.COMPUTED}
         self._passed = inference.passed
+        self.last_rounded: Sequence[str] = ()
+        """Columns of the last row whose numbers are rounded. Who writes the row counts them."""
         self.rounded: dict[str, int] = {}
         """By column: numbers that no binary number is, and that became the nearest one."""
         self.strings_in_keys = inference.reading.as_string
@@ -166,8 +168,7 @@ class RowCoercer:
                 self._withhold(name)
         if declared is not None and declared.sparse:
             self._check_whole(row)
-        for name in rounded:
-            count_up(self.rounded, name, 1, OTHERS)
+        self.last_rounded = rounded
         return {name: text[name] for name in row if name in text}
 
     def _conforming(
@@ -258,6 +259,11 @@ class RowCoercer:
             return True
         return is_key(kept, value, self._said(name, value, declared))
 
+    def count_last(self) -> None:
+        """Count the numbers of the last row that are rounded."""
+        for name in self.last_rounded:
+            count_up(self.rounded, name, 1, OTHERS)
+
     def count_rounded(self, image: Mapping[str, bytes], declared: InlineSchema | None) -> None:
         """Count the numbers of a row before a change that are rounded when it is written. It widens no column."""
         for name, value in image.items() if self.numbers is not Numbers.TEXTS else ():
@@ -265,11 +271,21 @@ class RowCoercer:
                 count_up(self.rounded, name, 1, OTHERS)
 
     def count_written(
-        self, image: Mapping[str, bytes], declared: InlineSchema | None, *places: Mapping[str, Rounds]
+        self,
+        image: Mapping[str, bytes],
+        declared: InlineSchema | None,
+        *places: Mapping[str, Rounds],
+        counted_before: bool = False,
     ) -> None:
-        """Count the numbers of a row that became others where it was written. `places`: what says so, by column."""
+        """Count the numbers of a row that became others where it was written. `places`: what says so, by column.
+
+        `counted_before`: those that a transform passed on were counted before it, where their column rounds them.
+        """
         for name in {name: None for of in places for name in of}:
             value = image.get(name, b"null")
+            rounds = rounding_of(self.source_types[name]) if counted_before and name in self._passed else None
+            if rounds is not None and rounds(value, None):
+                continue
             if any(name in of and of[name](value, self._said(name, value, declared)) for of in places):
                 count_up(self.rounded, name, 1, OTHERS)
 

@@ -134,6 +134,12 @@ PARTIAL: Final = 8
 BOTH: Final = 16
 """Added to it: the columns of the row before the update that its filter needs came with it."""
 
+ROUNDED_AT: Final = 5
+"""Place of the first bit, above those, of which each says that a number of a column is rounded. The column has this
+place among those of the table, and the number is counted when the row is written."""
+MOST_ROUNDED: Final = 25
+KINDS: Final = (1 << ROUNDED_AT) - 1
+
 Fed: TypeAlias = "tuple[int, int, bytes, tuple[Any, ...]]"
 """The transform's number, what it is, the row's text, and the values of all slots."""
 

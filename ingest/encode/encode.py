@@ -7,7 +7,7 @@ its table's schema. All rows of one message are encoded, or none of them.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ingest.encode.coercer import OTHERS, Drift, KeyChanged
 from ingest.encode.upsert_encoder import bytes_of
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from ingest.encode.upsert_encoder import Record, TableEncoder
     from ingest.model.change import Change, Decoded
 
+Counts: TypeAlias = "tuple[dict[str, int], dict[str, int]]"
+"""Counts by column, and what they were before a message."""
 _NONE_IGNORED: Final = IgnoredErrors()
 _STAGES: Final = {"malformed": "decode", "refused": "write"}
 """The stages of rejects by their codes, but for `conform`, which is that of all others."""
@@ -126,11 +128,13 @@ def _encode_all(
     """
     mark = len(records)
     done: list[tuple[TableEncoder, int, int, int]] = []
+    counts: list[Counts] = []
     complete = False
     try:
         for table, kind, before, after, key, declared in changes:
             encoder = cache.compiled.get(table) or cache.find(table)
             done.append((encoder, encoder.inserted, encoder.updated, encoder.deleted))
+            counts += counts_by_column(encoder)
             if kind is Kind.DELETE:
                 encoder.delete(before, key, declared, records.append)
             else:
@@ -146,4 +150,18 @@ def _encode_all(
             del records[mark:]
             for encoder, inserted, updated, deleted in reversed(done):
                 encoder.inserted, encoder.updated, encoder.deleted = inserted, updated, deleted
+            take_back(counts)
     return None
+
+
+def counts_by_column(encoder: TableEncoder) -> list[Counts]:
+    """Return the counters of values by column, each with what it is now: a message may become a reject."""
+    parts: Iterable[TableEncoder] = getattr(encoder, "parts", (encoder,))
+    return [(of, of.copy()) for one in parts for of in (one.rounded, one.cut, one.withheld, one.unread)]
+
+
+def take_back(counts: Iterable[Counts]) -> None:
+    """Let counters be what they were, as a reject counts nothing else (docs/spec/types.md#numbers-of-tables, Y46)."""
+    for of, before in reversed([*counts]):
+        of.clear()
+        of.update(before)

@@ -58,7 +58,8 @@ class FanOutEncoder:
         self.table = table
         self.inserted = self.updated = self.deleted = self.unrepresentable = 0
         self.bytes_in = self.bytes_out = 0
-        self._encoders = encoders
+        self.parts = self._encoders = encoders
+        """The encoders, whose counters by column these are."""
         self._unread: dict[str, int] = {}
 
     @property

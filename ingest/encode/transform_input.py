@@ -21,9 +21,11 @@ from ingest.encode.compiled_transform import (
     DELETE,
     EVENT,
     INSERT,
+    MOST_ROUNDED,
     NAMESPACE,
     PARTIAL,
     READ_SLOT,
+    ROUNDED_AT,
     SCHEMA,
     TABLE,
     UPDATE,
@@ -40,6 +42,7 @@ from ingest.model.keytext import key_text
 from ingest.model.numbers import FLOATS, Numbers
 from ingest.model.reject import RowError
 from ingest.model.rowtext import key_image, parse_row
+from ingest.model.schema import TableSchema
 from ingest.model.values import coarse, has_times
 
 if TYPE_CHECKING:
@@ -77,11 +80,13 @@ class TransformInputEncoder:
         self._insert = UPDATE_ALONE if upserts else INSERT
         self.transform = transform = transforms.of[table]
         self.source = source = replace(source, schema=source.schema.with_stored(stored))
+        self._places = {column.name: at for at, column in enumerate(source.schema.columns)}
         places = {slot: i for i, slot in enumerate(transforms.inputs)}
         self.table = table
         self.inserted = self.updated = self.deleted = self.unrepresentable = 0
         self.bytes_in = self.bytes_out = 0
-        self._coercer = RowCoercer(table, source.schema, source.schema, inference)
+        passed = TableSchema(source.schema.columns, tuple(sorted(source.key_columns)))  # in a key a number is exact
+        self._coercer = RowCoercer(table, source.schema, passed, inference)
         # Their columns of the sink did not change for numbers that do not fit, and will not
         self._coercer.narrow |= {
             one.name for one in source.schema.columns
@@ -131,6 +136,7 @@ class TransformInputEncoder:
         """Emit an insert or update; raises Drift, KeyChanged or RowError, having emitted nothing."""
         image = parse_row(after)
         row = self._coercer.row(image, declared)
+        rounded = self._rounded()
         if self._primary_key:
             check_key(self._primary_key, message_key, declared)
         what = UPDATE_ALONE if kind is Kind.UPDATE else self._insert
@@ -152,7 +158,17 @@ class TransformInputEncoder:
                     text = self._sent(old, {**(image if overlay else {}), **came}, declared)
                     self._emit(BEFORE | (PARTIAL if partial else 0), "-U", text, slots, emit)
         self._read(row, self.inputs, values)
-        self._emit(what, str(kind), self._sent(row, image, declared), values, emit)
+        self._emit(what | rounded, str(kind), self._sent(row, image, declared), values, emit)
+
+    def _rounded(self) -> int:
+        """Return bits that say which numbers of the last row are rounded; those of far columns are counted here."""
+        bits = 0
+        for name in self._coercer.last_rounded:
+            if self._places[name] < MOST_ROUNDED:
+                bits |= 1 << (ROUNDED_AT + self._places[name])
+            else:
+                count_up(self.rounded, name, 1, OTHERS)
+        return bits
 
     def _sent(self, row: Mapping[str, bytes], came: Mapping[str, bytes], declared: InlineSchema | None) -> bytes:
         """Return the row's text, in which values of the key are as they came: a key knows no types.

@@ -188,6 +188,7 @@ class UpsertEncoder:
             self.updated += 1
         else:
             self.inserted += 1
+        self._coercer.count_last()
         for name in cut:
             self.cut[name] = self.cut.get(name, 0) + 1
         # A row that needs nothing keeps its bytes: white space, and both of two members of one name

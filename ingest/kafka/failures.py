@@ -103,6 +103,9 @@ REFUSED: Final = {
 }
 """Errors about a record: its topic takes others. A broker refuses all records of a request for one of them."""
 
+_FEW_REPLICAS: Final = {KafkaError.NOT_ENOUGH_REPLICAS, KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND}
+_IN_SYNC: Final = "a topic takes no record while fewer replicas are in sync than its min.insync.replicas says"
+
 _SETTLING: Final = {
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     KafkaError.COORDINATOR_NOT_AVAILABLE,
@@ -237,15 +240,26 @@ def explain(exc: KafkaException | KafkaError, what: str, servers: str) -> Ingest
             f"cannot {what} at {servers}: {error.name()}: {text}", "a newer attempt has taken over; nothing is lost"
         )
     if is_away(error):
-        return Unavailable(
-            f"cannot {what}: no answer from the broker at {servers}: {reason(text)}", "start it, or run again later"
-        )
+        return _unavailable(error, what, servers)
     if code == LocalError.INVALID_ARG:
         return ConfigError(f"cannot {what}: {text}", "correct the properties.* of the pipeline file")
     if code in {KafkaError.POLICY_VIOLATION, KafkaError.INVALID_REPLICATION_FACTOR, KafkaError.INVALID_PARTITIONS,
                 KafkaError.INVALID_CONFIG, KafkaError.TOPIC_EXCEPTION, KafkaError.MSG_SIZE_TOO_LARGE}:  # fmt: skip
         return ConfigError(f"cannot {what} at {servers}: {text}", "change the pipeline file or the broker's settings")
     return IngestError(f"cannot {what} at {servers}: {error.name()}: {text}", "the broker's log may say more")
+
+
+def _unavailable(error: KafkaError, what: str, servers: str) -> Unavailable:
+    code = error.code()
+    if code in _FEW_REPLICAS:
+        hint = f"{_IN_SYNC}: start the other brokers, or run again later"
+        return Unavailable(f"cannot {what} at {servers}: {error.str()}", hint)
+    # Of a record that was not taken in time the client does not tell what the broker answered meanwhile
+    more = f"; {_IN_SYNC}" if code == LocalError.MSG_TIMED_OUT else ""
+    return Unavailable(
+        f"cannot {what}: no answer from the broker at {servers}: {reason(error.str())}",
+        f"start it, or run again later{more}",
+    )
 
 
 def refuse(exc: Exception, section: str, servers: str) -> IngestError:

@@ -90,6 +90,10 @@ class Misfit(str):
         return made
 
 
+NO_ORDER: Final = "which orders changes by it (sink.sequence-by): of texts, '10' comes before '9'"
+"""The reason why a column that orders changes does not become one of texts."""
+
+
 @dataclass(frozen=True, slots=True)
 class TableSchema:
     """Columns in the order of their first appearance, and the primary key in its own order."""

@@ -14,8 +14,8 @@ from psycopg import sql
 
 from ingest.model.numbers import LARGEST, stored_as
 from ingest.model.reject import RowError
-from ingest.model.schema import Misfit
-from ingest.model.types import STRING
+from ingest.model.schema import NO_ORDER, Misfit
+from ingest.model.types import STRING, is_text
 from ingest.postgres.dialect import POSTGRES
 from ingest.postgres.history_columns import ChangeError
 from ingest.postgres.types import has_order, is_number, type_of_kind
@@ -396,7 +396,13 @@ def unfit(table: SqlTable, there: ExistingTable | None, dialect: SqlDialect = PO
     known = [one for one in table.written_to(there).columns if one.name in there.columns]
     tried = {one.name: _widened(table, there, one, dialect) for one in known}
     types = {name: None if name in there.identities else type_of_kind(there.columns[name]) for name in tried}
-    return {name: Misfit(str(to), types[name]) for name, to in tried.items() if isinstance(to, ChangeError)}
+    found = {name: Misfit(str(to), types[name]) for name, to in tried.items() if isinstance(to, ChangeError)}
+    for one in known:
+        kind = types[one.name]
+        of_texts = one.name == table.sequence and type_of_kind(one.values) == STRING
+        if of_texts and kind is not None and not is_text(kind):
+            found.setdefault(one.name, Misfit(NO_ORDER, kind))
+    return found
 
 
 def _widened(table: SqlTable, there: ExistingTable, column: SqlColumn, dialect: SqlDialect) -> str | ChangeError | None:

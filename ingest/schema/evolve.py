@@ -15,6 +15,7 @@ from ingest.model import types
 from ingest.model.data_type import DecimalType, DoubleType, FloatType
 from ingest.model.numbers import FLOATS, is_number
 from ingest.model.schema import (
+    NO_ORDER,
     AddColumn,
     AlterColumnType,
     Column,
@@ -54,6 +55,13 @@ class SourceTable:
     def written_as(self, name: str) -> list[str]:
         """Return the columns of the sink tables that have the values of a column."""
         return [name] if self.output is None else [result for result, of in self.copies if of == name]
+
+    @property
+    def key_columns(self) -> frozenset[str]:
+        """The table's columns that are columns of its rows' key, under whatever name a transform passes them on."""
+        if self.output is None:
+            return frozenset(self.schema.primary_key)
+        return frozenset(name for result, name in self.copies if result in self.output.primary_key)
 
     def after(self) -> SourceTable:
         """Return the table as it is after its transform."""
@@ -128,7 +136,6 @@ A reason that is a `Misfit` may tell the type that the column has there.
 It raises IngestError.
 """
 _NUMBERS: Final = (*types.INTEGERS, DecimalType, FloatType, DoubleType)
-_NO_ORDER: Final = "which orders changes by it (sink.sequence-by): of texts, '10' comes before '9'"
 WANTED: Final = "as the pipeline says"
 """Reason why a change is withheld that the sink could do."""
 
@@ -370,11 +377,11 @@ def _sinks(
                 }  # fmt: skip
                 merged, stay = _of_numbers(values, target, sink, merged, numbers)
                 kept.update(stay)
-                known = None if sink is None else _sequence_type(sink, merged, policy.sequence)
+                known = _sequence_type(target, sink, merged, policy.sequence, numbers)
                 if known is not None and policy.sequence is not None:
                     event = AlterColumnType(target, policy.sequence, known, STRING)
                     rounds = isinstance(known, FLOATS) and values.get(policy.sequence, True)
-                    (kept if rounds else withheld)[event] = _NO_ORDER
+                    (kept if rounds else withheld)[event] = NO_ORDER
                     merged = _retyped(merged, {policy.sequence: known})
             if merged != sink:
                 merged, beyond = _fitting(target, sink, merged, unfit)
@@ -386,16 +393,23 @@ def _sinks(
     return sinks, tuple(event for event in events if event not in withheld), withheld, kept
 
 
-def _sequence_type(sink: TableSchema, merged: TableSchema, name: str | None) -> DataType | None:
+def _sequence_type(
+    target: TableId, sink: TableSchema | None, merged: TableSchema, name: str | None, numbers: StoredNumbers
+) -> DataType | None:
     """Return the type that the column keeps which orders changes; None where a sink table may change it as merged.
 
-    Texts have another order than what they are made of.
+    Texts have another order than what they are made of. A table of which nothing is known may be there already.
     """
     if name is None or name in merged.primary_key:
         return None
-    known, wanted = ({one.name: one.type for one in of.columns}.get(name, types.NULL) for of in (sink, merged))
-    stays = wanted == STRING and known != types.NULL and not types.is_text(known)
-    return known if stays else None
+    schemas = ((() if of is None else of.columns) for of in (sink, merged))
+    known, wanted = (next((one.type for one in columns if one.name == name), types.NULL) for columns in schemas)
+    if wanted != STRING:
+        return None
+    if known == types.NULL:
+        why = numbers.unfit(target, merged).get(name)
+        known = why.there if isinstance(why, Misfit) and why.there is not None else known
+    return None if known == types.NULL or types.is_text(known) else known
 
 
 def _of_numbers(

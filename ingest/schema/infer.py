@@ -24,7 +24,7 @@ from ingest.model.values import accepts, fits, holds, is_fine
 from ingest.schema.type_hints import TypeHints
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from ingest.model.change import Change, InlineSchema
     from ingest.model.data_type import DataType
@@ -136,11 +136,13 @@ def observe(
     stored: Mapping[str, DataType] = MappingProxyType({}),
     *,
     fixed: bool = False,
+    key_columns: Collection[str] = (),
 ) -> TableSchema:
     """What the table must be like for this change, with what is known of it merged in.
 
     `stored`: types by which the sink's tables keep numbers, where they may round some. `fixed`: the known schema is
-    not to change. Raises RowError for a row that no schema takes.
+    not to change. `key_columns`: columns of the rows' key, which may be that of a transform. Raises RowError for a row
+    that no schema takes.
     """
     table, _, before, after, key, declared = change
     if known is None and table in inference.initial:
@@ -161,7 +163,8 @@ def observe(
             f"({inference.max_columns})",
         )
     key_names = tuple(dict.fromkeys(key_row or (() if declared is None else declared.primary_key)))
-    given, of_key = inference.declared(table), {*key_names, *(() if known is None else known.primary_key)}
+    given = inference.declared(table)
+    of_key = {*key_names, *key_columns, *(() if known is None else known.primary_key)}
     _check_names(table if known is None else (), () if fixed else (*new, *key_names))
     columns = []
     for name, value in row.items():

@@ -22,7 +22,7 @@ from ingest.model.commit import OLDER
 from ingest.model.layout import PLAIN
 from ingest.model.numbers import stored_as
 from ingest.model.reject import RowError
-from ingest.model.schema import Misfit
+from ingest.model.schema import NO_ORDER, Misfit
 from ingest.model.table import show
 from ingest.sinks.sequence import no_sequence
 from ingest.sinks.sink import PlainSinkCoordinator
@@ -207,15 +207,28 @@ class LakeCoordinator(PlainSinkCoordinator, Generic[There]):
             return {}
         with self._asking(f"look the table {wanted} up"):
             there = self._look_up(wanted)
-            if there is None or not self._fault(wanted, there):
+            if there is None:
                 return {}
+            ordered = self._ordered(wanted, there)
+            if not self._fault(wanted, there):
+                return ordered
             of_key = tuple(one for one in wanted.columns if one.name in wanted.key)
             if self._fault(replace(wanted, columns=of_key), there):
                 return {}  # it takes no row, and `declare` says so
             tried = [(one.name, replace(wanted, columns=(*of_key, one))) for one in wanted.columns]
             kinds = self._columns(there)
             faults = {name: why for name, part in tried if (why := self._fault(part, there))}
-            return {name: Misfit(why, kinds[name].type if name in kinds else None) for name, why in faults.items()}
+            found = {name: Misfit(why, kinds[name].type if name in kinds else None) for name, why in faults.items()}
+            return ordered | found
+
+    def _ordered(self, wanted: LakeTable, there: There) -> dict[str, Misfit]:
+        """Return the column that orders changes, where a table has it as another type and rows as texts."""
+        name, known = wanted.sequence, self._columns(there)
+        kind = known[name].type if name is not None and name in known else None
+        of_texts = any(one.name == name and types.is_text(one.type) for one in wanted.columns)
+        if name is None or kind is None or types.is_text(kind) or not of_texts:
+            return {}
+        return {name: Misfit(NO_ORDER, kind)}
 
     def beyond(self, table: TableId, schema: TableSchema, names: Sequence[str]) -> set[str]:
         """Return those of the columns that its table has as BIGINT and that hold an integer beyond ±2^53.

@@ -10,9 +10,12 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from ingest.encode.encode import stage_of
+from ingest.encode.coercer import OTHERS as OTHER_COLUMNS
+from ingest.encode.compiled_transform import KINDS, MOST_ROUNDED, ROUNDED_AT
+from ingest.encode.encode import counts_by_column, stage_of, take_back
 from ingest.encode.result_merger import ExpressionFailed, ResultMerger
 from ingest.encode.upsert_encoder import bytes_of
+from ingest.model.cache import count_up
 from ingest.model.change import Kind, Reject
 from ingest.model.reject import LeftForLater, RowError
 from ingest.native import native
@@ -165,8 +168,11 @@ class ChunkMerger:
         Raise LeftForLater for a message that waits.
         """
         length = len(records)
-        compiled = self._state.results.cache.compiled if len(rows) > 1 else {}
-        counted = {table: (e.inserted, e.updated, e.deleted) for table, e in compiled.items()}
+        tables = {self._mergers[p].transform.table for p in retained.transforms[rows.start : rows.stop] if p >= 0}
+        compiled = self._state.results.cache.compiled
+        counted = {t: (e.inserted, e.updated, e.deleted) for t in tables if (e := compiled.get(t)) is not None}
+        counts = [one for t in counted for one in counts_by_column(compiled[t])]
+        rounded: list[tuple[TableId, str]] = []
         done: list[tuple[TableId, Kind]] = []
         failure: Failure | None = None
         try:
@@ -181,10 +187,11 @@ class ChunkMerger:
                 if number != transform:
                     raise lost(f"a row of transform {transform}")
                 row += 1
-                text, event = retained.texts[i], retained.events[i]
+                text, event = retained.texts[i], retained.events[i] & KINDS
                 assert text is not None
                 try:
-                    self._rows.apply(transform, event, text, values, failed, records)
+                    if self._rows.apply(transform, event, text, values, failed, records):
+                        rounded += self._rounded(transform, retained.events[i] >> ROUNDED_AT)
                 except ExpressionFailed as exc:
                     failure = self._rows.failure(transform, event, exc.slot, text)
                     raise
@@ -192,17 +199,29 @@ class ChunkMerger:
         except (RowError, LeftForLater) as exc:
             del records[length:]
             self._rows.forget()
-            for table, encoder in compiled.items():  # also one that was made for this message
+            take_back(counts)
+            for table in tables & compiled.keys():
+                encoder = compiled[table]
                 encoder.inserted, encoder.updated, encoder.deleted = counted.get(table, (0, 0, 0))
+                if table not in counted:  # it was made for this message
+                    take_back([(of, {}) for of, _ in counts_by_column(encoder)])
             if isinstance(exc, LeftForLater):
                 raise
             return Reject(exc.code, str(exc), self._table_of(rows, retained, done), failure)
         for table, kind in done:
             count_change(self._result, table, kind, 1)
+        for table, column in rounded:
+            count_up(self._result.rounded, (table, column), 1, (table, OTHER_COLUMNS))
         of = self._table_of(rows, retained, done)
         if of is not None:
             self._result.traffic.of_table(of, 0, bytes_of(records[length:]))
         return None
+
+    def _rounded(self, transform: int, bits: int) -> list[tuple[TableId, str]]:
+        """Return the columns of a row whose numbers are rounded, as `TransformInputEncoder` says."""
+        table = self._mergers[transform].transform.table
+        columns = self._state.schemas.sources[table].schema.columns if bits else ()
+        return [(table, column.name) for at, column in enumerate(columns[:MOST_ROUNDED]) if bits >> at & 1]
 
     def _table_of(self, rows: range, retained: RetainedRows, done: list[tuple[TableId, Kind]]) -> TableId | None:
         """Return the table of the first row of a message; None where it is not known."""

@@ -42,8 +42,8 @@ class RowResults:
 
     def apply(
         self, number: int, event: int, text: bytes, values: Sequence[Any], failed: int, records: list[Any]
-    ) -> None:
-        """Add to `records` what becomes of a row, with its results.
+    ) -> bool:
+        """Add to `records` what becomes of a row, with its results; return whether the row after a change is written.
 
         `event`: which row it is; `failed`: a mask of the results that could not be computed. Raises RowError.
         """
@@ -51,7 +51,7 @@ class RowResults:
         what, partial = event & ~(PARTIAL | BOTH), bool(event & PARTIAL)
         if what == BEFORE:
             self._before = _row_before(merger, text, values, failed, partial=partial)
-            return
+            return False
         before, self._before = self._before, None
         if event & BOTH:
             before = merger.was(text, values, failed)
@@ -66,7 +66,7 @@ class RowResults:
                     self._result.skip(FILTERED, 1)
                 else:
                     self._leave(merger, encoder, what, before, text, values, failed, emit)
-                return
+                return False
             row = merger.row(text, values, failed, partial=partial)
             if what == DELETE:
                 if merger.transform.soft_delete:
@@ -84,6 +84,7 @@ class RowResults:
         except (Drift, KeyChanged) as exc:
             msg = f"a result of {merger.transform.table} does not fit the schema that was made for it"
             raise InternalError(msg, "please report this with the transform and the table's columns") from exc
+        return what != DELETE
 
     def failure(self, number: int, event: int, slot: str, text: bytes) -> Failure:
         """Return what is known of an expression that failed for a row; `slot`: that of its result."""

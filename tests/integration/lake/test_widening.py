@@ -18,7 +18,7 @@ from ingest.iceberg.types import iceberg_type
 from ingest.model import types
 from ingest.model.change import InlineSchema, Kind
 from ingest.model.schema import Column, TableSchema
-from ingest.schema.evolve import Policy, Schemas, evolve
+from ingest.schema.evolve import Policy, Schemas, StoredNumbers, evolve
 from ingest.schema.infer import Inference
 from ingest.schema.routes import Rules
 
@@ -133,3 +133,14 @@ def test_a_column_that_keeps_its_type_takes_the_values_that_fit(tmp_path: Path, 
         (19, None, 7),
     ]
     assert encoder.withheld == {"d": 1}
+
+
+@pytest.mark.parametrize("lake", KINDS)
+def test_a_column_that_orders_changes_stays_where_another_checkpoint_made_it(tmp_path: Path, lake: str) -> None:
+    """The first look of a new checkpoint may see texts: docs/spec/sinks.md#changes-that-come-out-of-order, W79."""
+    sink = lake_of(lake, tmp_path, **{"sink.sequence-by": "v", "sink.delete-strategy": "soft"})
+    sink.side.declare({TABLE: lake_schema("id INT", "v BIGINT", "n BIGINT")})
+    wanted, numbers = lake_schema("id INT", "v STRING", "n STRING"), StoredNumbers(sink.side.beyond, sink.side.unfit)
+    found = evolve(Schemas(), [(TABLE, wanted)], Rules(), Policy(sequence="v"), numbers=numbers)
+    assert [types.name(column.type) for column in found.sinks[TABLE].columns] == ["INT", "BIGINT", "STRING"]
+    assert [str(event) for event in found.withheld] == ["ALTER COLUMN v BIGINT -> STRING"]

@@ -9,6 +9,7 @@ import pytest
 from postgres_sink import SPLIT, driver_of, gone, made, options, owned, row, schema, scope, task, to_write, write
 
 from ingest.errors import AccessError, SchemaChangeRefused
+from ingest.model import types
 from ingest.model.commit import RowsRefused
 from ingest.model.reject import RowError
 from ingest.model.schema import TableSchema
@@ -82,6 +83,13 @@ def test_values_of_the_server_where_the_rows_have_to_stand(
     identities = {"v": "its column 'v' is GENERATED ALWAYS AS IDENTITY, so that no update can change it"}
     found = driver_of(options(postgres, **by)).unfit((name, "t"), schema("id BIGINT", "v BIGINT"))
     assert found == (identities if "IDENTITY" in columns else {}), "it can be left out"
+
+
+def test_a_column_that_orders_changes_is_not_altered_for_texts(postgres: Database, name: str) -> None:
+    run(postgres, name, "CREATE TABLE {}.t (id bigint PRIMARY KEY, v bigint, n bigint)")
+    wanted = schema("id BIGINT", "v STRING", "n STRING")
+    found = driver_of(options(postgres, **postgres_sink.BY)).unfit((name, "t"), wanted)
+    assert {column: why.there for column, why in found.items()} == {"v": types.BIGINT}
 
 
 @pytest.fixture
