@@ -16,6 +16,7 @@ from ingest.formats.raw_values import READABLE, charset_of, codec_of
 from ingest.formats.template import ColumnRef
 from ingest.model import types
 from ingest.model.change import TOMBSTONE, InlineSchema, Kind, Reject
+from ingest.model.data_type import FloatType
 from ingest.model.floats import NotANumber
 from ingest.model.reject import RowError
 from ingest.model.table import show
@@ -74,23 +75,29 @@ class Raw(PositionalOptions):
 
     def decoder(self, topic: str, *, keyed: bool = False) -> RawDecoder:
         """Return a decoder for one split's records; `keyed`: it reads their keys, too: a null value is a delete."""
-        return RawDecoder(self._reader((topic,), "value"), topic, keyed=keyed)
+        read, declared = self._reader((topic,), "value")
+        return RawDecoder(read, topic, declared, keyed=keyed)
 
     def reader_of(self, table: TableId) -> Callable[[bytes], tuple[msgspec.Raw, InlineSchema] | Reject]:
         """Return a function that reads the keys of a table: a row as JSON text with what it declares, or a reject."""
-        read_row = self._reader(table, "key")
+        read_row, declared = self._reader(table, "key")
 
         def read(key: bytes) -> tuple[msgspec.Raw, InlineSchema] | Reject:
             found = read_row(key)
-            return found if isinstance(found, Reject) else (found, _NO_TYPES)
+            return found if isinstance(found, Reject) else (found, declared or _NO_TYPES)
 
         return read
 
     def _codec(self, data_type: DataType) -> Codec | None:
         return codec_of(data_type, self.charset, little=self.endianness == "little-endian")
 
-    def _reader(self, table: TableId, default: str) -> Callable[[bytes], msgspec.Raw | Reject]:
-        """Return a function that reads the values of a table as rows."""
+    def _reader(
+        self, table: TableId, default: str
+    ) -> tuple[Callable[[bytes], msgspec.Raw | Reject], InlineSchema | None]:
+        """Return a function that reads the values of a table as rows, and what these declare.
+
+        A FLOAT is a binary number, of which the text has no more digits than tell it from others.
+        """
         declared = self.declared(table) or {(*self.own_names, *self._named, default)[0]: types.STRING}
         ((name, data_type),) = declared.items()
         codec = self._codec(data_type)
@@ -105,7 +112,7 @@ class Raw(PositionalOptions):
             except ValueError as exc:
                 return Reject("malformed", str(exc))
 
-        return read
+        return read, InlineSchema({name: data_type}) if isinstance(data_type, FloatType) else None
 
     def value_of(self, table: TableId, schema: TableSchema, *, include_schema: bool = False) -> Value:  # noqa: ARG002
         """Return a function that makes the values of a table's records. Raise RowError for a table of other columns."""
@@ -149,10 +156,13 @@ class Raw(PositionalOptions):
 class RawDecoder:
     """Decodes one split."""
 
-    def __init__(self, read: Callable[[bytes], msgspec.Raw | Reject], topic: str, *, keyed: bool) -> None:
-        """Take the topic for the table; `read` returns a value's row, or its reject."""
+    def __init__(
+        self, read: Callable[[bytes], msgspec.Raw | Reject], topic: str, declared: InlineSchema | None, *, keyed: bool
+    ) -> None:
+        """Take the topic for the table; `read` returns a value's row, or its reject. `declared`: what rows declare."""
         self._table: TableId = (topic,)
         self._read = read
+        self._declared = declared
         self._null: Decoded = (self._table, Kind.DELETE, None, None, None, None) if keyed else TOMBSTONE
 
     def decode(self, _keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> list[Decoded]:
@@ -161,4 +171,4 @@ class RawDecoder:
 
     def _one(self, value: bytes) -> Decoded:
         row = self._read(value)
-        return row if isinstance(row, Reject) else (self._table, Kind.INSERT, None, row, None, None)
+        return row if isinstance(row, Reject) else (self._table, Kind.INSERT, None, row, None, self._declared)
