@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from ingest.model.change import LONE_TOMBSTONE, TOMBSTONE
 from ingest.model.client_report import reports
 from ingest.task.changelog import Changelog
 from ingest.task.decoding import ChunkDecoder
 from ingest.task.drift import LookAhead, SchemaObserver
 from ingest.task.encoding import ChunkEncoder
 from ingest.task.reading import RangeReading
+from ingest.task.tombstones import LoneTombstones
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping, Sequence
@@ -24,34 +24,6 @@ if TYPE_CHECKING:
     from ingest.task.reading import ReadChunk
     from ingest.task.rejects import RejectLimit
     from ingest.task.worker import WorkerState
-
-
-_BEFORE: Final = 8
-"""Records among which the delete of a tombstone is searched: it is right before it, unless two connectors write."""
-
-
-def tell_lone_tombstones(part: EncodedPart) -> None:
-    """Count the tombstones of a part apart that no message with their key is before (docs/spec/debezium-json.md, D4).
-
-    Where the chunk begins with one, its delete may be in the chunk before.
-    """
-    messages = part.messages
-    places = (
-        [place for place, reason in part.skips if reason == TOMBSTONE.reason]
-        or [part.start + at for at, change in enumerate(part.changes[: part.stop - part.start])
-            if change is TOMBSTONE]
-    )  # fmt: skip
-    lone = set()
-    for place in places:
-        key = messages[place].key() if place and messages[place].value() is None else None
-        if key is not None and all(messages[at].key() != key for at in range(max(0, place - _BEFORE), place)):
-            lone.add(place)
-    if not lone:
-        return
-    counts = {TOMBSTONE.reason: part.skipped[TOMBSTONE.reason] - len(lone), LONE_TOMBSTONE.reason: len(lone)}
-    part.skipped = {reason: count for reason, count in {**part.skipped, **counts}.items() if count}
-    part.skips = [(at, LONE_TOMBSTONE.reason if at in lone else reason) for at, reason in part.skips]
-    part.changes = [LONE_TOMBSTONE if part.start + at in lone else one for at, one in enumerate(part.changes)]
 
 
 class SourceSide:
@@ -80,7 +52,7 @@ class SourceSide:
         self._result = result
         self._deadline = deadline
         self._reader = reader
-        self._repeats_deletes = getattr(getattr(setup.source, "format", None), "repeats_deletes", False)
+        self._tombstones = LoneTombstones(setup)
         self._reading = RangeReading(reader, setup.source.wanted, result.traffic)
         self.changelog = Changelog(setup.scope, task.ids, reader, decoder) if setup.changelog else None
         """None if inserts and updates need not be told apart."""
@@ -103,8 +75,7 @@ class SourceSide:
     def encode(self, chunk: ReadChunk) -> Generator[EncodedPart]:
         """Yield what becomes of a chunk, part by part: see `ChunkEncoder.parts`."""
         for part in self._encoder.parts(chunk):
-            if self._repeats_deletes and TOMBSTONE.reason in part.skipped:
-                tell_lone_tombstones(part)
+            self._tombstones.tell(chunk, part)
             if part.changes:
                 taken = part.stop - part.start
                 messages = part.messages[part.start : part.stop]
