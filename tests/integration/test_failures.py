@@ -10,7 +10,6 @@ import time
 from typing import TYPE_CHECKING
 
 from commands import called
-from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 from harness import Kafka, Pipeline, debezium, finish, free_port, message
 
 if TYPE_CHECKING:
@@ -274,19 +273,6 @@ def test_a_record_that_is_refused_is_a_reject_with_every_guarantee(kafka: Kafka,
     assert done.events[-1]["rejected"] == 1
     assert not any("were lost" in event["event"] for event in done.events)
     assert [row["id"] for row in kafka.table(out).values()] == [2]
-
-
-def test_a_topic_with_too_few_replicas_in_sync_is_75_and_gets_all_later(kafka: Kafka, pipeline: Pipeline) -> None:
-    kafka.send(pipeline.topic, message("c", None, {"id": 1, "v": 1}))
-    out = kafka.create(pipeline.out("orders"), 1, **{"min.insync.replicas": "2", "cleanup.policy": "compact"})
-    pipeline.write(sink="  properties.delivery.timeout.ms: 3000\n  properties.linger.ms: 0\n")
-    stopped = pipeline.run()
-    assert (stopped.code, out in stopped.err, "min.insync.replicas" in stopped.err) == (75, True, True), stopped.err
-    enough = ConfigEntry("min.insync.replicas", "1", incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(ConfigResource.Type.TOPIC, out, incremental_configs=[enough])
-    kafka.admin.incremental_alter_configs([resource])[resource].result()
-    done = pipeline.run()
-    assert (done.code, len(kafka.read(out))) == (0, 1), done.err
 
 
 def test_more_replicas_than_brokers_are_refused(kafka: Kafka, pipeline: Pipeline) -> None:

@@ -48,3 +48,14 @@ def test_a_code_of_the_clients_own_is_of_one_kind(name: str) -> None:
 def test_every_kind_is_of_codes_that_there_are() -> None:
     assert set().union(*KINDS.values()) <= LOCAL
     assert len(LOCAL) > 50
+
+
+@pytest.mark.parametrize("code", [
+    KafkaError.NOT_ENOUGH_REPLICAS, KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND, KafkaError._MSG_TIMED_OUT,
+])  # fmt: skip
+def test_too_few_replicas_of_a_topic_are_said(code: int) -> None:
+    """The client tries such a record until its time is over, and says of it that only."""
+    found = explain(KafkaError(code), "write to out[0]", "b:9092")
+    assert (type(found), "write to out[0]" in found.message) == (Unavailable, True)
+    assert "fewer replicas are in sync than its min.insync.replicas says" in found.hint
+    assert ("no answer" in found.message) is (code == KafkaError._MSG_TIMED_OUT)
