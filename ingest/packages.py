@@ -47,6 +47,7 @@ EXTRAS: Final = {
         "metrics for OpenTelemetry",
         of_workers=False,
     ),
+    "aws": Extra("ingest[aws]", ("aws_msk_iam_sasl_signer", "botocore"), "logins with AWS_MSK_IAM"),
     "glue": Extra("pyiceberg[glue]", ("boto3",), "catalogs of the type glue or dynamodb"),
     "hive": Extra("pyiceberg[hive]", ("thrift",), "catalogs of the type hive"),
     "bigquery": Extra("pyiceberg[bigquery]", ("google.cloud.bigquery",), "catalogs of the type bigquery"),

@@ -35,6 +35,7 @@ from ingest.kafka.admin_connection import REQUEST_S, AdminConnection
 from ingest.kafka.client import close
 from ingest.kafka.committed_note import note_of
 from ingest.kafka.failures import error_of, is_settling, refuse
+from ingest.kafka.msk import with_login
 from ingest.kafka.properties import CREATE, FALSE
 from ingest.model.probe import PROBE_S
 
@@ -202,7 +203,7 @@ class Cluster:
                 "enable.auto.commit": False, "log_level": 0, "error_cb": self._link.note, "on_commit": self._committed,
             }  # fmt: skip
             try:
-                self._committer = Consumer({**self.conf, "group.id": group, **quiet})
+                self._committer = Consumer(with_login({**self.conf, "group.id": group, **quiet}))
             except (KafkaException, ValueError, TypeError) as exc:
                 raise refuse(exc, "the connection", self.servers) from exc
         return self._committer

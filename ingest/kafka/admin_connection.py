@@ -13,6 +13,7 @@ from ingest.kafka.client import usable
 from ingest.kafka.failures import explain as explained
 from ingest.kafka.failures import is_away, refuse
 from ingest.kafka.local_error import LocalError
+from ingest.kafka.msk import with_login
 from ingest.kafka.probe import refuse_advertised, wrong_address
 from ingest.kafka.properties import BOOTSTRAP, shared
 from ingest.kafka.tls import own_certificate, why_untrusted
@@ -55,7 +56,7 @@ class AdminConnection:
         """
         if self._client is None:
             try:
-                self._client = AdminClient(self._shared)
+                self._client = AdminClient(with_login(self._shared))
             except (KafkaException, ValueError, TypeError) as exc:
                 raise refuse(exc, "the connection", self.servers) from exc
         return self._client

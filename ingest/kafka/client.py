@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from confluent_kafka import Consumer, KafkaException
 
 from ingest.errors import AccessError, ConfigError
+from ingest.kafka.msk import Login
 from ingest.kafka.properties import OAUTH_ALLOWED, refuse_endpoint
 from ingest.kafka.waiting import in_time
 
@@ -58,6 +59,9 @@ def usable(conf: Mapping[str, str]) -> None:
         raise AccessError(refused, hint)
     if not conf.get("security.protocol", "").upper().startswith("SASL"):
         return
+    login = Login.of(conf)
+    if login is not None:
+        login.token()
     mechanism = (conf.get("sasl.mechanism") or conf.get("sasl.mechanisms") or "GSSAPI").upper()
     feature = _FEATURES.get(mechanism)
     if feature is not None and not has_feature(feature):

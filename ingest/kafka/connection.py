@@ -11,7 +11,7 @@ from pydantic import Field, PrivateAttr, field_validator, model_validator
 
 from ingest.component.options import Labelled, OptionErrors
 from ingest.kafka import files as files_of
-from ingest.kafka.properties import check, idle
+from ingest.kafka.properties import check, idle, uses_msk
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -94,6 +94,11 @@ class KafkaConnection(Labelled):
         made = super().with_files(files)
         contents = files_of.read(self.properties, files) if self.properties else {}
         return made.holding(_contents=contents) if contents else made
+
+    def packages(self) -> list[tuple[str, str]]:
+        """Return the options that need packages which may be missing: for each its key, and the name of the extra."""
+        name = "sasl.mechanism" if "sasl.mechanism" in self.properties else "sasl.mechanisms"
+        return super().packages() + ([(f"properties.{name}", "aws")] if uses_msk(self.properties) else [])
 
     def connection(self) -> dict[str, str]:
         """Return librdkafka's configuration for the properties, with what is in the files that they name."""

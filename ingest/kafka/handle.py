@@ -17,7 +17,7 @@ import os
 from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from ingest.kafka import reference
+from ingest.kafka import msk, reference
 from ingest.model.client_report import ClientReport
 
 if TYPE_CHECKING:
@@ -192,18 +192,21 @@ def unusable() -> str:
 
 
 def make_consumer(conf: Conf) -> Consumer:
-    """Return a new consumer; raises KafkaException for a configuration that librdkafka does not take."""
+    """Return a new consumer; raises KafkaException for a configuration that librdkafka does not take.
+
+    Raises IngestError where it cannot log in to MSK.
+    """
     if unusable():
-        return reference.Consumer(conf)
+        return reference.Consumer(msk.with_login(conf))
     from ingest.kafka.native import consumer  # noqa: PLC0415  (optional)
 
-    return consumer.Consumer(conf)
+    return msk.made(consumer.Consumer, conf)
 
 
 def make_producer(conf: Conf) -> Producer:
     """Return a new producer; raises as `make_consumer` does."""
     if unusable():
-        return reference.Producer(conf)
+        return reference.Producer(msk.with_login(conf))
     from ingest.kafka.native import producer  # noqa: PLC0415  (optional)
 
-    return producer.Producer(conf)
+    return msk.made(producer.Producer, conf)

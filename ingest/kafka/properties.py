@@ -56,7 +56,8 @@ RENAMED: Final = {
     "receive.buffer.bytes": "socket.receive.buffer.bytes",
     "metadata.max.idle.ms": "topic.metadata.refresh.interval.ms",
     "ssl.engine.factory.class": "the ssl.* properties: TLS is OpenSSL's here",
-    "sasl.login.callback.handler.class": "sasl.oauthbearer.method: oidc with sasl.oauthbearer.* for OAUTHBEARER",
+    "sasl.login.callback.handler.class": "sasl.oauthbearer.method: oidc with sasl.oauthbearer.* for OAUTHBEARER, "
+    "and sasl.mechanism: AWS_MSK_IAM for Amazon MSK",
     "partitioner.class": "nothing: this sink partitions by the key's hash, as the Java client does",
     "transactional.id": "sink.transactional-id-prefix",
     "transaction.two.phase.commit.enable": "nothing: this sink's transactions are committed in one phase",
@@ -102,8 +103,14 @@ NAMED: Final = {
 KRB5: Final = "connector.kerberos.krb5"
 """The property that names Kerberos's configuration, krb5.conf."""
 
+MSK: Final = "AWS_MSK_IAM"
+"""The mechanism of Amazon's clusters: OAUTHBEARER, whose tokens are signed with credentials of AWS (`msk.py`)."""
+REGION: Final = "aws.region"
+AWS: Final = (REGION, "aws.profile", "aws.role.arn", "aws.role.session.name")
+"""The properties of that login, in the order in which `Login` has them. librdkafka gets none of them."""
+
 KNOWN: Final = frozenset({
-    *CLIENT, *MEANINGLESS, *RENAMED, *MANAGED, *NAMED, *STORES, KRB5, "sasl.jaas.config", "ssl.protocol",
+    *CLIENT, *MEANINGLESS, *RENAMED, *MANAGED, *NAMED, *STORES, *AWS, KRB5, "sasl.jaas.config", "ssl.protocol",
     "ssl.enabled.protocols",
 })  # fmt: skip
 """Every property that has a meaning, or is known to have none."""
@@ -130,9 +137,17 @@ _WORDS: Final = {
     "auto.offset.reset": ("none",),
 }
 """Values of properties that are taken beside those of the listing."""
+_REGION: Final = re.compile(r"[a-z]{2}(?:-[a-z]+)+-\d+")
 _IPV6: Final = re.compile(r"[0-9A-Fa-f:.]+(%\w+)?")
 _LISTENERS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI", "OAUTHBEARER")
+_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI", "OAUTHBEARER", MSK)
+_OF_MSK: Final = re.compile(
+    r"\.kafka(?:-serverless)?\.([a-z]{2}(?:-[a-z]+)+-\d+)\.amazonaws\.com(?:\.cn)?(?::\d+)?\s*(?:,|$)"
+)
+"""The region in the name of a broker, as Amazon gives it."""
+_IAM_OPTIONS: Final = {
+    "awsProfileName": "aws.profile", "awsRoleArn": "aws.role.arn", "awsRoleSessionName": "aws.role.session.name",
+}  # fmt: skip
 
 
 class PropertyError(ValueError):
@@ -166,12 +181,44 @@ def translate(properties: Mapping[str, str]) -> dict[str, str]:
             out[name] = value or "none"
         elif name not in STORES and name not in {"ssl.protocol", "ssl.enabled.protocols", KRB5}:
             out[NAMED.get(name, name)] = value
+    problems += _log_in_to_msk(out, properties)
     problems += [
         (_JAAS_NAME, why) for name in _KERBEROS if name not in properties if (why := _refused(name, out.get(name, "x")))
     ]
     if problems:
         raise PropertyError(*problems)
     return out
+
+
+def uses_msk(properties: Mapping[str, str]) -> bool:
+    """Return whether these properties log in to a cluster of Amazon's."""
+    return MSK in (properties.get("sasl.mechanism"), properties.get("sasl.mechanisms"))
+
+
+def _log_in_to_msk(conf: dict[str, str], given: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Put the region of a login to MSK, and librdkafka's mechanism, into a configuration. Return what is wrong."""
+    if not uses_msk(conf):
+        return [(name, f"{name} has an effect with sasl.mechanism: {MSK} only") for name in AWS if name in conf]
+    conf.pop("sasl.mechanisms", None)
+    conf["sasl.mechanism"] = "OAUTHBEARER"
+    problems = []
+    protocol, region = given.get("security.protocol", ""), conf.get(REGION, "")
+    if protocol.upper() != "SASL_SSL" and not _is_to_come(protocol):
+        text = f"sasl.mechanism {MSK} needs security.protocol: SASL_SSL: its tokens let in whoever reads them"
+        problems.append(("security.protocol" if protocol else "sasl.mechanism", text))
+    if not region and (found := _OF_MSK.search(conf.get(BOOTSTRAP, ""))) is not None:
+        region = conf[REGION] = found[1]
+    if not region and not _is_to_come(conf.get(BOOTSTRAP, "")):
+        text = f"sasl.mechanism {MSK}: the servers' names do not tell the region; write properties.{REGION}"
+        problems.append(("sasl.mechanism", text))
+    elif region and not _REGION.fullmatch(region) and not _is_to_come(region):
+        problems.append((REGION, f"{REGION}: a region is written as eu-central-1"))
+    return problems
+
+
+def _is_to_come(value: str) -> bool:
+    """Return whether a value has a placeholder that nothing has filled in: `check` needs no variables."""
+    return "${" in value
 
 
 def shared(conf: Mapping[str, str]) -> dict[str, str]:
@@ -257,11 +304,13 @@ def _jaas(value: str, problems: list[tuple[str, str]]) -> dict[str, str]:
     elif module == "Krb5LoginModule":
         names = {"keyTab": "keytab", "principal": "principal", "serviceName": "service.name"}
         return {f"sasl.kerberos.{names[n]}": v for n, v in options.items() if n in names}
+    elif module == "IAMLoginModule":
+        return {_IAM_OPTIONS[n]: v for n, v in options.items() if n in _IAM_OPTIONS}
     elif module == "OAuthBearerLoginModule":
         names = {"clientId": "client.id", "clientSecret": "client.secret", "scope": "scope"}
         return {f"sasl.oauthbearer.{names[n]}": v for n, v in options.items() if n in names}
     else:
-        known = "PlainLoginModule, ScramLoginModule, Krb5LoginModule and OAuthBearerLoginModule"
+        known = "PlainLoginModule, ScramLoginModule, Krb5LoginModule, OAuthBearerLoginModule and IAMLoginModule"
         problems.append((_JAAS_NAME, f"only {known} can be translated; use sasl.* properties"))
     return {}
 

@@ -15,6 +15,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from ingest.errors import TopicMissing, Unavailable
 from ingest.kafka.client import close
 from ingest.kafka.failures import explain
+from ingest.kafka.msk import with_login
 from ingest.kafka.properties import BOOTSTRAP, shared
 from ingest.kafka.writer import KafkaWriter
 
@@ -116,7 +117,8 @@ def transactions(conf: Mapping[str, str], prefix: str | None = None) -> list[Tra
     """Return the transactional ids that begin with `prefix` and a slash, or all; raises IngestError."""
     servers = conf[BOOTSTRAP]
     quiet = {"enable.auto.commit": False, "isolation.level": "read_uncommitted", "log_level": 0}
-    reader = Consumer({**shared(conf), **quiet, "group.id": "ingest-transactions", "auto.offset.reset": "error"})
+    reads = {"group.id": "ingest-transactions", "auto.offset.reset": "error"}
+    reader = Consumer(with_login({**shared(conf), **quiet, **reads}))
     found: dict[str, Transaction] = {}
     try:
         there = reader.list_topics(TOPIC, timeout=REQUEST_S).topics[TOPIC]

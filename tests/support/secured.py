@@ -35,6 +35,16 @@ def feed(kafka: Kafka) -> None:
     kafka.send(f"{kafka.name}.in", *[message("c", None, {"id": i, "v": i}) for i in range(5)])
 
 
+def unsigned(seconds: int) -> str:
+    """A token that is not signed, which the test's broker accepts."""
+    now = int(time.time())
+
+    def part(value: dict[str, Any]) -> str:
+        return base64.urlsafe_b64encode(json.dumps(value).encode()).decode().rstrip("=")
+
+    return f"{part({'alg': 'none', 'typ': 'JWT'})}.{part({'sub': 'ingest', 'iat': now, 'exp': now + seconds})}."
+
+
 class Tokens(BaseHTTPRequestHandler):
     """An OAuth server's token endpoint; its tokens are not signed, which the test's broker accepts."""
 
@@ -43,13 +53,7 @@ class Tokens(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"])).decode()
         Tokens.asked.append(base64.b64decode(self.headers["Authorization"].split()[1]).decode() + " " + body)
-        now = int(time.time())
-
-        def part(value: dict[str, Any]) -> str:
-            return base64.urlsafe_b64encode(json.dumps(value).encode()).decode().rstrip("=")
-
-        token = f"{part({'alg': 'none', 'typ': 'JWT'})}.{part({'sub': 'ingest', 'iat': now, 'exp': now + 300})}."
-        text = json.dumps({"access_token": token, "token_type": "bearer", "expires_in": 300}).encode()
+        text = json.dumps({"access_token": unsigned(300), "token_type": "bearer", "expires_in": 300}).encode()
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(text)))

@@ -56,6 +56,21 @@ CASES: dict[str, tuple[str, str, dict[str, object], str]] = {
     ),
     "glue": ("glue", "boto3", {"sink": {"type": "iceberg", f"{CATALOG}type": "glue"}}, f"{CATALOG}type"),
     "dynamodb": ("glue", "boto3", {"sink": {"type": "iceberg", f"{CATALOG}type": "dynamodb"}}, f"{CATALOG}type"),
+    "IAM of MSK": (
+        "aws",
+        "aws_msk_iam_sasl_signer",
+        {
+            "source": {
+                "type": "kafka",
+                "topic": "t",
+                "properties.bootstrap.servers": "b-1.s.x.c2.kafka.eu-central-1.amazonaws.com:9098",
+                "properties.security.protocol": "SASL_SSL",
+                "properties.sasl.mechanism": "AWS_MSK_IAM",
+            },
+            "sink": {"type": "print"},
+        },
+        "properties.sasl.mechanism",
+    ),
     "hive": (
         "hive",
         "thrift",

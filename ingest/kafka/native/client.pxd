@@ -50,6 +50,7 @@ cdef struct Events:              # what librdkafka's threads leave for Python to
     char *statistics              # the newest ones, or NULL
 
 cdef class Client:
+    cdef object __weakref__
     cdef rd_kafka_t *rk           # NULL: closed
     cdef rd_kafka_t *ending       # closed, but records of it are still there
     cdef Events *events

@@ -7,6 +7,7 @@ which Python asks for when it likes. No function of Python is ever called from t
 
 from confluent_kafka import KafkaError, KafkaException
 
+from libc.stdint cimport int64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memmove
 from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
@@ -262,6 +263,17 @@ cdef class Client:
         if self.process != getpid():
             raise RuntimeError("the client was made before this process was forked: make another one")
         return self.rk
+
+    def log_in(self, token, int64_t until_ms):
+        """Give the client a token of OAUTHBEARER, which lasts until a time in milliseconds since 1970.
+
+        Raises KafkaException for one that librdkafka does not take. Any thread may call it.
+        """
+        cdef char text[MAX_TEXT]
+        cdef bytes value = c_text(token)
+        cdef int code = rd.oauthbearer_set_token(self.opened(), value, until_ms, b"ingest", NULL, 0, text, MAX_TEXT)
+        if code:
+            raise failure(code, text_of(text))
 
     cdef bint has_news(self) noexcept nogil:
         pthread_mutex_lock(&self.events.lock)

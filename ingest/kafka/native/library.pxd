@@ -149,6 +149,8 @@ cdef struct Functions:
     void (*conf_set_stats_cb)(rd_kafka_conf_t *, stats_cb) noexcept nogil
     rd_kafka_t *(*new)(int, rd_kafka_conf_t *, char *, size_t) noexcept nogil
     void *(*opaque)(const rd_kafka_t *) noexcept nogil
+    int (*oauthbearer_set_token)(
+        rd_kafka_t *, const char *, int64_t, const char *, const char **, size_t, char *, size_t) noexcept nogil
     void (*destroy_flags)(rd_kafka_t *, int) noexcept nogil
     void (*mem_free)(rd_kafka_t *, void *) noexcept nogil
 

@@ -44,6 +44,7 @@ cdef int find_common(void *library) except -1:
     find(library, <void **> &rd.conf_set_stats_cb, b"rd_kafka_conf_set_stats_cb")
     find(library, <void **> &rd.new, b"rd_kafka_new")
     find(library, <void **> &rd.opaque, b"rd_kafka_opaque")
+    find(library, <void **> &rd.oauthbearer_set_token, b"rd_kafka_oauthbearer_set_token")
     find(library, <void **> &rd.destroy_flags, b"rd_kafka_destroy_flags")
     find(library, <void **> &rd.mem_free, b"rd_kafka_mem_free")
     find(library, <void **> &rd.last_error, b"rd_kafka_last_error")

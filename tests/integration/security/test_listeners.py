@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import threading
+import time
 from http.server import HTTPServer
 from typing import TYPE_CHECKING
 
 import pytest
-from secured import Tokens, feed
+from secured import Tokens, feed, unsigned
 
-from ingest.kafka.properties import OAUTH_ALLOWED
+from ingest.kafka import msk, reference
+from ingest.kafka.properties import OAUTH_ALLOWED, translate
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -80,6 +82,40 @@ def test_properties_pasted_from_a_java_pipeline(
     done = run(java, java)
     assert done.code == 0, done.err
     assert len(plain.table(f"{plain.name}.out.orders")) == 5
+
+
+def test_tokens_of_msk_reach_every_client(
+    run: Run, plain: Kafka, clients: dict[str, dict[str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The signer is one of the test's own, whose tokens this broker takes; Amazon's is tried in unit tests."""
+    feed(plain)
+    signer = tmp_path / "site" / "aws_msk_iam_sasl_signer" / "MSKAuthTokenProvider.py"
+    signer.parent.mkdir(parents=True)
+    (signer.parent / "__init__.py").touch()
+    signer.write_text(
+        "import pathlib, os, time\n"
+        "def generate_auth_token(region):\n"
+        f"    with open({str(tmp_path / 'asked')!r}, 'a') as file:\n"
+        "        file.write(f'{region} {os.getpid()}\\n')\n"
+        f"    return {unsigned(900)!r}, int(1000 * (time.time() + 900))\n"
+    )
+    amazon = {
+        "bootstrap.servers": clients["SASL_SSL"]["bootstrap.servers"], "security.protocol": "SASL_SSL",
+        "ssl.ca.location": clients["SASL_SSL"]["ssl.ca.location"], "sasl.mechanism": "AWS_MSK_IAM",
+        "aws.region": "eu-central-1",
+    }  # fmt: skip
+    done = run(amazon, amazon, PYTHONPATH=str(tmp_path / "site"))
+    assert done.code == 0, done.err
+    assert len(plain.table(f"{plain.name}.out.orders")) == 5
+    asked = [line.split() for line in (tmp_path / "asked").read_text().splitlines()]
+    assert {region for region, _ in asked} == {"eu-central-1"}
+    assert len({process for _, process in asked}) >= 2, "the driver, and a worker"
+
+    token = msk.Token(unsigned(900), int(1000 * (time.time() + 900)))
+    monkeypatch.setattr(msk.Login, "_signed", lambda _: token)
+    client = reference.Producer(msk.with_login({**translate(amazon), "log_level": 0}))
+    assert client.partitions(f"{plain.name}.in", 20.0) == 1
+    assert client.close(10.0)
 
 
 def test_oauthbearer_only_with_an_allowed_endpoint(run: Run, plain: Kafka, clients: dict[str, dict[str, str]]) -> None:

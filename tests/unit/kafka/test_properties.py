@@ -178,7 +178,7 @@ def test_what_only_java_knows_is_translated_or_refused() -> None:
         ("enable.idempotence", ["true", "TRUE", "false", "1", "f"], ["yes", "on", ""]),
         ("compression.type", ["zstd", "LZ4", "none"], ["brotli"]),
         ("security.protocol", ["SASL_SSL", "plaintext"], ["TLS", "SASL-SSL"]),
-        ("sasl.mechanism", ["PLAIN", "SCRAM-SHA-512"], ["plain", "AWS_MSK_IAM", ""]),
+        ("sasl.mechanism", ["PLAIN", "SCRAM-SHA-512"], ["plain", "AWS_MSK", ""]),
         ("isolation.level", ["read_committed"], ["committed"]),
         ("auto.offset.reset", ["earliest", "latest", "none"], ["first"]),
         ("ssl.endpoint.identification.algorithm", ["", "https", "HTTPS", "none"], ["ldap"]),
