@@ -25,13 +25,14 @@ from ingest.model.jsontext import MALFORMED
 from ingest.model.table import MAX_PARTS, table_in
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from ingest.encode.encoder_cache import EncoderCache
     from ingest.encode.result_merger import ResultMerger
     from ingest.encode.upsert_encoder import AnyDestination, TableEncoder
     from ingest.formats import Format
     from ingest.formats.metadata_columns import ExtraColumns
+    from ingest.formats.typed import TypedColumn
     from ingest.model.table import TableId
     from ingest.native.contract import RowEncoderSpec
     from ingest.native.decoded import DecodedEncoder
@@ -158,10 +159,20 @@ class NativeEncoders:
         assert self._format.inline_types is not None
         _, columns_of = self._format.inline_types
         try:
-            columns = message_specs.inline_spec(columns_of(text))
+            found = columns_of(text)
+            columns = None if self._has_numbers_in_texts(found) else message_specs.inline_spec(found)
         except MALFORMED:
             return None
         return None if columns is None else inline_schema.RowCodec(columns)
+
+    def _has_numbers_in_texts(self, columns: Mapping[str, TypedColumn]) -> bool:
+        """Return whether the pipeline declares a column as a text that is a boolean or bits by its message.
+
+        Its values are the database's numbers then, and native code would write others.
+        """
+        numbers = [name for name, column in columns.items() if column.number is not None]
+        every = self._format.all_declared if numbers and isinstance(self._format, InlineSchemaOptions) else ()
+        return any(types.is_text(given[name]) for given in every for name in numbers if name in given)
 
     def _table(self, table: TableId) -> RowEncoder | None:
         """Return what encodes the rows of a table; None where that is the reference."""
