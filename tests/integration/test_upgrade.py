@@ -78,7 +78,8 @@ def test_a_checkpoint_of_a_run_into_kafka_is_gone_on_with(
 @pytest.mark.parametrize("kind", ["iceberg", "delta"])
 def test_a_checkpoint_of_a_run_into_a_lake_is_gone_on_with(kind: str, tmp_path: Path, shared_java: SharedJava) -> None:
     with left(kind):
-        gone_on(shared_java, tmp_path)
+        done = gone_on(shared_java, tmp_path)
+        assert not [event for event in done.events if event["event"] == "option changed"]
         lake = Lake(PLACE / "lake") if kind == "iceberg" else DeltaLake(PLACE / "lake")
         assert lake.rows("shop", "orders", columns="id, v, late, more") == ORDERS
         assert lake.rows("shop", "users") == [(1, "a"), (2, "b")]
