@@ -117,7 +117,7 @@ class Pictures:
         page = self._folder / f"{name}.html"
         form = _HTML.replace("WIDTH", str(columns))
         page.write_text(console.export_html(theme=MONOKAI, code_format=form), encoding="utf-8")
-        lines = sum(1 + len(plain(line)) // columns for line in text.split("\n"))
+        lines = sum(1 + len(plain(line).rstrip()) // columns for line in text.split("\n"))
         self.page(name, page, width=9 * columns + 32, height=20 * (lines + 2) + 32)
 
 
@@ -133,7 +133,9 @@ def busy_run() -> MetricsServer:
 
     def work() -> None:
         waiting = 4_200_000
-        metrics(RunStarted("shop-orders", 3, "c", 4, True, waiting, True))
+        began = RunStarted("shop-orders", 3, "c", 4, True, waiting, True)
+        health(began)
+        metrics(began)
         for batch in range(10_000):
             waiting -= 31_000
             tables = {
