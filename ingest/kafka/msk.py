@@ -30,7 +30,7 @@ _CREDENTIALS: Final = (
 )
 
 
-class Token(NamedTuple):
+class LoginToken(NamedTuple):
     """What a client logs in with."""
 
     text: str
@@ -56,7 +56,7 @@ class Login(NamedTuple):
         """Return the login of a client's configuration; None where it is of another kind."""
         return None if REGION not in conf else cls(*(conf.get(name) for name in AWS))  # type: ignore[arg-type]  # a text
 
-    def token(self) -> Token:
+    def token(self) -> LoginToken:
         """Return a token, which may have been given to other clients before. Raise IngestError."""
         with _lock:
             kept = _tokens.get(self)
@@ -64,7 +64,7 @@ class Login(NamedTuple):
                 kept = _tokens[self] = self._signed()
             return kept
 
-    def _signed(self) -> Token:
+    def _signed(self) -> LoginToken:
         require("aws")
         from aws_msk_iam_sasl_signer import MSKAuthTokenProvider as signer  # noqa: PLC0415, N813  (optional, a module)
         from botocore import exceptions as aws  # noqa: PLC0415  (likewise)
@@ -73,10 +73,10 @@ class Login(NamedTuple):
             if self.role is not None:
                 os.environ.setdefault("AWS_DEFAULT_REGION", self.region)  # that of the service which gives roles
                 name = self.session or signer.DEFAULT_STS_SESSION_NAME
-                return Token(*signer.generate_auth_token_from_role_arn(self.region, self.role, name))
+                return LoginToken(*signer.generate_auth_token_from_role_arn(self.region, self.role, name))
             if self.profile is not None:
-                return Token(*signer.generate_auth_token_from_profile(self.region, self.profile))
-            return Token(*signer.generate_auth_token(self.region))
+                return LoginToken(*signer.generate_auth_token_from_profile(self.region, self.profile))
+            return LoginToken(*signer.generate_auth_token(self.region))
         except (aws.HTTPClientError, aws.ConnectionError) as exc:
             msg = f"cannot log in with AWS_MSK_IAM: AWS does not answer: {exc}"
             raise Unavailable(msg, "see whether this machine reaches it") from exc
@@ -87,7 +87,7 @@ class Login(NamedTuple):
 
 
 _lock = threading.Lock()
-_tokens: dict[Login, Token] = {}
+_tokens: dict[Login, LoginToken] = {}
 
 
 def plain(conf: Mapping[str, Any]) -> dict[str, Any]:
@@ -126,11 +126,11 @@ class Keeper:
 
     def __init__(self) -> None:
         """Keep none yet."""
-        self._kept: weakref.WeakKeyDictionary[Any, tuple[Login, Token]] = weakref.WeakKeyDictionary()
+        self._kept: weakref.WeakKeyDictionary[Any, tuple[Login, LoginToken]] = weakref.WeakKeyDictionary()
         self._changing = threading.Lock()
         self._thread: threading.Thread | None = None
 
-    def keep(self, client: object, login: Login, token: Token) -> None:
+    def keep(self, client: object, login: Login, token: LoginToken) -> None:
         """Renew the token of a client from now on."""
         with self._changing:
             self._kept[client] = login, token

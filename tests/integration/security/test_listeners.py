@@ -111,7 +111,7 @@ def test_tokens_of_msk_reach_every_client(
     assert {region for region, _ in asked} == {"eu-central-1"}
     assert len({process for _, process in asked}) >= 2, "the driver, and a worker"
 
-    token = msk.Token(unsigned(900), int(1000 * (time.time() + 900)))
+    token = msk.LoginToken(unsigned(900), int(1000 * (time.time() + 900)))
     monkeypatch.setattr(msk.Login, "_signed", lambda _: token)
     client = reference.Producer(msk.with_login({**translate(amazon), "log_level": 0}))
     assert client.partitions(f"{plain.name}.in", 20.0) == 1

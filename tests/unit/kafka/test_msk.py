@@ -56,7 +56,7 @@ def signature(query: dict[str, str], secret: str, region: str) -> str:
     return hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
 
 
-def checked(token: msk.Token, region: str, key: str = KEY, secret: str = SECRET) -> None:
+def checked(token: msk.LoginToken, region: str, key: str = KEY, secret: str = SECRET) -> None:
     """Check a token as the broker does: whose it is, what for, and for how long."""
     url = urlsplit(base64.urlsafe_b64decode(token.text + "=" * (-len(token.text) % 4)).decode())
     query = dict(parse_qsl(url.query))
@@ -160,7 +160,7 @@ def test_clients_of_confluent_call_for_tokens() -> None:
     conf = msk.with_login({**translate(LOGIN), **QUIET})
     assert not {name for name in conf if name.startswith("aws.")}
     text, until = conf["oauth_cb"]("")
-    checked(msk.Token(text, int(until * 1000)), "eu-central-1")
+    checked(msk.LoginToken(text, int(until * 1000)), "eu-central-1")
     confluent_kafka.Consumer({**conf, "bootstrap.servers": "127.0.0.1:1"}).close()
     plain = {"bootstrap.servers": "memory:1"}
     assert msk.with_login(plain) == plain
@@ -173,10 +173,10 @@ def test_native_clients_have_a_token_at_once_and_later_ones(make: Any, monkeypat
     keeper = msk.Keeper()
     monkeypatch.setattr(msk, "keeper", lambda: keeper)
     monkeypatch.setattr(keeper, "_run", lambda: None)
-    signed: list[msk.Token] = []
+    signed: list[msk.LoginToken] = []
 
-    def sign(_login: msk.Login) -> msk.Token:
-        signed.append(msk.Token(f"token-{len(signed)}", int(1000 * (time.time() + 900 - hands.at + 1000))))
+    def sign(_login: msk.Login) -> msk.LoginToken:
+        signed.append(msk.LoginToken(f"token-{len(signed)}", int(1000 * (time.time() + 900 - hands.at + 1000))))
         return signed[-1]
 
     monkeypatch.setattr(msk.Login, "_signed", sign)
@@ -185,12 +185,12 @@ def test_native_clients_have_a_token_at_once_and_later_ones(make: Any, monkeypat
     assert len(signed) == 1
     keeper.look()
     assert len(signed) == 1, "it is good for some time"
-    monkeypatch.setattr(msk.Token, "is_fresh", property(lambda token: token is signed[-1] and len(signed) > 1))
+    monkeypatch.setattr(msk.LoginToken, "is_fresh", property(lambda token: token is signed[-1] and len(signed) > 1))
     keeper.look()
     assert [token.text for token in signed] == ["token-0", "token-1"]
     assert [token for _, token in keeper._kept.values()] == [signed[1]]
     assert client.close(5.0)
-    monkeypatch.setattr(msk.Token, "is_fresh", False)
+    monkeypatch.setattr(msk.LoginToken, "is_fresh", False)
     keeper.look()
     assert len(keeper._kept) == 0, "a closed client needs none"
 
