@@ -246,6 +246,8 @@ cdef int find_key(Table table, const Row *row, const Field **fields) noexcept no
                 continue
             if found > before or field.kind == JSON_NULL:
                 return -1
+            if field.size >= MIN_UNAVAILABLE and is_unavailable(field.text, field.size):  # Debezium did not have it
+                return -1
             fields[k] = field
             found += 1
     return found
