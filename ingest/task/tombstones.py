@@ -65,11 +65,14 @@ class LoneTombstones:
             if read is None:
                 return False
             known = [(record.key(), record.value()) for record in reversed(read)]
-        found = next((value for of, value in known if of == key), b"")
+        name = _packed(key)
+        found = next((value for of, value in known if of is not None and _packed(of) == name), b"")
         return found is not None and _DELETES(found) is None
 
     def _read_before(self, split: Split, at: int) -> list[Record] | None:
-        """Return the records before an offset that are there; None where that cannot be known."""
+        """Return the records before an offset that are there; None where that cannot be known, or never were any."""
+        if not at:
+            return None
         for count in (_BEFORE, 1):
             first = max(0, at - count)
             try:
@@ -89,6 +92,11 @@ class LoneTombstones:
                     yield from chunk.messages
                 elif time.monotonic() > deadline:
                     return
+
+
+def _packed(key: bytes) -> bytes:
+    """Return a key without white space, which a JSON key may have or not."""
+    return key.translate(None, b" \t\r\n")
 
 
 def _tombstones(part: EncodedPart) -> list[int]:

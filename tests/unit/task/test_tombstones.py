@@ -62,10 +62,14 @@ def skipped(log: Any, *chunks: list[MemoryRecord]) -> list[dict[str, int]]:
     (Log(record(8, KEY, INSERT)), True), (Log(record(7, KEY, DELETE), record(8, KEY, INSERT)), True),
     (Log(record(8, OTHER, DELETE)), True), (Log(), True), (Log(oldest=9), True),
     (Log(record(8, KEY, DELETE), oldest=8), False),
-    (Log(failure=Unavailable("away", "")), False),
+    (Log(failure=Unavailable("away", "")), False), (Log(record(8, b'{"id": 1}', DELETE)), False),
 ])  # fmt: skip
 def test_the_first_record_of_a_task(before: Log, alone: bool) -> None:
     assert skipped(before, [record(9, KEY, None)]) == [{"lone-tombstone" if alone else "tombstone": 1}]
+
+
+def test_the_first_record_that_a_topic_ever_had_deletes_nothing() -> None:
+    assert skipped(Log(), [record(0, KEY, None), record(1, KEY, None)]) == [{"tombstone": 2}]
 
 
 def test_the_first_record_of_a_later_chunk() -> None:
