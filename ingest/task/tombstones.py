@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from ingest.kafka.admin import Split
     from ingest.model.record import Record
+    from ingest.sources import Reader
     from ingest.task.assignment import Setup
     from ingest.task.encoded import EncodedPart
     from ingest.task.reading import ReadChunk
@@ -76,16 +77,19 @@ class LoneTombstones:
         for count in (_BEFORE, 1):
             first = max(0, at - count)
             try:
-                return [*self._records(split, first, at)] if first < at else []
+                reader = self._setup.source.reader(self._setup.pipeline)
+                if getattr(reader, "is_sample", False):
+                    return None
+                return [*self._records(reader, split, first, at)]
             except DataLoss:
                 continue
             except IngestError:
                 return None
         return []
 
-    def _records(self, split: Split, first: int, end: int) -> Iterator[Record]:
+    @staticmethod
+    def _records(reader: Reader, split: Split, first: int, end: int) -> Iterator[Record]:
         deadline = time.monotonic() + _WAIT_S
-        reader = self._setup.source.reader(self._setup.pipeline)
         with closing(reader), closing(reader.read({split: (first, end)})) as chunks:
             for chunk in chunks:
                 if chunk is not None:

@@ -232,6 +232,9 @@ class SampledCoordinator:
 class SampledReader:
     """A task's side of a sample."""
 
+    is_sample = True
+    """What was before its records is not known."""
+
     def __init__(self, sample: Sample) -> None:
         """Take the sample."""
         self._sample = sample

@@ -27,7 +27,7 @@ class Log:
     """A source with the records before a task's first one. `oldest`: the first offset that is there."""
 
     def __init__(self, *records: MemoryRecord, oldest: int = 0, failure: IngestError | None = None) -> None:
-        self.format = SimpleNamespace(repeats_deletes=True)
+        self.format, self.is_sample = SimpleNamespace(repeats_deletes=True), False
         self._records, self._oldest, self._failure = records, oldest, failure
 
     def reader(self, _pipeline: str) -> Any:
@@ -66,6 +66,12 @@ def skipped(log: Any, *chunks: list[MemoryRecord]) -> list[dict[str, int]]:
 ])  # fmt: skip
 def test_the_first_record_of_a_task(before: Log, alone: bool) -> None:
     assert skipped(before, [record(9, KEY, None)]) == [{"lone-tombstone" if alone else "tombstone": 1}]
+
+
+def test_of_the_first_record_of_a_sample_nobody_knows_what_was_before_it() -> None:
+    log = Log()
+    log.is_sample = True
+    assert skipped(log, [record(9, KEY, None)]) == [{"tombstone": 1}]
 
 
 def test_the_first_record_that_a_topic_ever_had_deletes_nothing() -> None:
