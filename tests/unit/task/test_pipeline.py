@@ -226,7 +226,7 @@ def test_what_is_committed_is_what_was_read() -> None:
     assert (result.positions, result.read, result.rejected, result.stopped_by_reject) == ({SPLIT: 9}, 9, 1, True)
     assert [reject.offset for reject in result.rejects] == [7, 9]
     assert [reject.passed for reject in result.rejects] == [True, False]
-    assert result.skipped == {"tombstone": 1, "truncate": 1}
+    assert result.skipped == {"lone-tombstone": 1, "truncate": 1}
     assert result.counts == {T: TableCounters(0, 3, 2, 1, 1)}
     assert len(case.writer.committed) == 6
     assert result.reject_codes == {("decode", "malformed"): 1, ("conform", "null-key"): 1}
