@@ -50,6 +50,13 @@ def namespace() -> list[str]:
     raise AssertionError("no namespace of mounts can be made: run as root, or allow user namespaces")
 
 
+def bound(place: str, new: Path) -> list[str]:
+    """Lines that bind a place of this machine into the new root, where it is only read."""
+    at = shlex.quote(f"{new}{place}")
+    lines = [f"mkdir -p {at}", f"mount --rbind {shlex.quote(place)} {at}"]
+    return lines if place in {"/proc", "/dev", "/sys"} else [*lines, f"mount -o remount,bind,ro {at}"]
+
+
 def script(pod: dict[str, Any], new: Path, volumes: dict[str, Path]) -> str:
     """Lines of a shell that make the root of a pod's container, and run its command there."""
     (container,) = pod["containers"]
@@ -57,17 +64,18 @@ def script(pod: dict[str, Any], new: Path, volumes: dict[str, Path]) -> str:
     programs = {"/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc", "/proc", "/dev", "/sys", sys.base_prefix, sys.prefix}
     programs |= {str(ROOT), str(Path(launcher()).resolve().parents[1])}
     lines = ["set -eu", "mount --make-rprivate /", f"mount -t tmpfs none {q(str(new))}"]
-    for place in sorted(path for path in programs if Path(path).exists()):
-        at = q(f"{new}{place}")
-        lines += [f"mkdir -p {at}", f"mount --rbind {q(place)} {at}"]
-        if place not in {"/proc", "/dev", "/sys"}:
-            lines.append(f"mount -o remount,bind,ro {at}")
+    volumes_at = tuple(f"{mount['mountPath']}/" for mount in container["volumeMounts"])
+    within = sorted(path for path in programs if path.startswith(volumes_at))  # a clone below /tmp, say
+    for place in sorted(path for path in programs.difference(within) if Path(path).exists()):
+        lines += bound(place, new)
     for mount in container["volumeMounts"]:
         at, source = q(f"{new}{mount['mountPath']}"), volumes.get(mount["name"])
         lines.append(f"mkdir -p {at}")
         lines.append(f"mount -t tmpfs none {at}" if source is None else f"mount --bind {q(str(source))} {at}")
         lines += [f"chmod 1777 {at}"] if source is None else []
         lines += [f"mount -o remount,bind,ro {at}"] if mount.get("readOnly") else []
+    for place in within:
+        lines += bound(place, new)
     user = pod["securityContext"]
     passwd = new.with_name("passwd")  # as the image has it
     passwd.write_text(f"{Path('/etc/passwd').read_text()}ingest:x:{user['runAsUser']}:{user['runAsGroup']}::{HOME}:\n")
