@@ -13,7 +13,7 @@ import pyarrow as pa
 from deltalake.exceptions import CommitFailedError, DeltaError, DeltaProtocolError, TableNotFoundError
 
 from ingest.errors import AccessError, ConfigError, IngestError, Unavailable, is_denied
-from ingest.model.text import one_line
+from ingest.model.text import one_line, reason_and_file
 
 _DENIED: Final = re.compile(
     r"[Ss]tatus(?: code)?:? 40[13]\b|\b401 Unauthorized|Unauthenticated|PermissionDenied|Permission denied"
@@ -74,4 +74,4 @@ def _is_damage(exc: BaseException, text: str) -> bool:
 
 
 def _text(exc: BaseException) -> str:
-    return one_line(" ".join(_TRACE.sub("", _COLOURS.sub("", str(exc))).split()))[:_MOST]
+    return one_line(" ".join(_TRACE.sub("", _COLOURS.sub("", reason_and_file(exc))).split()))[:_MOST]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 from deltalake import Field, QueryBuilder, Schema
-from deltalake.schema import PrimitiveType
+from deltalake.schema import ArrayType, MapType, PrimitiveType, StructType
 
 from ingest.delta.partitions import check_partitions, reads_texts
 from ingest.delta.types import delta_type, our_type, same_type
@@ -81,11 +81,22 @@ def columns_of(schema: Schema) -> dict[str, ColumnThere]:
     """Return the columns of a schema by their names."""
     out = {}
     for one in schema.fields:
-        shown = one.type.type if isinstance(one.type, PrimitiveType) else str(one.type)
+        shown = _shown(one.type)
         bounded = one.metadata.get(_CHAR)
         kind = our_type(shown) if bounded is None else None
         out[one.name] = ColumnThere(kind, str(bounded or shown), not one.nullable)
     return out
+
+
+def _shown(kind: object) -> str:
+    """Return a type of Delta as Spark shows it: `struct<a:integer>`."""
+    if isinstance(kind, StructType):
+        return f"struct<{','.join(f'{one.name}:{_shown(one.type)}' for one in kind.fields)}>"
+    if isinstance(kind, ArrayType):
+        return f"array<{_shown(kind.element_type)}>"
+    if isinstance(kind, MapType):
+        return f"map<{_shown(kind.key_type)},{_shown(kind.value_type)}>"
+    return kind.type if isinstance(kind, PrimitiveType) else str(kind)
 
 
 def has_beyond(table: DeltaTable, name: str) -> bool:

@@ -33,7 +33,7 @@ from pyiceberg.exceptions import (
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from ingest.errors import AccessError, ConfigError, IngestError, Unavailable, is_denied
-from ingest.model.text import one_line
+from ingest.model.text import one_line, reason_and_file
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
@@ -173,4 +173,4 @@ def _folder(properties: Mapping[str, str]) -> Path:
 
 
 def _text(exc: Exception) -> str:
-    return one_line(str(exc).split("\n", 1)[0])[:500]
+    return one_line(reason_and_file(exc).split("\n", 1)[0])[:500]

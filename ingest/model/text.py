@@ -8,6 +8,8 @@ from typing import Final
 
 _NUMBER: Final = re.compile(r"\[Errno -?\d+\] ")
 """How Python writes the number of an error of the system."""
+_CONNECTION: Final = re.compile(r"\bHTTPS?Connection\(host='([^']*)', port=(\d+)\)")
+"""How urllib3 writes which connection it is about."""
 
 
 def one_line(text: str) -> str:
@@ -30,12 +32,21 @@ def yaml_text(value: object) -> str:
 
 
 def reason_of(exc: BaseException) -> str:
-    """Return why a file or a connection failed, without the number of the error. `URLError` has that error inside."""
-    inner = getattr(exc, "reason", None)
-    if isinstance(inner, OSError):
-        return reason_of(inner)
+    """Return why a file or a connection failed, without the number of the error.
+
+    Errors of `urllib`, `urllib3` and `requests` have that error inside.
+    """
+    for inner in (getattr(exc, "reason", None), *exc.args[:1]):
+        if isinstance(inner, BaseException):
+            return reason_of(inner)
     said = exc.strerror if isinstance(exc, OSError) else None
-    return said or _NUMBER.sub("", str(exc)) or type(exc).__name__
+    return said or _CONNECTION.sub(r"\1:\2", _NUMBER.sub("", str(exc))) or type(exc).__name__
+
+
+def reason_and_file(exc: BaseException) -> str:
+    """Return why something failed, and with which file where the error names one."""
+    file = exc.filename if isinstance(exc, OSError) else None
+    return reason_of(exc) if file is None else f"{reason_of(exc)}: {file}"
 
 
 class TextError(ValueError):

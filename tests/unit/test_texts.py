@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING
 from urllib.error import URLError
 
 import pytest
+from harness import free_port
 from mypy import api
 from pages import ROOT
+from urllib3 import PoolManager
+from urllib3.exceptions import MaxRetryError
 from wording import words_of_python
 
 from ingest.cli.explain import _entries
-from ingest.model.text import reason_of, yaml_text
+from ingest.model.text import reason_and_file, reason_of, yaml_text
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -57,6 +60,12 @@ def test_values_are_shown_as_a_file_has_them() -> None:
     assert [reason_of(one) for one in (refused, URLError(refused), OSError("why"), URLError("odd"), OSError())] == [
         "Connection refused", "Connection refused", "why", "<urlopen error odd>", "OSError",
     ]  # fmt: skip
+    port = free_port()
+    with pytest.raises(MaxRetryError) as away:
+        PoolManager(retries=1).request("GET", f"http://127.0.0.1:{port}/v1")
+    refused_there = f"127.0.0.1:{port}: Failed to establish a new connection: Connection refused"
+    assert reason_of(OSError(away.value)) == refused_there, "as requests has it"
+    assert reason_and_file(OSError(28, "No space left on device", "/lake/a")) == "No space left on device: /lake/a"
 
 
 def test_mypy_finds_what_may_be_none_in_a_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -187,7 +187,7 @@ def test_rows_of_a_table_that_others_made_stay_what_they_are(sink: DeltaSinkSide
 
 
 @pytest.mark.parametrize(("columns", "more", "why"), [
-    ({"id": pa.int32(), "n": pa.struct([("a", pa.int32())])}, {}, "'n' is StructType"),
+    ({"id": pa.int32(), "n": pa.struct([("a", pa.int32())])}, {}, "'n' is struct<a:integer>"),
     ({"id": pa.int32(), "n": pa.binary()}, {"partition_by": "n"}, "of the column 'n', which is binary"),
     ({"id": pa.int32()}, {"partition_by": "id"}, "all of its columns make partitions (id)"),
     ({"id": pa.int32()}, {"configuration": {"delta.appendOnly": "true"}}, "delta.appendOnly"),
