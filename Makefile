@@ -46,13 +46,13 @@ demo: .venv/.command ## Start a real Kafka, run a pipeline on it, show what happ
 	@$(BIN)/python tools/demo.py
 
 test: setup ## Run the tests of each change; those on Kafka start their own broker
-	@INGEST_EXAMPLES=0.33 $(TESTS) -m "not nightly"
+	@INGEST_EXAMPLES=0.25 $(TESTS) -m "not nightly"
 
 nightly: setup ## Run every test, also those of tests/nightly.txt, with four times the examples of properties
 	@INGEST_EXAMPLES=4 $(TESTS)
 
 times: setup ## Run make test, and write how long each file takes: it begins with the longest
-	@INGEST_TIMES=1 INGEST_EXAMPLES=0.33 $(TESTS) -m "not nightly"
+	@INGEST_TIMES=1 INGEST_EXAMPLES=0.25 $(TESTS) -m "not nightly"
 
 test-fast: setup ## Run the tests without brokers and Spark, and a tenth of the examples of properties
 	@INGEST_EXAMPLES=0.1 $(TESTS) -m "not java and not database"

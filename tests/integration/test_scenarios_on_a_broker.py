@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
     from harness import Kafka
 
-OF_ROWS = {"debezium", "inference", "keys", "routes"}
+OF_ROWS = {
+    "canal", "debezium", "debezium-types", "declared-types", "inference", "key-columns", "keys", "routes",
+}  # fmt: skip
 """Topics of scenarios in which nothing depends on where messages come from."""
 SERVERS = "memory:1"
 """What scenarios have for a broker's address."""

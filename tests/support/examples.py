@@ -1,6 +1,6 @@
 """How many examples a property tries: the number that its test says, times INGEST_EXAMPLES.
 
-`make test` tries a third of that number, `make test-fast` a tenth, `make nightly` four times as many.
+`make test` tries a quarter of that number, `make test-fast` a tenth, `make nightly` four times as many.
 """
 
 from __future__ import annotations
