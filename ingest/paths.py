@@ -30,6 +30,12 @@ def is_remote(where: str) -> bool:
     return _URI.fullmatch(where) is not None
 
 
+def local_path(place: str) -> str | None:
+    """Return the path that a place is, without `file:`; None for the URL of an object store."""
+    rest = place.removeprefix("file://") if place.startswith("file://") else place.removeprefix("file:")
+    return None if is_remote(rest) else rest
+
+
 CHECKPOINTS: Final = Path(".ingest")
 """The folder of checkpoints where nobody gives another one, below the folder that a run is started in."""
 

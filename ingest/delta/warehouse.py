@@ -7,7 +7,6 @@ there: tables are never inside of each other, whatever their names are.
 from __future__ import annotations
 
 import os
-import re
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -19,13 +18,13 @@ from pyarrow.fs import PyFileSystem
 from ingest.delta.failures import failure_of
 from ingest.errors import IngestError
 from ingest.lake.table import folder_of
+from ingest.paths import is_remote
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
 
     from pyarrow.fs import FileSystem
 
-_URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _LOG: Final = "\n_delta_log"
 """What stands for the name of the folder of a log: a name that no table has."""
 
@@ -37,19 +36,19 @@ class DeltaWarehouse:
         """Ask nothing yet."""
         place = place.removeprefix("file://")
         # Without `..`, as the library has it, which has a URL of it
-        self.name = place.rstrip("/") if _URL.match(place) else os.path.normpath(Path(place).absolute())
+        self.name = place.rstrip("/") if is_remote(place) else os.path.normpath(Path(place).absolute())
         """The place, for people."""
         self._options = dict(options)
 
     @property
     def folder(self) -> Path | None:
         """The directory; None where it is in an object store."""
-        return None if _URL.match(self.name) else Path(self.name)
+        return None if is_remote(self.name) else Path(self.name)
 
     def path(self, table: tuple[str, ...]) -> str:
         """Return the place of a table. The parts of its namespace have no dots, so that no two tables have one."""
         path = self._path(table)
-        return path if _URL.match(path) else Path(path).as_uri()
+        return path if is_remote(path) else Path(path).as_uri()
 
     def _path(self, table: tuple[str, ...]) -> str:
         names = tuple(_LOG if name == "_delta_log" else name for name in (".".join(table[:-1]), table[-1]))

@@ -6,7 +6,6 @@ Rules: docs/spec/delivery.md#on-a-cluster.
 from __future__ import annotations
 
 import os
-import re
 import time
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
 WAIT_S: Final = 3.0
 """The time after which a mark that is not seen counts as not there, in seconds: network file systems are late."""
 _AGAIN_S: Final = 0.2
-_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 
 class SharedPlace(NamedTuple):
@@ -38,12 +36,6 @@ class SharedMark(NamedTuple):
     """What to look for."""
     folder: str
     """The directory that is to be written to; empty where nothing is written."""
-
-
-def local_path(place: str) -> str | None:
-    """Return the path that a place is, without `file:`; None for the URL of an object store."""
-    rest = place.removeprefix("file://") if place.startswith("file://") else place.removeprefix("file:")
-    return None if _SCHEME.match(rest) else rest
 
 
 def unseen(marks: Sequence[SharedMark]) -> list[str]:
