@@ -157,15 +157,14 @@ def status(checkpoint: Checkpoint) -> dict[str, Any]:
     ):
         errors.append((failed_start.time, 0, failed_start))
     failed_at, failed_run, failed = max(errors, default=(0, 0, None))
-    counts = [
-        (0 if count is None or at is None else at, kind, count)
-        for at, kind, count in (
-            (stored, "batch", left),
-            (None if end is None else end.time, "end", None if end is None else end.waiting),
-            _counted(_note(checkpoint, _WAITING, Waiting)),
-        )
-        if count is not None
-    ]
+    counts: list[tuple[int, str, int]] = []
+    if left is not None:
+        counts.append((stored or 0, "batch", left))
+    if end is not None and end.waiting is not None:
+        counts.append((end.time, "end", end.waiting))
+    counted = _note(checkpoint, _WAITING, Waiting)
+    if counted is not None:
+        counts.append((counted.time, "run", counted.records))
     counted_at, counted_by, waiting = max(counts, default=(0, None, None))
     times = [
         stored,
@@ -204,10 +203,6 @@ def status(checkpoint: Checkpoint) -> dict[str, Any]:
         },
         "last_write": max((iso(one) for one in times if one is not None), default=None),
     }
-
-
-def _counted(note: Waiting | None) -> tuple[int | None, str, int | None]:
-    return (None, "run", None) if note is None else (note.time, "run", note.records)
 
 
 def _state(start: RunStart | None, end: RunEnd | None, held: str | None, *, locked: bool) -> str:
