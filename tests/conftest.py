@@ -122,7 +122,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.fixture(autouse=True)
 def _no_words_of_python(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Whatever a test makes go wrong, people are told of it without None, True or b''.
+    """Whatever a test makes go wrong, no error, warning or reject has None, True or b'' in its text.
 
     Not in tests of properties, whose values of rows are any text, and not where texts of Java or a server are in them.
     """

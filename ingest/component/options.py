@@ -130,7 +130,7 @@ class InlineSchemaOptions(Options):
     """Options of a format whose messages may declare their columns' types."""
 
     repeats_deletes: ClassVar[bool] = False
-    """True if a delete is told by a message, and told again by a tombstone behind it."""
+    """True if a delete is a message of its own, which a tombstone follows."""
 
     _declared: Mapping[tuple[str, ...], Mapping[str, DataType]] = PrivateAttr(default_factory=dict)
 

@@ -83,7 +83,7 @@ TOMBSTONE: Final = Skip("tombstone")
 """A record without a value, in a format where this does not delete a row."""
 
 LONE_TOMBSTONE: Final = Skip("lone-tombstone")
-"""One that repeats no delete, in a format whose deletes are told by a message, which a tombstone follows."""
+"""One that repeats no delete, in a format whose deletes are messages of their own, each with a tombstone behind it."""
 
 
 class Reject(msgspec.Struct, gc=False):

@@ -226,8 +226,8 @@ class ClientStatistics:
 class Stopping:
     """A signal asked the run to end: the batch in hand is finished first.
 
-    With `now` it was the second one, and the process ends when the observer returns. That is told in a signal handler:
-    the observer must not take a lock, as whoever was interrupted may hold it.
+    With `now` it was the second one, and the process ends when the observer returns. That event comes in a signal
+    handler: the observer must not take a lock, as whoever was interrupted may hold it.
     """
 
     signal: str

@@ -130,7 +130,7 @@ class RunReport:
     def __call__(self, event: Event) -> None:
         """Keep what the event says."""
         if isinstance(event, Stopping):
-            return  # told in a signal handler
+            return  # this event comes in a signal handler
         facts = self._facts
         match event:
             case RunStarted():

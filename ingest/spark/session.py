@@ -63,7 +63,7 @@ _HOT: Final = (
 time of the first minute. What is done for each row is hot in a second even so."""
 _MAX_LOG: Final = 10 << 20
 _TUNABLES: Final = "GLIBC_TUNABLES"
-"""The environment variable by which glibc is told how to allocate memory; other C libraries do not look at it."""
+"""The environment variable that configures how glibc allocates memory; other C libraries do not read it."""
 
 
 # For any list that goes to Java, these two look whether it is NumPy's. For that, they import pandas and all that

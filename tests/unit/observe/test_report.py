@@ -195,7 +195,7 @@ def test_a_page_is_written_at_the_start_and_while_no_batch_ends(
     before = file.read_text()
     wall.now += 31
     report(Stopping("SIGTERM", now=False))
-    assert file.read_text() == before, "that is told in a signal handler"
+    assert file.read_text() == before, "that event comes in a signal handler"
 
 
 def test_sparse_batches_are_bars_and_the_backlog_is_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
