@@ -32,6 +32,19 @@ def test_actions_are_pinned_by_commit_and_say_their_version(path: Path) -> None:
         assert re.fullmatch(r"[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", action), action
 
 
+def test_base_images_of_the_image_are_given_by_digest() -> None:
+    bases = re.findall(r"^FROM (\S+)", (ROOT / "docker" / "Dockerfile").read_text(encoding="utf-8"), re.MULTILINE)
+    outside = [base for base in bases if base not in {"published", "kerberos", "${CLIENT}"}]
+    assert len(outside) == 2
+    for base in outside:
+        assert re.fullmatch(r"[a-z]+:\d+\.\d+\.\d+-slim-bookworm@sha256:[0-9a-f]{64}", base), base
+    watched = read(ROOT / ".github" / "dependabot.yml")["updates"]
+    assert {one["package-ecosystem"]: one["directory"] for one in watched} == {
+        "docker": "/docker",
+        "github-actions": "/",
+    }
+
+
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
 def test_a_workflow_reads_only_and_each_job_ends(path: Path) -> None:
     workflow = read(path)
