@@ -5,9 +5,11 @@ from __future__ import annotations
 import gc
 import os
 import subprocess
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import mysql_servers
 import psutil
 import pytest
 from brokers import broker
@@ -39,9 +41,11 @@ settings.register_profile(
 settings.load_profile("ingest")
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+    from collections.abc import Callable, Generator, Iterator
 
 _NO_JAVA = Path(__file__).parent / "support" / "no-java"
+_DATABASES = frozenset({"postgres", "secured", "mariadb", "mariadb11", "mysql5", "mysql_server"})
+"""Fixtures that start a database."""
 _ROOM = 3 << 30
 """Bytes that a worker may need: a broker, a Java that runs share, Spark in memory, and a run with its own Java."""
 
@@ -56,7 +60,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker("nightly")
         if isinstance(item, pytest.Function) and "java" in item.fixturenames:
             item.add_marker("java")
-        if isinstance(item, pytest.Function) and not {"postgres", "secured"}.isdisjoint(item.fixturenames):
+        if isinstance(item, pytest.Function) and not _DATABASES.isdisjoint(item.fixturenames):
             item.add_marker("database")
     if hasattr(config, "workerinput"):
         from schedule import turn
@@ -195,6 +199,35 @@ def registry(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[s
     folder = tmp_path_factory.mktemp("registry")
     yield schema_registry.up(folder, free_port()).url
     schema_registry.down(folder, wipe=True)
+
+
+@pytest.fixture(scope="session")
+def mariadb() -> Iterator[mysql_servers.MySql]:
+    """MariaDB 10.11, which tests share: each has databases and users of its own, and leaves the log as it is."""
+    with mysql_servers.running(mysql_servers.MARIADB_10) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def mariadb11() -> Iterator[mysql_servers.MySql]:
+    """MariaDB 11.4, which tests share."""
+    with mysql_servers.running(mysql_servers.MARIADB_11) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def mysql5() -> Iterator[mysql_servers.MySql]:
+    """MySQL 5.6, which tests share, with GTIDs."""
+    gtids = {"gtid_mode": "ON", "enforce_gtid_consistency": 1, "log_slave_updates": 1}
+    with mysql_servers.running(mysql_servers.MYSQL_5, **gtids) as server:
+        yield server
+
+
+@pytest.fixture
+def mysql_server() -> Iterator[Callable[..., mysql_servers.MySql]]:
+    """What starts servers of a test's own: `mysql_server(MARIADB_10, server_id=2)`; they end with the test."""
+    with ExitStack() as servers:
+        yield lambda kind, **options: servers.enter_context(mysql_servers.running(kind, **options))
 
 
 @pytest.fixture
