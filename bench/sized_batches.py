@@ -14,7 +14,7 @@ from ingest.driver import pacing
 class SizedBudget(pacing.Budget):
     """A budget that learns nothing."""
 
-    def learn(self, records: int, seconds: float) -> None:
+    def learn(self, records: float, seconds: float) -> None:
         """Stay as it is."""
 
 

@@ -7,6 +7,7 @@
     batches/N.commit       of a sink whose driver commits: what the batch adds to tables, positions reached
     batches/N.R.done       positions reached, counters, last batches of tables: written by run R when the batch is over
     schemas/V.json         what version V changed; every hundredth holds everything
+    source/NAME.json       of a source with a state: parts of it that are too large for each batch
     partitions.json        of topics of the sink: id, and over how many partitions keys are hashed
     replays/               replays of dead letters (replay.py)
     backfills/             backfills of tables (backfill.py)
@@ -84,6 +85,8 @@ class Batch:
     """The prefix of the sink's transactional ids; None where it has none."""
     time: int = 0
     """The time when it was planned, in milliseconds since 1970."""
+    source_state: Any = None
+    """The state of the source at that time (`sources/stateful.py`); None where it has none."""
 
     def by_shard(self) -> dict[int, dict[Split, tuple[int, int]]]:
         """Return the ranges of each shard."""
@@ -105,6 +108,8 @@ class Progress:
     """Rejects that count against the tolerance, over all runs."""
     marks: list[Any] = field(default_factory=list)
     """What the sink keeps of the tables that were written to."""
+    source_state: Any = None
+    """The state of the source (`sources/stateful.py`); None where it has none."""
 
 
 class Checkpoint:
@@ -117,6 +122,8 @@ class Checkpoint:
         self.run = 0
         self.batches = "batches"
         """The folder of plans and progress: a replay has one of its own."""
+        self._documents: set[str] | None = None
+        """Names of stored parts of the source's state; None where nobody has looked yet."""
         self._kept: list[tuple[int, str]] = []
         """The batches' files that are to be forgotten at some time."""
         try:
@@ -254,8 +261,9 @@ class Checkpoint:
         ranges = {(t, p): (start, end) for t, p, start, end, _ in stored["ranges"]}
         shards = {(t, p): shard for t, p, _, _, shard in stored["ranges"]}
         return Batch(
-            number, run, stored["ids"], ranges, stored["schema_version"], shards, stored["prefix"], stored["time"]
-        )
+            number, run, stored["ids"], ranges, stored["schema_version"], shards, stored["prefix"], stored["time"],
+            stored.get("source_state"),
+        )  # fmt: skip
 
     def plan(self, batch: Batch) -> None:
         """Store a plan; only then may its tasks start. Raises CheckpointError where a newer run has taken over."""
@@ -266,6 +274,7 @@ class Checkpoint:
             "prefix": batch.prefix,
             "time": batch.time,
             "ranges": [[t, p, start, end, batch.shards[t, p]] for (t, p), (start, end) in batch.ranges.items()],
+            **_with_state(batch.source_state),
         }
         self._write(batch.number, f"{batch.number}.{batch.run}.plan", plan)
 
@@ -313,8 +322,9 @@ class Checkpoint:
         done = max(self._files(".done"), default=None)
         names = ["checkpoint.json", "places.json", "partitions.json", f"runs/{self.newest_run}"]
         names += [] if done is None else [f"{self.batches}/{done[0]}.{done[1]}.done"]
+        documents = [f"source/{name}.json" for name in self._document_names()]
         found: dict[str, Any] = {}
-        for name in [*names, *(f"schemas/{version}.json" for version in reversed(self.version_numbers()))]:
+        for name in [*names, *documents, *(f"schemas/{v}.json" for v in reversed(self.version_numbers()))]:
             data = self.storage.read(name)
             if data is None:
                 continue
@@ -382,6 +392,30 @@ class Checkpoint:
         }
         self.storage.write(f"schemas/{version}.json", orjson.dumps(value))
 
+    # -- the source's documents ---------------------------------------------------------------------------------------
+
+    def keep_documents(self, documents: Mapping[str, Any]) -> None:
+        """Store those parts of the source's state that are not stored yet; raises CheckpointError as `plan` does."""
+        if self._documents is None:
+            self._documents = set(self._document_names())
+        for name in [name for name in documents if name not in self._documents]:
+            self.refuse_newer_run()
+            self.storage.write(f"source/{name}.json", orjson.dumps(documents[name]))
+            self._documents.add(name)
+
+    def documents(self) -> dict[str, Any]:
+        """Return the stored parts of the source's state by their names; raises CheckpointError."""
+        found = {}
+        for name in self._document_names():
+            try:
+                found[name] = orjson.loads(self.storage.read(f"source/{name}.json") or b"")
+            except ValueError as exc:
+                raise self.damaged(f"source/{name}.json", exc) from exc
+        return found
+
+    def _document_names(self) -> list[str]:
+        return [name.removesuffix(".json") for name in self.storage.names("source") if name.endswith(".json")]
+
     # -- places of tables ----------------------------------------------------------------------------------------------
 
     @property
@@ -425,7 +459,12 @@ class Checkpoint:
 def _stored(progress: Progress) -> dict[str, Any]:
     """Return progress as files have it."""
     positions = [[t, p, at, progress.shards.get((t, p), 0)] for (t, p), at in progress.positions.items()]
-    return {"ids": progress.ids, "errors": progress.errors, "positions": positions, "marks": progress.marks}
+    stored = {"ids": progress.ids, "errors": progress.errors, "positions": positions, "marks": progress.marks}
+    return {**stored, **_with_state(progress.source_state)}
+
+
+def _with_state(state: Any) -> dict[str, Any]:  # noqa: ANN401  (the source's own)
+    return {} if state is None else {"source_state": state}
 
 
 def _progress(number: int, stored: Mapping[str, Any]) -> Progress:
@@ -437,4 +476,5 @@ def _progress(number: int, stored: Mapping[str, Any]) -> Progress:
         {(t, p): shard for t, p, _, shard in stored["positions"]},
         stored["errors"],
         stored.get("marks", []),  # an earlier version kept none
+        stored.get("source_state"),
     )

@@ -24,11 +24,22 @@ COUNT_S: Final = 30.0
 class Backlog:
     """The records between the positions reached and the ends of the splits."""
 
-    def __init__(self, progress: Progress, ends: Mapping[Split, int], *, drain: bool) -> None:
-        """Begin with the ends that were just seen; `drain`: these are where the run ends (`--once`)."""
+    def __init__(
+        self,
+        progress: Progress,
+        ends: Mapping[Split, int],
+        *,
+        drain: bool,
+        fixed: Callable[[Mapping[Split, int]], Mapping[Split, int]] = dict,
+    ) -> None:
+        """Begin with the ends that were just seen; `drain`: these are where the run ends (`--once`).
+
+        `fixed`: returns those of some ends that stay so then; the run follows the others to wherever they are.
+        """
         self.progress = progress
-        self.targets: Mapping[Split, int] = ends if drain else {}
+        self.targets: Mapping[Split, int] = fixed(ends) if drain else {}
         """The ends of the run, by split, with `--once`; empty otherwise."""
+        self._follows = drain and len(self.targets) < len(ends)
         self._seen = ends
 
     @property
@@ -39,15 +50,17 @@ class Backlog:
     @property
     def ends(self) -> Mapping[Split, int]:
         """The end of each split, as far as the last look says, or where the run is to end."""
+        if self._follows:
+            return {**self._seen, **self.targets}
         return self.targets or self._seen
 
     def see(self, ends: Mapping[Split, int]) -> None:
         """Take the ends that the source has now."""
-        self._seen = self.targets or ends
+        self._seen = ends if self._follows else self.targets or ends
 
     def look_past_targets(self, ends: Mapping[Split, int]) -> None:
         """Take the ends that the source has now, whatever the run was to drain: the run is over."""
-        self._seen, self.targets = ends, {}
+        self._seen, self.targets, self._follows = ends, {}, False
 
     def some(self) -> bool:
         """Tell whether any record waits."""
@@ -59,7 +72,7 @@ class Backlog:
         `seen`: where splits end now, in place of the last look. It may be called in another thread than the driver's.
         """
         positions = dict(self.positions)
-        ends = self.ends if seen is None else self.targets or seen
+        ends = self.ends if seen is None or self._follows else self.targets or seen
         return {split: max(0, end - positions.get(split, 0)) for split, end in ends.items()}
 
     def lag(self) -> int:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ingest.driver.context import RunContext
     from ingest.driver.counters import Counters
     from ingest.driver.sink_tables import SinkTables
+    from ingest.driver.source_state import SourceMemory
     from ingest.errors import IngestError
     from ingest.kafka.admin import Split
     from ingest.model.schema import TableSchema
@@ -34,15 +35,24 @@ class Merged:
     """The error of the first task that failed; None where none did."""
     widening: Mapping[tuple[TableId, str], bytes] = field(default_factory=dict)
     """By table and column: a value that gave a known column another type."""
+    learnt: bool = False
+    """True if the source has learned something: the next batch goes on by that."""
 
 
 class Books:
     """The progress and the counters of one run."""
 
     def __init__(
-        self, context: RunContext, checkpoint: Checkpoint, progress: Progress, counters: Counters, tables: SinkTables
+        self,
+        context: RunContext,
+        checkpoint: Checkpoint,
+        progress: Progress,
+        counters: Counters,
+        tables: SinkTables,
+        memory: SourceMemory,
     ) -> None:
         """Have merged nothing yet."""
+        self._memory = memory
         self._context = context
         self._checkpoint = checkpoint
         self._progress = progress
@@ -58,16 +68,20 @@ class Books:
             progress.errors += result.rejected
             self._counters.add(result)
             self._tables.show_rows(result.delivered)
+        notes = [note for result in results for note in result.notes]
+        self._memory.learn(notes)
         progress.batch, progress.ids = batch.number, dict(batch.ids)
+        progress.source_state = self._memory.value(self._checkpoint)
         lost = sum(result.lost_deliveries for result in results)
         if lost:
             self._context.warn(
                 f"batch {batch.number}: {lost} records were lost on their way to the sink (sink.delivery-guarantee)"
             )
         failure = next((result.failure for result in results if result.failure is not None), None)
+        known = self._memory.new_schemas()  # they come first: a row may be of what a statement before it has made
         observed = [] if failure else [pair for result in results for pair in sorted(result.observed.items())]
         widening = {} if failure else {key: value for one in results for key, value in one.widening.items()}
-        return Merged(before, observed, failure, widening)
+        return Merged(before, [*known, *observed], failure, widening, learnt=bool(notes))
 
     def commit(self, results: Sequence[TaskResult]) -> None:
         """Add to the sink's tables what tasks delivered for that, where the driver does so. Raise IngestError.

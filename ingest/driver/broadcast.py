@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from ingest.driver.source_state import Assignments
 from ingest.task.assignment import Delta
 
 if TYPE_CHECKING:
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from ingest.driver.key_partitions import KeyPartitions
     from ingest.driver.schemas import SchemaStore
     from ingest.schema.evolve import Evolution, Schemas
+    from ingest.sources import SourceCoordinator
 
 MAX_DELTAS: Final = 50
 """Versions that travel with each task before everything is broadcast anew."""
@@ -42,7 +44,7 @@ class PartitionBroadcast:
 class SchemaBroadcast:
     """The newest schemas on their way to workers: a broadcast, and the changes since."""
 
-    def __init__(self, runner: TaskRunner, store: SchemaStore) -> None:
+    def __init__(self, runner: TaskRunner, store: SchemaStore, source: SourceCoordinator) -> None:
         """Send all schemas."""
         self._runner = runner
         self._store = store
@@ -50,6 +52,7 @@ class SchemaBroadcast:
         """The version of what was broadcast."""
         self.base: Broadcast[Schemas] = runner.broadcast(store.schemas)
         self.partitions = PartitionBroadcast(runner, store.keys)
+        self.assignments = Assignments(runner, source)
         self.deltas: list[Delta] = []
         """The changes since the broadcast."""
 

@@ -120,6 +120,7 @@ class Dispatcher:
                 apart=self._refusals.apart(ranges),
                 waits=len(by_shard) > 1 and self._refusals.may_wait(ranges),
                 partitions=partitions,
+                assigned=schemas.assignments.of(ranges),
             )
             for shard, ranges in by_shard.items()
         ]

@@ -47,7 +47,7 @@ class Guard:
         positions = self._backlog.positions
         # where the sink has refused records, the next batch gets on, or fails
         to_go_back = any(result.refused_before or result.waited for result in results)
-        if evolved or to_go_back or any(positions[split] != at for split, at in merged.before.items()):
+        if evolved or merged.learnt or to_go_back or any(positions[split] != at for split, at in merged.before.items()):
             self._stalled = 0.0
             self._losses.explained()
             return

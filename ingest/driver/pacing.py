@@ -38,7 +38,7 @@ class Budget:
     most: int | None = None
     """The most records that it may ever be."""
 
-    def learn(self, records: int, seconds: float) -> None:
+    def learn(self, records: float, seconds: float) -> None:
         """Learn from a batch: `records` is the most that one shard did, in `seconds`."""
         if records * 2 < self.records or seconds <= 0:
             return  # the batch was small because there was no more, or it stopped for a new schema
@@ -101,6 +101,9 @@ class Pacing:
         self._rate = Rate(rate_limit, clock)
         self._budget = Budget(most=most)
         self._began = 0.0
+        self.weights: Mapping[Split, float] | None = None
+        """How many records a position of each split stands for, on average; None where positions count records."""
+        self._starts: dict[Split, int] = {}
 
     def ready(self) -> bool:
         """Tell whether the rate's limit lets a batch start that is worth its while."""
@@ -120,6 +123,9 @@ class Pacing:
     ) -> dict[Split, tuple[int, int]]:
         """Return the ranges of a batch that starts now."""
         self._seen = dict(ends)
+        if self.weights is not None:
+            self._starts = dict(positions)
+            return ranges.weighted_ranges(positions, ends, shards, self._budget.records, self.weights)
         wanted = ranges.ranges(positions, ends, shards, self._budget.records)
         return ranges.limit(wanted, self._rate.available())
 
@@ -131,5 +137,12 @@ class Pacing:
         """Size the next batch by what this one did; returns how long it took, in seconds."""
         seconds = self.clock.now() - self._began
         self._rate.take(sum(result.read for result in results))
-        self._budget.learn(max(result.read for result in results), max(result.seconds for result in results))
+        self._budget.learn(max(map(self._amount, results)), max(result.seconds for result in results))
         return seconds
+
+    def _amount(self, result: TaskResult) -> float:
+        """Return how much a task did, in the unit by which ranges were sized."""
+        weights = self.weights
+        if weights is None:
+            return result.read
+        return sum((at - self._starts.get(s, at)) * weights.get(s, 1.0) for s, at in result.positions.items())

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from ingest.driver.arrivals import Arrivals
     from ingest.driver.context import RunContext
     from ingest.driver.pacing import Pacing
+    from ingest.driver.source_state import SourceMemory
     from ingest.driver.startup import Start
     from ingest.driver.stop import Stop
     from ingest.sources import SourceCoordinator
@@ -29,6 +30,7 @@ class Planner:
         pacing: Pacing,
         stop: Stop,
         shards: int,
+        memory: SourceMemory,
     ) -> None:
         """Plan nothing yet; `shards`: how many tasks work at once."""
         self._prefix = context.prefix
@@ -38,6 +40,7 @@ class Planner:
         self._pacing = pacing
         self._stop = stop
         self._shards = shards
+        self._memory = memory
         self._unfinished = start.unfinished
 
     def next_batch(self) -> Batch | None:
@@ -55,6 +58,7 @@ class Planner:
         checkpoint, backlog = self._start.checkpoint, self._start.backlog
         progress, ends = backlog.progress, backlog.ends
         self._pacing.wait(self._stop, progress.positions)
+        self._pacing.weights = self._memory.weights(ends)
         progress.shards = ranges.assign(progress.positions, progress.shards, self._shards)
         batch = Batch(
             number=progress.batch + 1,
@@ -65,6 +69,7 @@ class Planner:
             shards=progress.shards,
             prefix=self._prefix,
             time=int(time.time() * 1000),
+            source_state=self._memory.value(checkpoint),
         )
         checkpoint.plan(batch)
         return batch

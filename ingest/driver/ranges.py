@@ -65,3 +65,28 @@ def ranges(
             out[split] = (start, end)
             left -= end - start
     return out
+
+
+def weighted_ranges(
+    positions: Mapping[Split, int],
+    ends: Mapping[Split, int],
+    shards: Mapping[Split, int],
+    budget: int,
+    weights: Mapping[Split, float],
+) -> dict[Split, tuple[int, int]]:
+    """Return ranges as `ranges` does, where a position of each split stands for so many records, on average."""
+    waiting: dict[int, list[Split]] = {}
+    for split, end in ends.items():
+        if end > positions[split]:
+            waiting.setdefault(shards[split], []).append(split)
+    out: dict[Split, tuple[int, int]] = {}
+    for splits in waiting.values():
+        left = float(budget)
+        by_work = sorted(splits, key=lambda s: (ends[s] - positions[s]) * weights[s])
+        for i, split in enumerate(by_work):
+            share = max(1, int(left / (len(by_work) - i) / weights[split]))
+            start = positions[split]
+            end = min(ends[split], start + share)
+            out[split] = (start, end)
+            left = max(0.0, left - (end - start) * weights[split])
+    return out

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ingest.errors import ConfigError
 from ingest.task.counters import CommitMetadata
@@ -21,6 +21,8 @@ class Recovery:
         """Ask nothing yet."""
         self._context = context
         self._sink = sink
+        self.notes: list[Any] = []
+        """What the sink kept for a source with a state, of the batch that was recovered last."""
 
     def recover(self, checkpoint: Checkpoint, progress: Progress, batch: Batch | None) -> bool:
         """Add to the progress how far the sink was written in a batch; returns whether the sink knows that.
@@ -28,6 +30,7 @@ class Recovery:
         `batch` is the one that was planned and not finished, None where there is none. In any case nothing of an older
         run is committed after this. Raises IngestError.
         """
+        self.notes = []
         prefix = self._context.prefix
         if batch is not None and self._carry_out(checkpoint, progress, batch.number):
             return True
@@ -43,10 +46,12 @@ class Recovery:
         if known is None or prefix is None:
             return False
         progress.batch = known.number
-        progress.ids = dict(known.ids)
+        progress.ids, progress.source_state = dict(known.ids), known.source_state
         for resumed in found.values():
             progress.positions.update(resumed.positions)
-            progress.errors += CommitMetadata.read_from(resumed.metadata).rejected
+            kept = CommitMetadata.read_from(resumed.metadata)
+            progress.errors += kept.rejected
+            self.notes += [] if kept.note is None else [kept.note]
         return True
 
     def _carry_out(self, checkpoint: Checkpoint, progress: Progress, number: int) -> bool:
@@ -58,7 +63,7 @@ class Recovery:
         self._sink.add(checkpoint.scope, number, additions)
         progress.batch, progress.ids, progress.shards = number, reached.ids, reached.shards
         progress.positions, progress.errors = reached.positions, reached.errors
-        progress.marks = self._sink.marks()
+        progress.marks, progress.source_state = self._sink.marks(), reached.source_state
         return True
 
     def _see_prefix(self, batch: Batch, prefix: str | None) -> None:

@@ -35,6 +35,7 @@ from ingest.driver.reports import Reports, tell_rejects
 from ingest.driver.schemas import warn_withheld
 from ingest.driver.shared_places import seen_by_all
 from ingest.driver.side_watch import SideWatch, askers_of
+from ingest.driver.source_state import SourceMemory
 from ingest.driver.spark_engine import SparkEngine
 from ingest.driver.splits import SplitWatch
 from ingest.driver.startup import PipelineStartup
@@ -263,8 +264,8 @@ def assemble(context: RunContext, parts: RunParts, start: Start, runner: TaskRun
     progress.shards = ranges.assign(progress.positions, progress.shards, shards)
     setup = runner.broadcast(setup_of(context, parts, start))
     transforms = None if parts.compiler is None else parts.engine.transforms(parts.compiler, shards)
-    broadcast = SchemaBroadcast(runner, schemas)
-    life = context.life
+    broadcast = SchemaBroadcast(runner, schemas, source)
+    life, memory = context.life, SourceMemory(source)
     patience = Patience(context, stop, life)
 
     def announce(batch: int, tasks: int) -> None:
@@ -276,9 +277,9 @@ def assemble(context: RunContext, parts: RunParts, start: Start, runner: TaskRun
     arrivals = Arrivals(splits, backlog, pacing, schemas, stop, life, counters.summary, once=settings.once)
     errors = ErrorBudget(context, progress, start.source.tolerated, lambda: not schemas.schemas.sources)
     return Driver(
-        planner=Planner(context, start, source, arrivals, pacing, stop, shards),
+        planner=Planner(context, start, source, arrivals, pacing, stop, shards, memory),
         dispatcher=Dispatcher(runner, transforms, setup, broadcast, announce, errors, pacing),
-        books=Books(context, start.checkpoint, progress, counters, start.tables),
+        books=Books(context, start.checkpoint, progress, counters, start.tables, memory),
         schemas=schemas,
         broadcast=broadcast,
         guard=Guard(context, backlog, errors, losses),

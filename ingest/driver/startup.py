@@ -18,6 +18,7 @@ from ingest.driver.recovery import Recovery
 from ingest.driver.sample_schemas import sample_schemas
 from ingest.driver.schemas import SchemaStore
 from ingest.driver.sink_tables import SinkTables
+from ingest.driver.source_state import SourceMemory
 from ingest.errors import ConfigError
 from ingest.observe.events import OptionChanged
 
@@ -69,6 +70,7 @@ class PipelineStartup:
         self._parts = parts
         self._counters = counters
         self._recovery = Recovery(context, parts.sink)
+        self.memory = SourceMemory(parts.source)
 
     def connect(self, checkpoint: Checkpoint) -> Start:
         """Connect everything, and agree with the checkpoint where to start; raises IngestError."""
@@ -87,7 +89,10 @@ class PipelineStartup:
         else:
             schemas.places.have_all(schemas.schemas.sources)
         schemas.places.tell_unfinished()
-        backlog = Backlog(progress, source.ends(progress.positions), drain=self._context.settings.once)
+        ends = source.ends(progress.positions)
+        backlog = Backlog(progress, ends, drain=self._context.settings.once, fixed=self.memory.fixed)
+        if known := self.memory.new_schemas():
+            schemas.evolve(known)
         self._sample(schemas, backlog)
         if resumed or parts.sides.source.sample_size:
             schemas.tell_unmatched()  # otherwise when all that is there was read
@@ -95,7 +100,7 @@ class PipelineStartup:
         if (not resumed and progress.positions) or marks != progress.marks:
             # Where this pipeline starts is decided once, whatever becomes of its first batch. What somebody did to
             # tables is said once
-            progress.marks = marks
+            progress.marks, progress.source_state = marks, self.memory.value(checkpoint)
             checkpoint.done(progress, {})
         return Start(checkpoint, parts.sides.source, backlog, tables, schemas, stored, unfinished, resumed)
 
@@ -121,7 +126,11 @@ class PipelineStartup:
         progress, unfinished = self.resume(checkpoint)
         if self._recovery.recover(checkpoint, progress, unfinished):
             unfinished = None
+            self.memory.restore(checkpoint, progress, None, self._recovery.notes)
+            progress.source_state = self.memory.value(checkpoint)
             checkpoint.done(progress, {})
+        else:
+            self.memory.restore(checkpoint, progress, unfinished, ())
         return progress, unfinished
 
     def resume(self, checkpoint: Checkpoint) -> tuple[Progress, Batch | None]:

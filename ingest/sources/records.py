@@ -45,13 +45,8 @@ if TYPE_CHECKING:
 _RAW: Final = frozenset({"__raw_key__", "__raw_value__"})
 
 
-class RecordOptions(Options):
-    """Options that sources share."""
-
-    formats: ClassVar[str | None] = "value.format"
-    """The option that chooses the format whose own options may stand beside these."""
-
-    synonyms: ClassVar[Mapping[str, Synonym]] = {"format": Synonym("value.format")}
+class DeclaringOptions(Options):
+    """Options that all sources share, whatever their records are: types that are declared, and rejects that pass."""
 
     only: ClassVar[None] = None
     """None: all tables are read."""
@@ -61,6 +56,58 @@ class RecordOptions(Options):
 
     no_start_time: ClassVar[str] = ""
     """The reason why `--from-timestamp` cannot say where to start; empty where it can."""
+
+    ddls: str | None = Field(None, alias="scan.value.initial-schemas.ddls")
+    """Schemas that tables have before their first record: Flink SQL's `CREATE TABLE db.t (id BIGINT, name
+    VARCHAR(10))`, separated by `;`. A primary key in it is the table's. Their columns take every spelling of a
+    value that loses nothing: a number in quotes, a time with `T`."""
+
+    ignore_errors: bool = Field(False, alias="ingestion.ignore-errors")
+    """Count records that cannot be taken, instead of stopping at the first."""
+
+    max_errors: int = Field(-1, alias="ingestion.error-tolerance.max-count", ge=-1)
+    """With `ingestion.ignore-errors`: stop when there are more than this many, over all runs. -1: never."""
+
+    @field_validator("ddls")
+    @classmethod
+    def _check_ddls(cls, value: str | None) -> str | None:
+        if value is not None:
+            parse_tables(value)
+        return value
+
+    def warnings(self) -> list[tuple[str, str]]:
+        """Return options that the file sets and that do nothing, each with the reason."""
+        found = super().warnings()
+        if "max_errors" in self.model_fields_set and not self.ignore_errors:
+            key = "ingestion.error-tolerance.max-count"
+            text = f"{key} has no effect without ingestion.ignore-errors: true: the first reject stops the run"
+            found.append((key, text))
+        return found
+
+    def remarks(self) -> list[tuple[str, TextError]]:
+        """Return types that are seldom meant."""
+        if self.ddls is None:
+            return []
+        return [("scan.value.initial-schemas.ddls", remark) for remark in remarks(self.ddls)]
+
+    @property
+    def _initial(self) -> Mapping[TableId, TableSchema]:
+        """The initial schemas, by table."""
+        return {} if self.ddls is None else parse_tables(self.ddls)
+
+    @property
+    def tolerated(self) -> int:
+        """The number of rejects that the pipeline tolerates over all runs."""
+        return 0 if not self.ignore_errors else (1 << 62 if self.max_errors < 0 else self.max_errors)
+
+
+class RecordOptions(DeclaringOptions):
+    """Options that sources share whose records have keys and values in some format."""
+
+    formats: ClassVar[str | None] = "value.format"
+    """The option that chooses the format whose own options may stand beside these."""
+
+    synonyms: ClassVar[Mapping[str, Synonym]] = {"format": Synonym("value.format")}
 
     value_format: FormatName = Field("debezium-json", alias="value.format")
     """The format of the records' values."""
@@ -95,11 +142,6 @@ class RecordOptions(Options):
     `timestamp-type`, `headers`, `leader-epoch`, `__raw_key__`, `__raw_value__`. They come last. The last two are texts
     in UTF-8, or BYTES where `scan.value.initial-schemas.ddls` declares a column of that name and type."""
 
-    ddls: str | None = Field(None, alias="scan.value.initial-schemas.ddls")
-    """Schemas that tables have before their first record: Flink SQL's `CREATE TABLE db.t (id BIGINT, name
-    VARCHAR(10))`, separated by `;`. A primary key in it is the table's. Their columns take every spelling of a
-    value that loses nothing: a number in quotes, a time with `T`."""
-
     strategy: Literal["continuous", "static"] = Field("continuous", alias="schema.inference.strategy")
     """`continuous`: every record may change its table's schema. `static`: a table's first schema is its last: columns
     that it lacks are left out and counted, values that do not fit are rejects."""
@@ -107,12 +149,6 @@ class RecordOptions(Options):
     sample_size: int = Field(50, alias="scan.max.pre.fetch.records", ge=0, le=100_000)
     """Before its very first batch, a pipeline looks at this many of the newest records of each partition to learn its
     tables' schemas. A table that it does not meet there gets its schema from its first record. Zero: do not look."""
-
-    ignore_errors: bool = Field(False, alias="ingestion.ignore-errors")
-    """Count records that cannot be taken, instead of stopping at the first."""
-
-    max_errors: int = Field(-1, alias="ingestion.error-tolerance.max-count", ge=-1)
-    """With `ingestion.ignore-errors`: stop when there are more than this many, over all runs. -1: never."""
 
     _key_options: Any = PrivateAttr(None)
     """Options of the keys' format. None: keys are JSON."""
@@ -127,13 +163,6 @@ class RecordOptions(Options):
     @classmethod
     def _check_metadata(cls, value: str | None) -> str | None:
         metadata_names(value or "", METADATA, {})
-        return value
-
-    @field_validator("ddls")
-    @classmethod
-    def _check_ddls(cls, value: str | None) -> str | None:
-        if value is not None:
-            parse_tables(value)
         return value
 
     @field_validator("value_prefix")
@@ -261,26 +290,6 @@ class RecordOptions(Options):
         decoder: Decoder = self.format.decoder(topic, keyed=self.extra.key)
         return decoder
 
-    def warnings(self) -> list[tuple[str, str]]:
-        """Return options that the file sets and that do nothing, each with the reason."""
-        found = super().warnings()
-        if "max_errors" in self.model_fields_set and not self.ignore_errors:
-            key = "ingestion.error-tolerance.max-count"
-            text = f"{key} has no effect without ingestion.ignore-errors: true: the first reject stops the run"
-            found.append((key, text))
-        return found
-
-    def remarks(self) -> list[tuple[str, TextError]]:
-        """Return types that are seldom meant."""
-        if self.ddls is None:
-            return []
-        return [("scan.value.initial-schemas.ddls", remark) for remark in remarks(self.ddls)]
-
-    @property
-    def _initial(self) -> Mapping[TableId, TableSchema]:
-        """The initial schemas, by table."""
-        return {} if self.ddls is None else parse_tables(self.ddls)
-
     @property
     def reads_lines(self) -> bool:
         """True if its records are lines of files, of which the first may have the names of columns."""
@@ -333,11 +342,6 @@ class RecordOptions(Options):
         """The errors of parsing that do not count: of keys, of values."""
         values = self.format.ignore_parse_errors
         return IgnoredErrors(values if self._ignored_keys is None else self._ignored_keys, values)
-
-    @property
-    def tolerated(self) -> int:
-        """The number of rejects that the pipeline tolerates over all runs."""
-        return 0 if not self.ignore_errors else (1 << 62 if self.max_errors < 0 else self.max_errors)
 
 
 def _begins(name: str, prefix: str, other: str) -> bool:

@@ -59,6 +59,16 @@ class Delta:
 
 
 @dataclass(frozen=True, slots=True)
+class Assigned:
+    """What a task gets of the state of a source (`sources/stateful.py`)."""
+
+    own: Any
+    """The part that is for the task's ranges."""
+    shared: Broadcast[Any]
+    """The part that all tasks get."""
+
+
+@dataclass(frozen=True, slots=True)
 class Task:
     """The work of one shard in one batch."""
 
@@ -85,6 +95,8 @@ class Task:
     """True if records that the sink refuses, and may take once the batch's other tasks have committed, are to wait."""
     partitions: Broadcast[dict[str, int]] | None = None
     """By topic of the sink: over how many partitions keys are hashed; None where they are over none."""
+    assigned: Assigned | None = None
+    """What it gets of the state of the source; None where that has none."""
 
     @property
     def ends(self) -> dict[Split, int]:
@@ -117,6 +129,8 @@ class TaskResult:
     drifted: bool = False
     """True if it stopped at a record that did not fit its table's schema."""
     failure: IngestError | None = None
+    notes: list[Any] = field(default_factory=list)
+    """What the source's coordinator is to learn of it, where the source has a state."""
     withheld: dict[tuple[TableId, str], int] = field(default_factory=dict)
     """By table and column: values that the sink's table was not to have."""
     cut: dict[tuple[TableId, str], int] = field(default_factory=dict)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ingest.kafka.admin import Split
     from ingest.model.table import TableId
     from ingest.sinks import Writer
+    from ingest.sources.stateful import StatefulReader
     from ingest.task.assignment import Task, TaskResult
     from ingest.task.changelog import Changelog
     from ingest.task.counters import EncoderCounters, TableCounters
@@ -67,8 +68,13 @@ class Committer:
         counters: EncoderCounters,
         positions: dict[Split, int],
         result: TaskResult,
+        reader: StatefulReader | None = None,
     ) -> None:
-        """`positions`: how far each split is written, when something is committed."""
+        """`positions`: how far each split is written, when something is committed.
+
+        `reader`: that of a source with a state, of which the sink keeps a note with each commit.
+        """
+        self._reader = reader
         self._writer = writer
         self._letters = letters
         self.changelog = changelog
@@ -164,6 +170,8 @@ class Committer:
             return False
         counted = CommitMetadata.read_from(resumed.metadata)
         result.read, result.rejected, result.counts = counted.read, counted.rejected, counted.tables
+        if self._reader is not None and counted.note is not None:
+            self._reader.resume(counted.note)
         result.positions.update(resumed.positions)
         self._positions.update(resumed.positions)
         self._committed = self._counted()
@@ -175,7 +183,8 @@ class Committer:
         if self._letters is not None:
             self._letters.commit()
         self._counters.collect()
-        metadata = CommitMetadata(result.read, result.rejected, result.counts)
+        note = None if self._reader is None else self._reader.commit_note(positions)
+        metadata = CommitMetadata(result.read, result.rejected, result.counts, note)
         began = time.monotonic()
         self._writer.commit(positions, metadata.text(), final=final)
         result.traffic.acknowledged(time.monotonic() - began)

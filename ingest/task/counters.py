@@ -7,7 +7,7 @@ that: rejects never are.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import orjson
 
@@ -55,14 +55,17 @@ class CommitMetadata:
     rejected: int = 0
     """Rejects that count against the tolerance."""
     tables: dict[TableId, TableCounters] = field(default_factory=dict)
+    note: Any = None
+    """What a source with a state keeps with the progress (`sources/stateful.py`); None where there is nothing."""
 
     def text(self) -> bytes:
-        """Return the JSON text that a sink keeps, of at most `MAX_BYTES`."""
+        """Return the JSON text that a sink keeps, of at most `MAX_BYTES` beside the note of a source."""
         few = self.tables if len(self.tables) <= MAX_BYTES // MIN_TABLE_BYTES else {}
         tables = [[list(t), c.inserted, c.updated, c.deleted, c.rejected] for t, c in few.items()]
-        text = orjson.dumps({"read": self.read, "rejected": self.rejected, "tables": tables})
+        note = {} if self.note is None else {"note": self.note}
+        text = orjson.dumps({"read": self.read, "rejected": self.rejected, "tables": tables, **note})
         if len(text) > MAX_BYTES:
-            text = orjson.dumps({"read": self.read, "rejected": self.rejected, "tables": []})
+            text = orjson.dumps({"read": self.read, "rejected": self.rejected, "tables": [], **note})
         return text
 
     @staticmethod
@@ -72,7 +75,7 @@ class CommitMetadata:
             return CommitMetadata()
         found = orjson.loads(text)
         tables = {tuple(t): TableCounters(0, i, u, d, r) for t, i, u, d, r in found["tables"]}
-        return CommitMetadata(found["read"], found["rejected"], tables)
+        return CommitMetadata(found["read"], found["rejected"], tables, found.get("note"))
 
 
 def counters_for(counts: dict[TableId, TableCounters], table: TableId, most: int) -> TableCounters:

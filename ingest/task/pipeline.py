@@ -43,18 +43,26 @@ class ShardTask:
         self._task, self._result, self._deadline = task, result, deadline
         self._state = state = worker.state_for(task)
         setup, writer, letters = state.setup, state.clients.writer(), state.clients.letters()
+        self._reader = state.clients.stateful(task)
         self._positions = dict(result.positions)
         self._limit = RejectLimit(task.tolerated, result, setup.source.ignored_errors)
         self._native = None if state.records.native is None else NativeToRecords(state.records)
         self._rejects = Rejects(setup, self._limit, letters, len(state.schemas.sources), result)
         self._sink = WriteStage(writer, self._rejects, setup.source.left_out, self._positions, result)
         counters = EncoderCounters(state.records.cache, state.records.native, result)
-        self._committer = Committer(writer, letters, None, counters, self._positions, result)
+        self._committer = Committer(writer, letters, None, counters, self._positions, result, self._reader)
         self._interval = Interval(COMMIT_S)
         self._ways = Ways(task.ends, waits=task.waits)
 
     def run(self) -> None:
         """Do all stages, chunk by chunk. Raises IngestError."""
+        try:
+            self._run()
+        finally:
+            if self._reader is not None:  # what was committed counts, also where it ends with an error
+                self._result.notes = self._reader.notes(self._result.positions)
+
+    def _run(self) -> None:
         ways, committer = self._ways, self._committer
         with committer.writing():
             if committer.resume(self._task, self._state.token):

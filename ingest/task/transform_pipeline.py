@@ -43,6 +43,7 @@ class TransformReadStage:
     ) -> None:
         """`deadline`: see `ShardTask`. Raises IngestError."""
         state = worker.state_for(task)
+        state.clients.stateful(task)
         setup, encoders = state.setup, state.records
         encoders.send_to_expressions(transforms)
         self._positions = dict(result.positions)

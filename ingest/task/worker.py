@@ -25,6 +25,7 @@ from ingest.model.shared_place import unseen, unshared
 from ingest.native import native
 from ingest.native.native import NativeEncoders, TargetTable
 from ingest.schema.evolve import Schemas
+from ingest.sources.stateful import of_reader
 from ingest.task.native_support import decoded_in_python
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from ingest.native.row_encoder import RowEncoder
     from ingest.sinks import Writer
     from ingest.sources import Reader
+    from ingest.sources.stateful import StatefulReader
     from ingest.task.assignment import Delta, Setup, Task
 
 
@@ -58,6 +60,14 @@ class Clients:
         if self._reader is None:
             self._reader = self._setup.source.reader(self._setup.pipeline)
         return self._reader
+
+    def stateful(self, task: Task) -> StatefulReader | None:
+        """Return the reader once it has taken over what a task gets, if its source has a state; raises IngestError."""
+        assigned = task.assigned
+        found = None if assigned is None else of_reader(self.reader())
+        if found is not None and assigned is not None:
+            found.take(assigned.own, assigned.shared.value)
+        return found
 
     def writer(self) -> Writer:
         """Return the worker's writer; raises IngestError."""

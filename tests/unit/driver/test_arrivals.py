@@ -19,6 +19,7 @@ from ingest.driver.patience import Patience
 from ingest.driver.planner import Planner
 from ingest.driver.schemas import SchemaRules, SchemaStore, policy_of, warn_withheld
 from ingest.driver.sink_tables import SinkTables
+from ingest.driver.source_state import SourceMemory
 from ingest.driver.splits import SplitWatch
 from ingest.driver.startup import Start
 from ingest.errors import DataLoss, Unavailable
@@ -85,7 +86,16 @@ class Waiting:
         self.about, self.source, self.pacing, self.stop = about, source, pacing, stop
 
     def planner(self, start: Start | None = None) -> Planner:
-        return Planner(self.about, start or self.start, self.source, self.arrivals, self.pacing, self.stop, 2)
+        return Planner(
+            self.about,
+            start or self.start,
+            self.source,
+            self.arrivals,
+            self.pacing,
+            self.stop,
+            2,
+            SourceMemory(self.source),
+        )
 
 
 def test_records_are_waited_for_and_new_splits_found() -> None:

@@ -17,6 +17,7 @@ from ingest.driver.key_partitions import KeyPartitions
 from ingest.driver.reports import FIRST, Reports, tell_rejects
 from ingest.driver.schemas import SchemaRules, SchemaStore, policy_of, warn_withheld
 from ingest.driver.sink_tables import SinkTables
+from ingest.driver.source_state import SourceMemory
 from ingest.driver.startup import Start
 from ingest.errors import Unavailable
 from ingest.model.reject import RejectedRecord
@@ -107,7 +108,11 @@ def books(told: Told) -> tuple[Books, Any, Checkpoint]:
     sink = PrintCoordinator(PrintSink(type="print"))
     about = context(told)
     tables = SinkTables(sink, coordinator({A: 9}), told, KeyPartitions(about, sink, checkpoint), same_cluster=False)
-    return Books(about, checkpoint, some.progress, Counters(RunEnded("p"), 10), tables), some, checkpoint
+    return (
+        Books(about, checkpoint, some.progress, Counters(RunEnded("p"), 10), tables, SourceMemory(coordinator({A: 9}))),
+        some,
+        checkpoint,
+    )
 
 
 def test_a_batch_becomes_progress_and_its_lines_are_shown() -> None:

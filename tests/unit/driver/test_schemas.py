@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from driverparts import Told, context, coordinator
+from driverparts import A, Told, context, coordinator
 
 from ingest.checkpoint.checkpoint import Checkpoint
 from ingest.checkpoint.memory_storage import MemoryStorage
@@ -156,7 +156,7 @@ def test_what_the_sink_is_not_to_see_is_told_once() -> None:
 def test_workers_get_what_changed_and_everything_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sending, "MAX_DELTAS", 2)
     made = CompiledRule()
-    sent = SchemaBroadcast(InProcessRunner(lambda: (None, None)), made.store)
+    sent = SchemaBroadcast(InProcessRunner(lambda: (None, None)), made.store, coordinator({A: 0}))
     assert (sent.version, sent.deltas) == (0, [])
     sent.add(None)
     assert sent.deltas == []
@@ -173,6 +173,6 @@ def test_workers_get_what_changed_and_everything_now_and_then(monkeypatch: pytes
 def test_many_tables_in_one_version_are_broadcast(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sending, "MAX_DELTA_TABLES", 3)
     made = CompiledRule()
-    sent = SchemaBroadcast(InProcessRunner(lambda: (None, None)), made.store)
+    sent = SchemaBroadcast(InProcessRunner(lambda: (None, None)), made.store, coordinator({A: 0}))
     sent.add(made.store.evolve([((name,), schema()) for name in "abc"]))
     assert (sent.version, sent.deltas) == (1, [])

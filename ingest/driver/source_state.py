@@ -1,0 +1,91 @@
+"""The state of a source in a run: restored at the start, stored with plans and progress, sent to tasks in part.
+
+Most sources have none, and then all of this does nothing. See `sources/stateful.py`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ingest.sources.stateful import SourceState, of_coordinator
+from ingest.task.assignment import Assigned
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pyspark.core.broadcast import Broadcast
+
+    from ingest.checkpoint.checkpoint import Batch, Checkpoint, Progress
+    from ingest.driver.engine import TaskRunner
+    from ingest.kafka.admin import Split
+    from ingest.model.schema import TableSchema
+    from ingest.model.table import TableId
+    from ingest.sources import SourceCoordinator
+
+
+class SourceMemory:
+    """The state of one run's source, if it has one."""
+
+    def __init__(self, source: SourceCoordinator) -> None:
+        """Have restored nothing yet."""
+        self._keeper = of_coordinator(source)
+
+    def restore(self, checkpoint: Checkpoint, progress: Progress, batch: Batch | None, notes: Sequence[Any]) -> None:
+        """Let the source take over its state, with what the sink kept of a batch whose end no driver saw.
+
+        `batch`: the one to do again, or None. Raises IngestError.
+        """
+        if self._keeper is None:
+            return
+        value = progress.source_state if batch is None else batch.source_state
+        if value is not None:
+            self._keeper.restore(SourceState(value, checkpoint.documents()))
+            self._keeper.learn(notes)
+
+    def value(self, checkpoint: Checkpoint) -> Any:  # noqa: ANN401  (the source's own)
+        """Return the state as plans and progress have it, once its other parts are stored; None where there is none.
+
+        Raises IngestError.
+        """
+        if self._keeper is None:
+            return None
+        state = self._keeper.state()
+        checkpoint.keep_documents(state.documents)
+        return state.value
+
+    def learn(self, notes: Sequence[Any]) -> None:
+        """Take into the state what tasks, in their order, have noted. Raise IngestError."""
+        if self._keeper is not None and notes:
+            self._keeper.learn(notes)
+
+    def new_schemas(self) -> list[tuple[TableId, TableSchema]]:
+        """Return schemas that the source knows of before there is a row; raises IngestError."""
+        return [] if self._keeper is None else self._keeper.new_schemas()
+
+    def weights(self, splits: Mapping[Split, object]) -> dict[Split, float] | None:
+        """Return how many records a position of each split stands for; None where positions count records."""
+        return None if self._keeper is None else {split: self._keeper.weight(split) for split in splits}
+
+    def fixed(self, ends: Mapping[Split, int]) -> dict[Split, int]:
+        """Return the ends at which `--once` ends: those of splits that it does not read to wherever they end."""
+        return {split: end for split, end in ends.items() if self._keeper is None or not self._keeper.grows(split)}
+
+
+class Assignments:
+    """The parts of the source's state that tasks get."""
+
+    def __init__(self, runner: TaskRunner, source: SourceCoordinator) -> None:
+        """Send nothing yet."""
+        self._runner = runner
+        self._keeper = of_coordinator(source)
+        self._shared: object = None
+        self._sent: Broadcast[Any] | None = None
+
+    def of(self, ranges: Mapping[Split, tuple[int, int]]) -> Assigned | None:
+        """Return what the task of these ranges gets; None where the source has no state. Raise IngestError."""
+        if self._keeper is None:
+            return None
+        shared = self._keeper.shared()
+        if self._sent is None or shared is not self._shared:
+            self._shared, self._sent = shared, self._runner.broadcast(shared)
+        return Assigned(self._keeper.assign(ranges), self._sent)

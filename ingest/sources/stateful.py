@@ -1,0 +1,84 @@
+"""A source with a state: what the checkpoint keeps for it beside positions, and what passes between its two sides.
+
+A log of a database is such a source: its tasks need the schemas that were valid at each position, and only they see the
+statements that change these. Topics and files need none of this. A source has a state if its coordinator and its reader
+are as here; the engine asks in one place (`of_coordinator`, `of_reader`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ingest.kafka.admin import Split
+    from ingest.model.schema import TableSchema
+    from ingest.model.table import TableId
+
+
+@dataclass(frozen=True, slots=True)
+class SourceState:
+    """The state of a source. All of it is JSON."""
+
+    value: Any
+    """The part that is stored with each plan and with each batch's progress: small."""
+    documents: Mapping[str, Any]
+    """The parts that are stored once under their names, which `value` refers to: a name has one content for ever."""
+
+
+class StatefulCoordinator(Protocol):
+    """The driver's side of a source with a state, beside what each coordinator has. Raises IngestError only."""
+
+    def state(self) -> SourceState:
+        """Return the state as of now."""
+
+    def restore(self, state: SourceState) -> None:
+        """Take over the state of the batch that is planned next, or again; it comes before `start`."""
+
+    def assign(self, ranges: Mapping[Split, tuple[int, int]]) -> Any:  # noqa: ANN401  (the source's own)
+        """Return what the task of these ranges gets: a function of the state and the ranges. It is small."""
+
+    def shared(self) -> Any:  # noqa: ANN401  (as above)
+        """Return what all tasks get. It is the same object until it changes, and is sent only then."""
+
+    def learn(self, notes: Sequence[Any]) -> None:
+        """Take into the state what readers have noted, in the order of their tasks."""
+
+    def new_schemas(self) -> list[tuple[TableId, TableSchema]]:
+        """Return schemas that are new since the last call: tables have them before their next row."""
+
+    def weight(self, split: Split) -> float:
+        """Return how many records a position of a split stands for, on average: batches are sized by that."""
+
+    def grows(self, split: Split) -> bool:
+        """Return whether `--once` reads a split to wherever it ends, and not to where it ended at the start."""
+
+
+class StatefulReader(Protocol):
+    """A task's side of a source with a state, beside what each reader has."""
+
+    def take(self, assigned: Any, shared: Any) -> None:  # noqa: ANN401  (the source's own)
+        """Take over what the task gets: it comes before `read`. Forget what was noted before."""
+
+    def commit_note(self, positions: Mapping[Split, int]) -> Any:  # noqa: ANN401  (as above)
+        """Return what the sink is to keep with a commit of these positions: short, JSON, None for nothing."""
+
+    def resume(self, note: Any) -> None:  # noqa: ANN401  (as above)
+        """Take over what the sink kept with the last commit of an earlier attempt at this task."""
+
+    def notes(self, positions: Mapping[Split, int]) -> list[Any]:
+        """Return what the coordinator is to learn of a task that ended at these positions."""
+
+
+def of_coordinator(coordinator: object) -> StatefulCoordinator | None:
+    """Return a source's coordinator if it has a state."""
+    found: Any = coordinator
+    return found if hasattr(found, "restore") else None
+
+
+def of_reader(reader: object) -> StatefulReader | None:
+    """Return a reader if its source has a state."""
+    found: Any = reader
+    return found if hasattr(found, "commit_note") else None
