@@ -1,0 +1,89 @@
+"""What a reader of the log works with: places, files, statements, chunks, and what it has to ask."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ingest.model.record import Record
+    from ingest.sources.mysql.columns import Table
+    from ingest.sources.mysql.events import Query
+
+
+@dataclass(frozen=True, slots=True)
+class LogPlace:
+    """The end of a transaction in the log, or the beginning of a file (offset 4)."""
+
+    file: str
+    offset: int
+    base: int
+    """The position of the file's first byte."""
+    last: int | None = None
+    """Where the event begins that ends there, if it is to be looked at before anything is read."""
+    last_crc: int = 0
+    """The CRC32 of that event's bytes, without its checksum."""
+
+    @property
+    def position(self) -> int:
+        """The position of the place."""
+        return self.base + self.offset
+
+
+@dataclass(frozen=True, slots=True)
+class LogFile:
+    """A file of the log that was entered. The description is its first event."""
+
+    name: str
+    base: int
+    server_id: int
+    time: int
+    """When its first event was written, in seconds since 1970."""
+    version: str
+    """The server's version that wrote it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A statement in the log that is no part of the protocol of transactions."""
+
+    position: int
+    end: int
+    query: Query
+    time: int
+    """Seconds since 1970."""
+    changes_rows: bool
+    """True if it changes rows of tables, which the log then does not have."""
+
+
+class LogTables(Protocol):
+    """What a reader has to know of tables and statements; all by position."""
+
+    def read(self, database: str, name: str, position: int, /) -> tuple[int, Table] | None:
+        """Return the entry of the history of schemas that a table has at a position; None if it is not read."""
+
+    def answered(self, position: int) -> bool:
+        """Tell whether the history of schemas has the result of the statement at a position."""
+
+    def matters(self, statement: Statement) -> bool:
+        """Tell whether a statement may touch a table that is read."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogChunk:
+    """Consecutive records of the log."""
+
+    messages: Sequence[Record]
+    position: int
+    """The position behind them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """An XA transaction whose rows are in the log, and of which it is not known yet what becomes of it."""
+
+    xid: str
+    place: LogPlace
+    """Where it begins."""

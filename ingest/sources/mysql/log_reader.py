@@ -1,0 +1,490 @@
+"""Reads a server's log: from a transaction's end to the end of the transaction in which a bound lies.
+
+In: a place, a bound, the history of schemas. Out: chunks of records with positions of their own, and what was met:
+statements, ends of transactions with their GTIDs, files. docs/spec/mysql.md#the-log has the rules.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from typing import TYPE_CHECKING, Final
+
+from ingest.errors import ConfigError, DataLoss, Unavailable
+from ingest.sources.mysql import events, row_events
+from ingest.sources.mysql.connection import connect
+from ingest.sources.mysql.events import BadEvent, Query
+from ingest.sources.mysql.log_decoder import CLOSED, Event, GtidRun, LogDecoder
+from ingest.sources.mysql.log_model import LogChunk, LogFile, LogPlace, Prepared, Statement
+from ingest.sources.mysql.log_records import entry_of, spread
+from ingest.sources.mysql.replication import HEARTBEAT_S, LogStream, check_packet
+from ingest.sources.mysql.row_decoder import KnownTable, RowDecoder, check
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Mapping, Sequence
+
+    from ingest.sources.mysql.connection import MySqlServer
+    from ingest.sources.mysql.log_model import LogTables
+
+CHUNK_BYTES: Final = 1 << 20
+"""Bytes of records after which a chunk is given on."""
+HELD_BYTES: Final = 16 << 20
+"""Bytes of records of one transaction that are kept until its end is seen."""
+_FIRST: Final = 4
+"""Where the first event of a file begins."""
+
+
+class LogReader:
+    """Reads the log of one server; `read` may be called again and again. The connection is kept between calls."""
+
+    def __init__(
+        self, server: MySqlServer, server_id: int, tables: LogTables, *, heartbeat_s: float = HEARTBEAT_S,
+        tinyint1_as_boolean: bool = False,
+    ) -> None:  # fmt: skip
+        """Take how to reach the server, and the id by which it knows this reader among its replicas."""
+        self._server, self._server_id, self._tables, self._heartbeat_s = server, server_id, tables, heartbeat_s
+        self.rows = RowDecoder(tinyint1_as_boolean=tinyint1_as_boolean)
+        self._stream: LogStream | None = None
+        self._decoder = LogDecoder()
+        self._known: dict[int, KnownTable | None] = {}
+        self._file = ""
+        self._bases: Mapping[str, int] = {}
+        self.files: list[LogFile] = []
+        """The files that were entered in the last `read`."""
+        self.statement: Statement | None = None
+        """The statement that ended the last `read`, which stands before it."""
+        self.prepared: list[Prepared] = []
+        """The XA transactions that were prepared in the last `read`."""
+        self.finished: list[str] = []
+        """The XIDs of those that were committed or rolled back in it."""
+        self._savepoints: dict[bytes, int] = {}
+        self._given = False
+        """True if records of the open transaction were given on already."""
+        self._held = False
+        """True if nothing of the open transaction is given on before its end."""
+        self._unheld = False
+        """True if the records of the open transaction were dropped, because they are too many to be kept."""
+
+    # -- What a caller may ask between two chunks -------------------------------------------------------------------
+
+    @property
+    def place(self) -> LogPlace:
+        """The end of the last transaction that was read to its end."""
+        decoder = self._decoder
+        last = decoder.last if decoder.ended > decoder.last else None
+        return LogPlace(self._file, decoder.ended, decoder.base, last, decoder.last_crc)
+
+    @property
+    def opened(self) -> int | None:
+        """The position where the transaction began that is open; None where none is."""
+        return None if self._decoder.opened == CLOSED else self._decoder.base + self._decoder.opened
+
+    @property
+    def gtids(self) -> Sequence[GtidRun]:
+        """The transactions that ended since `read` was called, as runs of numbers, in the order of the log."""
+        return self._decoder.runs
+
+    @property
+    def invalid(self) -> Mapping[str, int]:
+        """For each column: the number of texts with bytes that are no characters, for which U+FFFD stands."""
+        return self.rows.values.invalid
+
+    # -- Reading ----------------------------------------------------------------------------------------------------
+
+    def read(
+        self, start: LogPlace, bound: int, after: int = 0, *, bases: Mapping[str, int] | None = None
+    ) -> Generator[LogChunk | None]:
+        """Yield chunks up to the end of the transaction in which `bound` lies; None where nothing came for a moment.
+
+        Records at positions below `after` are left out. `bases`: the bases of files that are known; the base of another
+        is where the file before it ends. It ends early at a statement that the history does not know yet. Raise
+        IngestError.
+        """
+        self._after, self._bases = after, bases or {}
+        self.files, self.statement, self.prepared, self.finished = [], None, [], []
+        self._decoder.runs.clear()
+        if self._stream is None or self.place.position != start.position or self._decoder.opened != CLOSED:
+            self._start(start)
+        try:
+            yield from self._read(bound)
+        except BadEvent as exc:
+            where = f"{self._file}, at {self._decoder.offset}"
+            self.close()
+            msg = f"the log of {self._server.name} cannot be read ({where}): {exc}"
+            raise ConfigError(
+                msg, "see docs/mysql.md for what can be read; `ingest backfill` reads tables anew"
+            ) from exc
+        except GeneratorExit:
+            self.close()
+            raise
+        except (Unavailable, ConfigError, DataLoss):
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._stream is not None:
+            self._stream.close()
+        self._stream = None
+
+    def _start(self, start: LogPlace) -> None:
+        """Ask for the log from a place on."""
+        self.close()
+        offset = start.offset if start.last is None else start.last
+        self._check = start if start.last is not None else None
+        # The protocol has room for 32 bits: what is beyond is read from the file's first event on
+        asked = offset if offset < 1 << 32 else _FIRST
+        self._wanted = start.offset
+        self._file = start.file
+        self._stream = LogStream(connect(self._server), self._server, self._server_id, self._heartbeat_s)
+        self._decoder.reset(start.base, asked)
+        self._forget()
+        self._stream.start(start.file, asked)
+
+    def _read(self, bound: int) -> Generator[LogChunk | None]:
+        decoder, records = self._decoder, self._decoder.records
+        while True:
+            if decoder.opened == CLOSED and decoder.base + decoder.ended >= bound and decoder.offset >= self._wanted:
+                yield from self._take(records.ended)
+                return
+            packet = decoder.next()
+            if packet is not None:
+                self._packet(packet)
+                if self.statement is not None:
+                    yield from self._take(len(records) if self._given else records.ended)
+                    return
+                if records.size < CHUNK_BYTES:
+                    continue
+            if records.ended:
+                yield from self._take(records.ended)
+            elif records.size >= HELD_BYTES:
+                yield from self._overflow()
+            if packet is None and self._stream is not None:
+                data = self._stream.read()
+                if data is None:
+                    yield None
+                else:
+                    decoder.feed(data)
+
+    def _overflow(self) -> Generator[LogChunk]:
+        """Make room where the open transaction is too large to be kept."""
+        records = self._decoder.records
+        if self._held:
+            records.drop(0)
+            self._unheld = True
+        else:
+            self._given = True
+            yield from self._take(len(records))
+
+    def _take(self, count: int) -> Generator[LogChunk]:
+        """Yield the first records, but those below where this reading begins."""
+        if not count:
+            return
+        found = self._decoder.records.take(count)
+        position = found[-1].offset() + 1
+        if found[0].offset() < self._after:
+            found = [record for record in found if record.offset() >= self._after]
+        if found:
+            yield LogChunk(found, position)
+
+    # -- Events -----------------------------------------------------------------------------------------------------
+
+    def _packet(self, packet: bytes) -> None:
+        data = check_packet(packet, self._server)
+        event = self._decoder.event(data)
+        if self._check is not None and event.filed and event.header.kind != events.FORMAT_DESCRIPTION:
+            self._compare(event)
+            return
+        if event.filed and event.end <= self._wanted and event.header.kind != events.FORMAT_DESCRIPTION:
+            return
+        self._event(event)
+
+    def _compare(self, event: Event) -> None:
+        """Compare the event that ends where reading begins with what it was."""
+        wanted, self._check = self._check, None
+        if wanted is not None and (event.end != wanted.offset or zlib.crc32(event.data) != wanted.last_crc):
+            where = f"{self._file} of {self._server.name}"
+            msg = f"{where} is not the log that was read: another event ends at {wanted.offset}"
+            hint = (
+                "it was written anew (RESET MASTER, a clone, a restored server): run `ingest backfill` for the tables"
+            )
+            raise DataLoss(msg, hint)
+        self._decoder.enter(self._decoder.base, event.end)
+        self._decoder.last, self._decoder.last_crc = event.start, zlib.crc32(event.data)
+
+    def _event(self, event: Event) -> None:
+        kind = event.header.kind
+        if kind in events.ROWS:
+            self._rows(event)
+        elif kind == events.TABLE_MAP:
+            self._table_map(event)
+        elif kind in {events.QUERY, events.QUERY_COMPRESSED}:
+            self._query(event, events.read_query(event.data, kind, self._decoder.description))
+        elif kind == events.XID:
+            self._end(event)
+        elif kind in {events.GTID, events.ANONYMOUS_GTID, events.GTID_TAGGED, events.MARIADB_GTID}:
+            self._gtid(event)
+        elif kind == events.ROTATE:
+            self._rotate(*events.read_rotate(event.data))
+        elif kind == events.FORMAT_DESCRIPTION:
+            self._describe(event)
+        elif kind == events.TRANSACTION_PAYLOAD:
+            self._payload(event)
+        elif kind == events.XA_PREPARE:
+            self._xa_prepare(event)
+        elif kind == events.EXECUTE_LOAD_QUERY:
+            self._load(event)
+        else:
+            self._others(event)
+
+    def _others(self, event: Event) -> None:
+        """Pass over what changes no row, and stop at everything else."""
+        kind = event.header.kind
+        if kind in events.SKIPPED | events.STATEMENT_DATA | {events.HEARTBEAT, events.HEARTBEAT_V2}:
+            return
+        if kind == events.INCIDENT:
+            msg = f"{self._server.name} says that its log lacks changes: an incident ({self._file}, at {event.start})"
+            raise DataLoss(
+                msg, "see the server's error log; run `ingest backfill` for the tables, then `ingest verify`"
+            )
+        if not event.header.flags & events.IGNORABLE_FLAG:
+            msg = f"an event of the kind {kind}, which is not known and may have rows"
+            raise BadEvent(msg)
+
+    def _describe(self, event: Event) -> None:
+        """Enter a file, whose first event this is. What a crash of the server left open is no transaction."""
+        decoder = self._decoder
+        header, version = event.header, decoder.description.version
+        self._forget()
+        if event.filed:
+            if decoder.opened != CLOSED:
+                self._drop_all()
+            decoder.ended = max(decoder.ended, event.end)
+        if not self.files or self.files[-1].name != self._file:
+            self.files.append(LogFile(self._file, decoder.base, header.server_id, header.time, version))
+
+    def _rotate(self, file: str, offset: int) -> None:
+        """Go on in the next file, which an event in the file names, or where it lacks that, one made for readers."""
+        if file == self._file:
+            return
+        decoder = self._decoder
+        if decoder.opened != CLOSED:
+            self._drop_all()
+        base = self._bases.get(file)
+        self._file = file
+        self._wanted = 0
+        decoder.enter(decoder.base + decoder.offset if base is None else base, offset)
+        self._forget()
+
+    def _forget(self) -> None:
+        self._known.clear()
+        self._decoder.forget()
+
+    # -- Transactions -----------------------------------------------------------------------------------------------
+
+    def _gtid(self, event: Event) -> None:
+        gtid = events.read_gtid(event.data, event.header.server_id, event.header.kind)
+        # MariaDB's is the beginning of a transaction, MySQL's is followed by one
+        begun = event.header.kind == events.MARIADB_GTID and gtid is not None and not gtid.standalone
+        self._begin(event.start, gtid, begun=begun)
+
+    def _begin(self, start: int, gtid: events.Gtid | None = None, *, begun: bool = True) -> None:
+        if self._decoder.opened == CLOSED:
+            self._savepoints.clear()
+            self._given = self._held = self._unheld = False
+        self._decoder.begin(start, gtid, begun=begun)
+
+    def _end(self, event: Event) -> None:
+        """End a transaction that counts."""
+        if self._unheld:
+            self._unheld = False
+            msg = "a transaction with savepoints or XA that is larger than is kept"
+            raise BadEvent(msg)
+        self._decoder.end(event)
+
+    def _rolled_back(self, event: Event) -> None:
+        """End a transaction that was rolled back: what stays are changes of tables that have no transactions."""
+        self._undo(0)
+        self._unheld = False
+        self._decoder.end(event)
+
+    def _drop_all(self) -> None:
+        """Forget the open transaction."""
+        self._undo(0, all_of_it=True)
+        self._decoder.opened, self._decoder.begun, self._decoder.gtid = CLOSED, False, None
+
+    def _undo(self, start: int, *, all_of_it: bool = False) -> None:
+        """Drop records of the open transaction from one on, but those of tables without transactions."""
+        records = self._decoder.records
+        if self._given:
+            msg = (
+                f"the transaction at {self._decoder.opened} of {self._file} was rolled back after {HELD_BYTES} bytes "
+                "of its rows, which were given on already"
+            )
+            raise DataLoss(msg, "run `ingest backfill` for its tables")
+        start = max(start, records.ended)
+        kept = set()
+        if not all_of_it:
+            by_id = {known.id: known.table for known in self._known.values() if known is not None}
+            ids = {entry_of(record.value() or b"") for record in records.since(start)}
+            kept = {one for one in ids if one in by_id and by_id[one].engine.lower() in _WITHOUT_TRANSACTIONS}
+        records.drop(start, kept)
+
+    def _query(self, event: Event, query: Query) -> None:
+        """Handle a statement: of transactions, or any other."""
+        text = _bare(query.text)
+        verb = text[:40].upper()
+        if verb in {b"BEGIN", b"START TRANSACTION"}:
+            self._begin(event.start)
+        elif verb == b"COMMIT":
+            self._end(event)
+        elif verb in {b"ROLLBACK", b"ROLLBACK WORK"}:
+            self._rolled_back(event)
+        elif verb.startswith(b"SAVEPOINT "):
+            self._held = not self._given
+            self._savepoints[text[10:].strip()] = len(self._decoder.records)
+        elif verb.startswith(b"ROLLBACK TO "):
+            name = re.sub(rb"(?i)^ROLLBACK\s+TO\s+(?:SAVEPOINT\s+)?", b"", text).strip()
+            if name not in self._savepoints or self._unheld:
+                msg = "a savepoint that is not known"
+                raise BadEvent(msg)
+            self._undo(self._savepoints[name])
+        elif verb.startswith(b"XA "):
+            self._xa(event, text)
+        elif not verb.startswith(b"RELEASE SAVEPOINT"):
+            self._statement(event, query, text)
+
+    def _xa(self, event: Event, text: bytes) -> None:
+        verb = text.split(None, 2)[1].upper()
+        if verb in {b"START", b"BEGIN"}:
+            self._begin(event.start)
+            self._held = True
+        elif verb in {b"COMMIT", b"ROLLBACK"}:
+            xid = text.split(None, 2)[2].decode("ascii", "replace")
+            self._begin(event.start)
+            self.finished.append(xid)
+            self._xa_finish(event, xid, commit=verb == b"COMMIT")
+            self._decoder.end(event)
+
+    def _xa_prepare(self, event: Event) -> None:
+        found = events.read_xa_prepare(event.data)
+        if found.one_phase:
+            self._end(event)
+            return
+        self.prepared.append(Prepared(found.xid, LogPlace(self._file, self._decoder.opened, self._decoder.base)))
+        self._decoder.records.drop(self._decoder.records.ended)
+        self._unheld = False
+        self._decoder.end(event)
+
+    def _xa_finish(self, event: Event, xid: str, *, commit: bool) -> None:
+        """Give on the rows of an XA transaction that is committed here."""
+
+    def _statement(self, event: Event, query: Query, text: bytes) -> None:
+        """Handle a statement that may change tables."""
+        word = re.match(rb"[A-Za-z]*", text)
+        changes_rows = word is not None and word.group().upper() in _CHANGE_ROWS
+        base = self._decoder.base
+        found = Statement(base + event.start, base + event.end, query, event.header.time, changes_rows)
+        self._begin(event.start, begun=self._decoder.begun)
+        self._meet(found)
+        if self.statement is not None:
+            return
+        self._forget()
+        if text[-40:].upper().endswith(b"START TRANSACTION"):  # CREATE TABLE … AS SELECT, whose rows follow
+            self._decoder.begun = True
+        if not self._decoder.begun:
+            self._decoder.end(event)
+
+    def _meet(self, found: Statement) -> None:
+        """Stop at a statement whose result is not known, or whose rows are not in the log."""
+        if found.changes_rows:
+            if self._tables.matters(found):
+                text = found.query.text[:300].decode("utf-8", "replace")
+                msg = f"a statement changed a table that is read, and its rows are not in the log: {text}"
+                hint = "SET GLOBAL binlog_format = 'ROW', end sessions that have another, and run `ingest backfill`"
+                raise DataLoss(msg, hint)
+            return
+        if self._tables.answered(found.position) or not self._tables.matters(found):
+            return
+        self.statement = found
+        if not self._given:
+            self._decoder.records.drop(self._decoder.records.ended)
+
+    def _load(self, event: Event) -> None:
+        """Handle LOAD DATA in the form of a statement."""
+        data = event.data
+        query = events.read_query(data, events.EXECUTE_LOAD_QUERY, self._decoder.description)
+        self._query(event, query)
+
+    # -- Rows -------------------------------------------------------------------------------------------------------
+
+    def _table_map(self, event: Event) -> None:
+        found = row_events.read_table_map(event.data, self._decoder.description)
+        self._known[found.id] = self._resolve(found, self._decoder.base + event.start)
+
+    def _resolve(self, found: row_events.TableMap, position: int) -> KnownTable | None:
+        """Return the table of a table map; None if it is not read. Raise ConfigError where it is not the one known."""
+        entry = self._tables.read(found.database, found.name, position)
+        if entry is None:
+            return None
+        known = KnownTable(entry[0], entry[1], found)
+        why = check(known)
+        if why:
+            msg = f"table {found.database}.{found.name} {why} ({self._file}, before {self._decoder.offset})"
+            hint = "give its columns with `ingest schema set FILE --table T 'CREATE TABLE …'`, or `backfill` it"
+            raise ConfigError(msg, hint)
+        return known
+
+    def _rows(self, event: Event) -> None:
+        rows = row_events.read_rows(event.data, event.header.kind, self._decoder.description)
+        known = self._lookup(rows)
+        if known is None or self._unheld:
+            return
+        records, start = self._decoder.records, self._decoder.base + event.start
+        if not event.filed:
+            msg = "rows that are in no file"
+            raise BadEvent(msg)
+        values = list(self.rows.decode(known, rows))
+        for at, value in enumerate(spread(values, event.end - event.start)):
+            records.add(value, start + at, event.header.time * 1000)
+
+    def _lookup(self, rows: row_events.Rows) -> KnownTable | None:
+        """Return the table of rows; None if it is not read. Raise BadEvent where no table map was before them."""
+        if rows.table not in self._known:
+            if rows.table == _NO_TABLE:
+                return None
+            msg = f"rows of the table {rows.table}, of which no table map came"
+            raise BadEvent(msg)
+        return self._known[rows.table]
+
+    def _payload(self, event: Event) -> None:
+        """Handle the events of a compressed transaction, which have no places of their own."""
+        records = self._decoder.records
+        before = len(records)
+        for data in events.unpack_payload(events.read_payload(event.data)):
+            self._event(Event(events.read_header(data), data, event.start, event.end))
+        ended = records.ended == len(records)
+        made = records.since(before)
+        if len(made) > 1:
+            records.drop(before)
+            start = self._decoder.base + event.start
+            millis = made[0].timestamp()[1]
+            for at, value in enumerate(spread([one.value() or b"" for one in made], event.end - event.start)):
+                records.add(value, start + at, millis)
+            if ended:
+                records.end()
+
+
+_WITHOUT_TRANSACTIONS: Final = frozenset({"myisam", "aria", "memory", "heap", "csv", "archive", "mrg_myisam", "merge"})
+_CHANGE_ROWS: Final = frozenset({b"INSERT", b"UPDATE", b"DELETE", b"REPLACE", b"LOAD", b"WITH", b"CALL", b"DO"})
+_NO_TABLE: Final = 0xFFFFFF
+"""The table of an event without rows that only ends a statement."""
+_COMMENT: Final = re.compile(rb"\s+|/\*(?![!M]).*?\*/|--\s[^\n]*(?:\n|$)|#[^\n]*(?:\n|$)", re.DOTALL)
+
+
+def _bare(text: bytes) -> bytes:
+    """Return a statement without blanks and comments before it."""
+    at = 0
+    while (found := _COMMENT.match(text, at)) is not None and found.end() > at:
+        at = found.end()
+    return text[at:].rstrip().rstrip(b";").rstrip()
