@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 import orjson
 
 from ingest.model.floats import shortest
-from ingest.sources.mysql import charsets, json_binary, packed
+from ingest.sources.mysql import json_binary, packed, text_charsets
 from ingest.sources.mysql.events import BadEvent, Cursor, unpack_column
 from ingest.sources.mysql.geometry import geometry
 from ingest.sources.mysql.types import BINARIES, FIXED, GEOMETRIES, TEXTS, boolean, is_tinyint1
@@ -114,7 +114,7 @@ class ValueReader:
             data = data.ljust(column.length or 1, b"\0")
         if column.type in BINARIES or column.charset in {None, "binary"}:
             return _base64(data)
-        text, valid = charsets.decode(column.charset or "binary", data)
+        text, valid = text_charsets.decode(column.charset or "binary", data)
         if not valid:
             self.invalid[column.name] = self.invalid.get(column.name, 0) + 1
         return orjson.dumps(text)
