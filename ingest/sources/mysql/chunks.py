@@ -1,0 +1,183 @@
+"""How a table is split into chunks: pieces of its key, in the server's order, each read by one statement.
+
+In: a table, and a connection. Out: bounds, one after the other, so that a table of any size is split while it is read;
+and the conditions of the statements that read what lies between two of them. A bound is a row's key as the server gave
+it, in texts that a checkpoint can hold, and it goes back to the server as a literal of the column's own type: the
+server alone orders and compares. Rules: docs/spec/mysql.md#snapshot.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from ingest.errors import ConfigError
+from ingest.sources.mysql.types import BINARIES, FIXED, TEXTS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ingest.sources.mysql.columns import Column, Table
+    from ingest.sources.mysql.connection import Connection
+
+Bound: TypeAlias = "tuple[str, ...]"
+"""A key, a text for each of its columns: hexadecimal digits for texts (in their own character set) and binary values,
+else the number or the text that the server prints."""
+
+INTEGERS: Final = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint"})
+NUMBERED: Final = frozenset({"enum", "set", "bit"})
+"""Types that the server keeps, and orders, as whole numbers."""
+TIMES: Final = frozenset({"date", "datetime", "timestamp", "time"})
+FLOATS: Final = frozenset({"float", "double"})
+_SPLIT_BY: Final = INTEGERS | NUMBERED | TIMES | FLOATS | TEXTS | BINARIES - {"vector"} | {"decimal", "year", *FIXED}
+
+_EXACT_LABELS: Final = 53
+_NUMBER: Final = re.compile(r"-?[0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?").fullmatch
+_HEX: Final = re.compile(r"(?:[0-9A-Fa-f]{2})*").fullmatch
+_PLAIN: Final = re.compile(r"[-0-9A-Za-z :.]*").fullmatch
+_CHARSET: Final = re.compile(r"[a-z0-9_]+").fullmatch
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Rows whose key is above one bound and not above another."""
+
+    lower: Bound | None = None
+    """None: from the first row on."""
+    upper: Bound | None = None
+    """None: to the last row."""
+
+
+WHOLE: Final = Chunk()
+"""All rows of a table."""
+
+
+def quoted(name: str) -> str:
+    """Return a name as statements have it: in backticks, whatever is in it."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def name_of(table: Table) -> str:
+    """Return a table's name as statements have it."""
+    return f"{quoted(table.database)}.{quoted(table.name)}"
+
+
+def split_key(table: Table, chosen: str | None = None) -> tuple[Column, ...]:
+    """Return the columns that a table is split by; none where it can only be read in one piece. Raise ConfigError.
+
+    They are the whole primary key, or the first unique key without nulls. `chosen` (the option
+    `scan.incremental.snapshot.chunk.key-column`) is another column: it may not be null, and should have an index.
+    """
+    columns = {column.name.lower(): column for column in table.columns}
+    if chosen is not None:
+        column = columns.get(chosen.lower())
+        where = f"scan.incremental.snapshot.chunk.key-column: {table.database}.{table.name}"
+        if column is None:
+            msg = f"{where} has no column {chosen}"
+            raise ConfigError(msg, f"its columns: {', '.join(column.name for column in table.columns)[:200]}")
+        if column.nullable:
+            msg = f"{where}: {column.name} may be null, and such rows are in no chunk"
+            raise ConfigError(msg, "choose a column that is NOT NULL, or leave the option out")
+        if column.type not in _SPLIT_BY:
+            msg = f"{where}: rows cannot be split by {column.name}, as {column.type} has no order"
+            raise ConfigError(msg, "choose another column, or leave the option out")
+        return (column,)
+    for names in (table.primary_key, *table.unique_keys):
+        key = tuple(column for name in names if (column := columns.get(name.lower())) is not None)
+        if key and len(key) == len(names) and all(c.type in _SPLIT_BY and not c.nullable for c in key):
+            return key
+    return ()
+
+
+def next_bound(connection: Connection, table: Table, key: Sequence[Column], after: Bound | None, rows: int
+               ) -> Bound | None:  # fmt: skip
+    """Return the key of the row that is `rows` behind a bound; None where there are not more. Raise pymysql.MySQLError.
+
+    The server goes along its index, so chunks have equally many rows, however keys are spread. A chunk's upper bound is
+    the lower one of the next; the chunk behind the last bound has no upper one.
+    """
+    columns = ", ".join(f"{_text(column)}" for column in key)
+    order = ", ".join(quoted(column.name) for column in key)
+    where = "" if after is None else f" WHERE {above(key, after)}"
+    limit = f" ORDER BY {order} LIMIT {rows - 1}, 1"
+    sql = f"SELECT {columns} FROM {source_of(table, key)}{where}{limit}"  # noqa: S608  (all of it is quoted)
+    with connection.cursor() as cursor:
+        cursor.execute(sql)
+        found = cursor.fetchone()
+    return None if found is None else tuple(map(str, found))
+
+
+def source_of(table: Table, key: Sequence[Column]) -> str:
+    """Return what stands behind FROM: the primary key's index is used where the table is split by it."""
+    by_primary = key and tuple(column.name.lower() for column in key) == tuple(map(str.lower, table.primary_key))
+    return f"{name_of(table)} FORCE INDEX (PRIMARY)" if by_primary else name_of(table)
+
+
+def condition(key: Sequence[Column], chunk: Chunk) -> str:
+    """Return the condition of a chunk's rows; an empty text where it has no bounds."""
+    parts = []
+    if chunk.lower is not None:
+        parts.append(above(key, chunk.lower))
+    if chunk.upper is not None:
+        parts.append(_compared(key, chunk.upper, "<"))
+    return " AND ".join(parts)
+
+
+def above(key: Sequence[Column], bound: Bound) -> str:
+    """Return the condition of keys that are above a bound."""
+    return _compared(key, bound, ">")
+
+
+def _compared(key: Sequence[Column], bound: Bound, sign: str) -> str:
+    """Return a condition of rows by their key; with `<` the bound itself is among them.
+
+    Comparing rows in brackets, (a, b) > (1, 2), is right as well, but servers read the whole index for it.
+    """
+    literals = [literal(column, text) for column, text in zip(key, bound, strict=True)]
+    names = [_compared_as(column) for column in key]
+    last = len(key) - 1
+    out = f"{names[last]} {'<=' if sign == '<' else '>'} {literals[last]}"
+    for name, text in zip(reversed(names[:last]), reversed(literals[:last]), strict=True):
+        out = f"({name} {sign} {text} OR ({name} = {text} AND {out}))"
+    return out if last == 0 else f"({names[0]} {sign}= {literals[0]} AND {out})"
+
+
+def _compared_as(column: Column) -> str:
+    """Return a column as it is compared: a SET becomes a number of 53 bits where it meets a number."""
+    name = quoted(column.name)
+    return f"CAST({name} AS UNSIGNED)" if column.type == "set" and len(column.labels) > _EXACT_LABELS else name
+
+
+def _text(column: Column) -> str:
+    """Return the expression of a column's value as a bound has it."""
+    name = quoted(column.name)
+    if column.type in TEXTS or column.type in BINARIES:
+        return f"HEX({name})"
+    if column.type in NUMBERED:
+        return f"CAST(CAST({name} AS UNSIGNED) AS CHAR)"  # `+ 0` would make a SET a number with 53 bits
+    if column.type in FLOATS:
+        return f"CAST({name} * 1e0 AS CHAR)"  # FLOAT is printed with six digits
+    return f"CAST({name} AS CHAR)"
+
+
+def literal(column: Column, text: str) -> str:
+    """Return a key's text as a literal that the server compares with the column as it compares the column's values.
+
+    Nothing in it can be anything but a value: numbers, hexadecimal digits, or a few characters in quotes. Raise
+    ValueError for any other text.
+    """
+    kind = column.type
+    if kind in TEXTS and _HEX(text) and _CHARSET(column.charset or ""):
+        return f"_{column.charset or ''} X'{text}'"
+    if kind in BINARIES and _HEX(text):
+        return f"X'{text}'"
+    if kind in FLOATS and _NUMBER(text):
+        return text if "e" in text.lower() else f"{text}e0"
+    if (kind in INTEGERS or kind in NUMBERED or kind == "decimal") and _NUMBER(text):
+        return text
+    # A year as a number of one or two digits would be another year
+    if (kind in TIMES or kind in FIXED or kind == "year") and _PLAIN(text):
+        return f"'{text}'"
+    msg = f"{text[:100]!r} is no key of a column {kind}"
+    raise ValueError(msg)

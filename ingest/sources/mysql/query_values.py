@@ -1,0 +1,111 @@
+"""Values of a SELECT as the JSON texts that the log's reader writes for the same values.
+
+In: what a server sends for a row in its text protocol, in a session of `connection.settle` (UTC, utf8mb4). Out: the
+text by docs/spec/mysql.md#types. This is the reference; `native/` writes the same for the common types.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import msgspec
+
+from ingest.model import types
+from ingest.model.floats import shortest
+from ingest.sources.mysql.chunks import FLOATS, INTEGERS, TIMES, quoted
+from ingest.sources.mysql.geometry import geometry
+from ingest.sources.mysql.types import BINARIES, GEOMETRIES, boolean, is_tinyint1
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ingest.sources.mysql.columns import Column
+
+    ValueWriter: TypeAlias = "Callable[[bytes], bytes]"
+
+_OWN_TO_SERVER: Final = "!hidden!"
+"""The beginning of the names of columns that MySQL makes for functional indexes. No statement can read them."""
+
+
+def is_selectable(column: Column) -> bool:
+    """Return whether a statement can name a column. All are named, also invisible ones, but for the server's own."""
+    return not column.name.startswith(_OWN_TO_SERVER)
+
+
+def selected(columns: Sequence[Column]) -> str:
+    """Return what stands behind SELECT for columns, so that no digit is lost."""
+    return ", ".join(_expression(column) for column in columns)
+
+
+def _expression(column: Column) -> str:
+    name = quoted(column.name)
+    # The text protocol prints FLOAT with six digits, and FLOAT(p, s) and DOUBLE(p, s) with s behind the point. The
+    # product is a DOUBLE with all digits; a sum would lose the sign of -0
+    return f"{name} * 1e0" if column.type in FLOATS else name
+
+
+def value_writer(column: Column, *, tinyint1_as_boolean: bool = False) -> ValueWriter:
+    """Return a function from the text of a value that is not NULL to its JSON text."""
+    kind = column.type
+    if tinyint1_as_boolean and is_tinyint1(column):
+        return _boolean
+    if kind in INTEGERS or kind == "year":
+        return _number
+    if kind == "decimal":
+        wide = column.precision is not None and column.precision > types.MAX_PRECISION
+        return _quoted_number if wide else _number
+    if kind == "float":
+        return _float
+    if kind == "double":
+        return _double
+    if kind == "bit":
+        return _flag if column.length in {None, 1} else _base64
+    if kind in TIMES:
+        return partial(_time, zone=b"Z" if kind == "timestamp" else b"")
+    if kind in BINARIES:
+        return _base64
+    return geometry if kind in GEOMETRIES else _text
+
+
+def _number(text: bytes) -> bytes:
+    """Return a number without the zeros in front that ZEROFILL and YEAR have."""
+    sign, digits = (b"-", text[1:]) if text.startswith(b"-") else (b"", text)
+    whole = digits.lstrip(b"0")
+    return sign + (whole if whole[:1].isdigit() else b"0" + whole)
+
+
+def _quoted_number(text: bytes) -> bytes:
+    return b'"' + _number(text) + b'"'
+
+
+def _boolean(text: bytes) -> bytes:
+    return boolean(int(text))
+
+
+def _float(text: bytes) -> bytes:
+    return msgspec.json.encode(shortest(float(text)))
+
+
+def _double(text: bytes) -> bytes:
+    return msgspec.json.encode(float(text))
+
+
+def _flag(value: bytes) -> bytes:
+    return b"true" if value == b"\x01" else b"false"
+
+
+def _base64(value: bytes) -> bytes:
+    return b'"' + b64encode(value) + b'"'
+
+
+def _time(text: bytes, zone: bytes) -> bytes:
+    if b"." in text:
+        text = text.rstrip(b"0").removesuffix(b".")
+    return b'"' + text + zone + b'"'
+
+
+def _text(value: bytes) -> bytes:
+    """Return a text. The server has checked it; bytes that are no UTF-8 in spite of that become U+FFFD."""
+    return msgspec.json.encode(value.decode("utf-8", "replace"))

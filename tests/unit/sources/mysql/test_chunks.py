@@ -1,0 +1,190 @@
+"""Chunks of tables on real servers: keys of every kind, in the server's order."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+from mysql_tables import table_now
+
+from ingest.sources.mysql.chunks import (
+    Bound,
+    Chunk,
+    next_bound,
+    split_key,
+)
+from ingest.sources.mysql.connection import MySqlServer, connect
+from ingest.sources.mysql.key_order import KeyOrder
+from ingest.sources.mysql.snapshot import Reading, raw_rows, statement_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from mysql_servers import MySql
+
+    from ingest.sources.mysql.columns import Column, Table
+    from ingest.sources.mysql.connection import Connection
+
+KEYS: Final = {
+    "ints": ("k BIGINT NOT NULL PRIMARY KEY", ["-9223372036854775808", "9223372036854775807", "0", "-1", "5", "7"]),
+    "unsigned": (
+        "k BIGINT UNSIGNED ZEROFILL NOT NULL PRIMARY KEY",
+        ["0", "18446744073709551615", "18446744073709551614", "9223372036854775808", "9"],
+    ),
+    "decimals": ("k DECIMAL(65,30) NOT NULL PRIMARY KEY", [
+        "-0.000000000000000000000000000001", "0", "99999999999999999999999999999999999.999999999999999999999999999999",
+        "0.1", "-5", "99999999999999999999999999999999999.999999999999999999999999999998",
+    ]),
+    "folded": ("k VARCHAR(20) CHARACTER SET utf8mb4 COLLATE utf8mb4_unicode_ci NOT NULL PRIMARY KEY", [
+        "'a'", "'B'", "'c'", "'ä1'", "'Z'", "'z1'", "''", "'a\\t'", "'ab'", "'ß'", "'O''Brien'", "'\\\\'", "'😀'",
+    ]),
+    "latin": ("k VARCHAR(20) CHARACTER SET latin1 COLLATE latin1_german2_ci NOT NULL PRIMARY KEY", [
+        "'ad'", "'ä'", "'af'", "'Ö'", "'oz'", "'€'", "'z '", "'y'",
+    ]),
+    "swedish": ("k CHAR(20) CHARACTER SET latin1 COLLATE latin1_swedish_ci NOT NULL PRIMARY KEY", [
+        "'å'", "'ä'", "'ö'", "'z'", "'y'", "'a'", "'a0'",
+    ]),
+    "ucs2": ("k VARCHAR(20) CHARACTER SET ucs2 NOT NULL PRIMARY KEY", ["'a'", "'b'", "'Ж'", "'漢'", "'c'"]),
+    "sjis": ("k VARCHAR(20) CHARACTER SET sjis NOT NULL PRIMARY KEY", ["'表'", "'ソ'", "'a'", "'b'", "'能'"]),
+    "binary_texts": ("k VARCHAR(20) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL PRIMARY KEY", [
+        "'a'", "'A'", "'b'", "'B'", "'é'", "'a '", "'a\\t'",
+    ][:5]),
+    "binaries": ("k VARBINARY(20) NOT NULL PRIMARY KEY", ["X''", "X'00'", "X'0000'", "X'FF'", "X'7F'", "X'2720'"]),
+    "padded": ("k BINARY(4) NOT NULL PRIMARY KEY", ["X'00'", "X'01'", "X'0102'", "X'FFFFFFFF'", "X'80'"]),
+    "blobs": ("k TINYBLOB NOT NULL, PRIMARY KEY (k(10))", ["X'00'", "X'0001'", "X'61'", "X'6100'", "X'FF'"]),
+    "enums": ("k ENUM('z','a','m','B''s','ü') NOT NULL PRIMARY KEY", ["'z'", "'a'", "'m'", "'B''s'", "'ü'"]),
+    "sets": ("k SET(" + ",".join(f"'s{i}'" for i in range(64)) + ") NOT NULL PRIMARY KEY", [
+        "18446744073709551615", "18446744073709551614", "1", "0", "9007199254740993", "9007199254740992", "3",
+    ]),
+    "bits": ("k BIT(64) NOT NULL PRIMARY KEY", ["18446744073709551615", "18446744073709551614", "0", "5", "256"]),
+    "flags": ("k BIT(1) NOT NULL PRIMARY KEY", ["0", "1"]),
+    "years": ("k YEAR NOT NULL PRIMARY KEY", ["'0000'", "'1901'", "'2155'", "'2001'", "'1970'"]),
+    "dates": ("k DATE NOT NULL PRIMARY KEY", [
+        "'0000-00-00'", "'2020-00-15'", "'2020-02-31'", "'2020-03-01'", "'9999-12-31'",
+    ]),
+    "datetimes": ("k DATETIME(6) NOT NULL PRIMARY KEY", [
+        "'0000-00-00'", "'2020-01-01 00:00:00.000001'", "'2020-01-01'", "'2020-10-25 02:30:00'",
+        "'9999-12-31 23:59:59.999999'",
+    ]),
+    "timestamps": ("k TIMESTAMP(3) NOT NULL PRIMARY KEY", [
+        # A night in autumn, whose hour comes twice in the server's own zone
+        "'2020-10-25 00:30:00.001'", "'2020-10-25 01:30:00.001'", "'2020-10-25 00:30:00'", "'1970-01-01 00:00:01'",
+    ]),
+    "times": ("k TIME(6) NOT NULL PRIMARY KEY", [
+        "'-838:59:59'", "'838:59:59'", "'-00:00:00.000001'", "'00:00:00'", "'-10:00:00'", "'100:00:00'", "'99:00:00'",
+    ]),
+    "singles": ("k FLOAT NOT NULL PRIMARY KEY", ["0.1", "0.2", "-0.1", "16777216", "16777218", "3e38", "1e-38"]),
+    "doubles": ("k DOUBLE NOT NULL PRIMARY KEY", [
+        "0.1", "0.30000000000000004", "0.3", "1e308", "-1e-300", "123456789.12345678",
+    ]),
+    "composite": (
+        "a INT NOT NULL, k VARCHAR(9) NOT NULL, d DATETIME(3) NOT NULL, PRIMARY KEY (a, k, d)",
+        [f"{a}, '{k}', '2020-01-01{d}'" for a in (1, 2) for k in ("x", "Y", "ä") for d in ("", " 00:00:00.5")],
+    ),
+    "of_two_texts": (
+        "a VARCHAR(9) NOT NULL, k VARCHAR(9) NOT NULL, n DECIMAL(5,1) NOT NULL, PRIMARY KEY (a, k, n)",
+        [f"'{a}', '{k}', {n}" for a in ("b", "A") for k in ("x", "Y") for n in ("1.5", "-1", "10")],
+    ),
+    "unique_only": (
+        "v INT, k INT NOT NULL, w INT, UNIQUE (w), UNIQUE KEY u (k)", ["1, 5, 1", "2, 6, NULL", "3, 1, NULL"],
+    ),
+}  # fmt: skip
+OF_MARIADB: Final = {
+    "uuids": ("k UUID NOT NULL PRIMARY KEY", [
+        "'123e4567-e89b-12d3-a456-426655440000'", "'123e4567-e89b-42d3-a456-426655440000'",
+        "'ffffffff-ffff-1fff-9fff-ffffffffffff'", "'00000000-0000-1000-8000-ffffffffffff'",
+        "'00000000-0000-7000-8000-000000000001'",
+    ]),
+    "inet6": ("k INET6 NOT NULL PRIMARY KEY", ["'::'", "'::1'", "'ffff::'", "'::ffff:1.2.3.4'", "'2001:db8::ff00'"]),
+    "no_pad": (
+        "k VARCHAR(9) CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin NOT NULL PRIMARY KEY",
+        ["'a'", "'a '", "'b'", "''"],
+    ),
+}  # fmt: skip
+
+
+def reader(server: MySql) -> Connection:
+    return connect(MySqlServer("127.0.0.1", server.port, "ingest", "of-the-tests"))
+
+
+@pytest.fixture(scope="module", params=["mariadb", "mysql5"])
+def both(request: pytest.FixtureRequest) -> MySql:
+    server: MySql = request.getfixturevalue(request.param)
+    server.execute("CREATE DATABASE IF NOT EXISTS `chunks.of`")
+    return server
+
+
+@pytest.fixture(scope="module")
+def reading(both: MySql) -> Iterator[Connection]:
+    connection = reader(both)
+    yield connection
+    connection.close()
+
+
+def of_key(connection: Connection, name: str, ddl: str, values: Sequence[str]) -> Table:
+    with connection.cursor() as cursor:
+        cursor.execute(f"DROP TABLE IF EXISTS `chunks.of`.`{name}`")
+        cursor.execute(f"CREATE TABLE `chunks.of`.`{name}` ({ddl})")
+        for value in values:
+            cursor.execute(f"INSERT INTO `chunks.of`.`{name}` VALUES ({value})")  # noqa: S608  (written here)
+    table = table_now(connection, "chunks.of", name)
+    assert table is not None
+    return table
+
+
+def bounds_of(connection: Connection, table: Table, key: Sequence[Column], rows: int) -> list[Bound]:
+    bounds: list[Bound] = []
+    while (bound := next_bound(connection, table, key, bounds[-1] if bounds else None, rows)) is not None:
+        bounds.append(bound)
+    return bounds
+
+
+def chunks_of(bounds: Sequence[Bound]) -> list[Chunk]:
+    ends = [None, *bounds, None]
+    return [Chunk(lower, upper) for lower, upper in itertools.pairwise(ends)]
+
+
+@pytest.mark.parametrize("name", [*KEYS, *OF_MARIADB])
+def test_keys(reading: Connection, both: MySql, name: str) -> None:
+    """Each row is in one chunk; rows of the log have the place in the order that the server's own comparison gives."""
+    if name in OF_MARIADB and not both.kind.is_mariadb:
+        return
+    ddl, values = {**KEYS, **OF_MARIADB}[name]
+    table = of_key(reading, name, ddl, values)
+    key = split_key(table)
+    bounds = bounds_of(reading, table, key, 1)
+    assert len(bounds) == len(values)
+    assert bounds == [tuple(json.loads(json.dumps(list(bound)))) for bound in bounds]
+    for size in (1, 2, 5):
+        chunks = chunks_of(bounds_of(reading, table, key, size))
+        counts = [len(list(raw_rows(reading, statement_of(Reading(table, 1, key, chunk))))) for chunk in chunks]
+        assert sum(counts) == len(values)
+        assert all(count == size for count in counts[:-1])
+        assert counts[-1] < size or size > len(values) or counts[-1] in {0, size}
+
+    def ask(sql: str) -> Sequence[object]:
+        with reading.cursor() as cursor:
+            cursor.execute(sql)
+            return cursor.fetchone() or ()
+
+    order = KeyOrder(key, ask)
+    rows = [image for chunk in chunks_of(bounds) for image in images_of(reading, table, key, chunk)]
+    places = order.places([order.of_row(row) for row in rows], [order.of_bound(bound) for bound in bounds])
+    assert places == list(range(len(values)))
+
+
+def images_of(connection: Connection, table: Table, key: Sequence[Column], chunk: Chunk) -> list[dict[str, Any]]:
+    """Rows of a chunk as records have them."""
+    from ingest.sources.mysql.query_values import value_writer
+
+    writers = [value_writer(column) for column in table.columns]
+    return [
+        {
+            column.name: None if value is None else json.loads(write(value), parse_float=Decimal)
+            for column, write, value in zip(table.columns, writers, row, strict=True)
+        }
+        for row in raw_rows(connection, statement_of(Reading(table, 1, tuple(key), chunk)))
+    ]
