@@ -5,6 +5,7 @@
     ├── PackageError                1   package-bug             of another package's format, sink or source
     ├── DataLoss                    1   data-loss               records that should be read are not there any more
     ├── DirtyData                  65   dirty-data              more rejects than the pipeline tolerates
+    ├── SinkDiffers                66   sink-differs            the sink does not have what its source says
     ├── Unavailable                75   unavailable             worth retrying: broker away, timeout
     │   └── CommitOutcomeUnknown        commit-outcome-unknown  of a task: Spark tries it again
     └── ConfigError                78   configuration           something a person has to change first
@@ -83,6 +84,13 @@ class DirtyData(IngestError):
 
     exit_code = 65
     code = "dirty-data"
+
+
+class SinkDiffers(IngestError):
+    """The sink does not have what its source says, of which `ingest verify` has printed the differences."""
+
+    exit_code = 66
+    code = "sink-differs"
 
 
 class Unavailable(IngestError):

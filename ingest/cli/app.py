@@ -44,6 +44,7 @@ GROUPS = {
         "letters": "List the records that a pipeline rejected, or look at one.",
         "replay": "Send dead letters back through their pipeline, once it or their cause is mended.",
         "backfill": "Read tables once more, from the beginning of their topics up to where their pipeline is.",
+        "verify": "Compare the sink's tables with what the source says up to where the pipeline is.",
         "transactions": "Look at the transactions of a cluster, and end those that were left open.",
         "render": "Write manifests that run pipelines elsewhere, on Kubernetes.",
         "warmup": "Write a class-data archive of Spark into the cache: every later run starts seconds earlier.",

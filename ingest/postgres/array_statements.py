@@ -18,7 +18,7 @@ from ingest.postgres.statements import rows_by_state, states_of
 from ingest.postgres.tables import listed
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from ingest.postgres.connection import Connection
     from ingest.postgres.statements import State
@@ -124,6 +124,17 @@ class ArrayRows:
                 if any(line is None for _, line in some):
                     cursor.execute(self._remove, given)
         return older
+
+
+def given_values(table: SqlTable, kinds: Mapping[str, str], others: Sequence[str]) -> sql.Composed:
+    """Return the query of the texts that rows of JSON would have in a table: an array of keys, and one of rows."""
+    values = {one.name: one.values for one in table.columns}
+    keys = [_key_value(name, kinds[name]) for name in table.key]
+    made = [*keys, *(_value(name, kinds[name], values[name], "line") for name in others)]
+    shown = listed(sql.SQL("({})::text").format(value) for value in made)
+    return sql.SQL(
+        "SELECT {} FROM (SELECT unnest($1::text[])::json AS key, unnest($2::text[])::json AS line) AS given"
+    ).format(shown)
 
 
 def _key_value(name: str, kind: str) -> sql.Composed:

@@ -235,6 +235,21 @@ def _json_states(table: SqlTable, kinds: Mapping[str, str]) -> sql.Composed:
     return _states(keys, values, sql.SQL("l.line IS NULL"), staged)
 
 
+def read_values(table: SqlTable, kinds: Mapping[str, str], others: Sequence[str]) -> sql.Composed:
+    """Return the query of the texts that rows of JSON would have in a table: an array of keys, and one of rows."""
+    keys = [_value(sql.Identifier("k", name), kinds[name]) for name in table.key]
+    values = [_value(sql.Identifier("r", name), kinds[name]) for name in others]
+    given = sql.SQL(
+        "unnest($1::text[], $2::text[]) WITH ORDINALITY AS l (key, line, nth)"
+        " CROSS JOIN LATERAL json_to_record(l.key::json) AS k({})"
+    ).format(_record(table.key, kinds))
+    if others:
+        rows = sql.SQL(" LEFT JOIN LATERAL json_to_record(l.line::json) AS r({}) ON true")
+        given = sql.Composed([given, rows.format(_record(others, kinds))])
+    shown = listed(sql.SQL("({})::text").format(value) for value in (*keys, *values))
+    return sql.SQL("SELECT {} FROM {} ORDER BY l.nth").format(shown, given)
+
+
 def _typed_states(table: SqlTable, kinds: Mapping[str, str], stage: sql.Identifier) -> sql.Composed:
     """Return the query of the states that were staged in columns."""
     others = [one.name for one in table.columns if one.name not in table.key]

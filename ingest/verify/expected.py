@@ -1,0 +1,269 @@
+"""The rows that a sink should have: what its pipeline makes of the source's records, written nowhere.
+
+It is main street itself, in this process, over ranges of the source: decode, transforms, routes, the sink's schemas and
+the sink's encoder. In: positions. Out: the keys and values of records, as the sink's writer would get them.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ingest.checkpoint.checkpoint import Progress
+from ingest.checkpoint.place import CheckpointAccess, UntouchedPlace
+from ingest.driver.backlog import Backlog
+from ingest.driver.context import RunContext
+from ingest.driver.counters import Counters
+from ingest.driver.pacing import Pacing
+from ingest.driver.parts import Listeners, Sides, make_parts
+from ingest.driver.run import started
+from ingest.driver.startup import PipelineStartup, Start, begin_existing
+from ingest.errors import SchemaChangeRefused
+from ingest.observe.events import RunEnded, Warned
+from ingest.sinks.sink import PlainWriter
+from ingest.sources.backfill import BackfillCoordinator, BackfillSource
+from ingest.task import worker
+from ingest.testing.in_memory_sink import InMemorySink
+from ingest.testing.in_process import InProcessEngine, InProcessRunner, NoStop
+from ingest.testing.probe import ALL, session_on_demand
+from ingest.testing.probing import ProbingCoordinator
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from ingest.checkpoint.checkpoint import Checkpoint
+    from ingest.component.options import AnyOptions
+    from ingest.config.pipeline import Pipeline
+    from ingest.driver.context import Settings
+    from ingest.driver.parts import RunParts
+    from ingest.kafka.admin import Split
+    from ingest.model.schema import TableSchema
+    from ingest.model.table import TableId
+    from ingest.observe.events import Event
+    from ingest.sinks import SinkCoordinator
+
+_AT_ONCE = 5_000
+"""Records that are handed on together."""
+
+
+class Receiver(Protocol):
+    """Whoever gets the records of expected rows."""
+
+    def __call__(self, split: int, destination: object, records: list[tuple[bytes, bytes | None]]) -> None:
+        """Take keys and values of one destination, in their order. `split`: a number of the split they are of."""
+
+
+class Expectation(Protocol):
+    """A source of expected rows: of a table's states at the source, in the order of their changes."""
+
+    def read(self, starts: Mapping[Split, int] | None, ends: Mapping[Split, int], take: Receiver) -> RunEnded:
+        """Hand on what becomes of the changes up to these positions; from the beginning where there are no starts.
+
+        Raises IngestError.
+        """
+
+    @property
+    def incomplete(self) -> list[str]:
+        """Splits whose beginning is not there any more, so that the source does not know all rows."""
+
+
+@dataclass(frozen=True)
+class ExpectedSource(BackfillSource):
+    """The pipeline's source, over ranges: what it rejects is no row, and what was before a row does not count."""
+
+    upserts = False  # no rows are looked up: only the last one of a key counts
+    tolerated = ALL  # the pipeline has counted them
+
+    def coordinator(self, pipeline: str, warn: Callable[[str], None]) -> RangesCoordinator:
+        """Return the driver's side."""
+        return RangesCoordinator(self.source.coordinator(pipeline, warn), warn)
+
+
+class RangesCoordinator(BackfillCoordinator):
+    """The driver's side: the pipeline's splits, between positions."""
+
+    def ranges(
+        self, starts: Mapping[Split, int] | None, ends: Mapping[Split, int], ids: Mapping[str, str]
+    ) -> dict[Split, int]:
+        """Read between these positions, or from the beginning; returns where each split begins. Raise IngestError."""
+        first = self.bound(ends, ids)
+        return first if starts is None else {split: max(at, starts.get(split, at)) for split, at in first.items()}
+
+
+class ExpectedRows:
+    """The records that a pipeline makes of topics, or files, between positions."""
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        settings: Settings,
+        sink: AnyOptions,
+        tables: Iterable[TableId],
+        tell: Callable[[str], None],
+    ) -> None:
+        """`sink`: by whose encoder rows become records. `tables`: source tables. `tell` gets each warning once."""
+        self._pipeline = pipeline
+        self._settings = replace(settings, once=True)
+        self._sink = sink
+        self._source = ExpectedSource(pipeline.source, frozenset(tables))
+        self._tell = tell
+        self._told: set[str] = set()
+        self._splits: dict[Split, int] = {}
+        self.incomplete: list[str] = []
+
+    def read(self, starts: Mapping[Split, int] | None, ends: Mapping[Split, int], take: Receiver) -> RunEnded:
+        """Hand on the records of changes between positions. Raise IngestError."""
+        context = RunContext(self._pipeline, self._settings, self._saw)
+        with ExitStack() as resources:
+            session = session_on_demand(self._settings, resources)
+            writing = self._pipeline.sink.coordinator(context.name, self._warn)
+            resources.callback(writing.close)
+            looking = LookingCoordinator(writing, self._warn)
+            sink = _ExpectedSink(self._sink, looking, lambda: HandingOn(self._splits, take))
+            runner = InProcessRunner(lambda: session().hadoop)
+            engine = InProcessEngine(runner, lambda: session().sql())
+            quiet = Listeners(lambda _: None, lambda *_: None)
+            sides = Sides(self._source, sink, None)
+            parts = make_parts(context, self._pipeline.rules, sides, engine, NoStop(), quiet)
+            parts = replace(parts, pacing=OneSplit(0.0, parts.sides.source.rate_limit, None))
+            summary = RunEnded(context.name)
+            counters = Counters(summary, self._pipeline.pipeline.max_tables)
+            startup = RangeStartup(context, parts, counters, starts, ends)
+            try:
+                with (
+                    CheckpointAccess(UntouchedPlace(self._settings.checkpoint)) as access,
+                    started(context, parts, startup, access, counters) as (_, driver),
+                ):
+                    driver.run()
+            finally:
+                worker.forget()  # another reading has the same number
+        if starts is None:
+            self.incomplete = [f"{name}[{p}]" for (name, p), at in sorted(startup.first.items()) if at > 0]
+        return summary
+
+    def _saw(self, event: Event) -> None:
+        if isinstance(event, Warned):
+            self._warn(event.text)
+
+    def _warn(self, text: str) -> None:
+        if text not in self._told:
+            self._told.add(text)
+            self._tell(text)
+
+
+@dataclass(frozen=True, slots=True)
+class _ExpectedSink(InMemorySink):
+    """A sink by whose encoder rows become records, which go elsewhere; the real one is asked about its tables."""
+
+    def unregistered(self) -> _ExpectedSink:
+        """Return this sink: no schema registry is asked."""
+        return self
+
+    def prefix(self, pipeline: str) -> str | None:  # noqa: ARG002  (see Sink)
+        """Return None: nothing is committed."""
+        return None
+
+    @property
+    def parallelism(self) -> int:
+        """One: states of a key keep their order."""
+        return 1
+
+
+class LookingCoordinator(ProbingCoordinator):
+    """The driver's side of a sink that gets nothing: it says what the real one has, and stops at no table of it."""
+
+    def __init__(self, real: SinkCoordinator, warn: Callable[[str], None]) -> None:
+        """Connect to nothing yet."""
+        super().__init__(real)
+        self._asked = real
+        self._warn = warn
+
+    def prepare(self, tables: Iterable[TableId]) -> None:
+        """Do nothing: what is not there shows when it is read."""
+
+    def declare(self, schemas: Mapping[TableId, TableSchema]) -> None:
+        """Ask by which types tables keep numbers; a table that a run would stop at is compared as it is."""
+        for table, schema in schemas.items():
+            try:
+                self._asked.undeclared({table: schema})
+            except SchemaChangeRefused as exc:
+                self._warn(f"a run would stop here: {exc.message}")
+        self.stored = self._asked.stored
+
+
+class OneSplit(Pacing):
+    """The pace of a run that reads one split after the other, so that it is known which one a record is of."""
+
+    def ranges(
+        self, positions: Mapping[Split, int], ends: Mapping[Split, int], shards: Mapping[Split, int]
+    ) -> dict[Split, tuple[int, int]]:
+        """Return the range of the first split that has something left."""
+        left = next(split for split in sorted(positions) if positions[split] < ends.get(split, 0))
+        return super().ranges({left: positions[left]}, {left: ends[left]}, {left: shards[left]})
+
+
+class RangeStartup:
+    """The start of a reading between positions, under the pipeline's checkpoint, of which nothing is changed."""
+
+    def __init__(
+        self,
+        context: RunContext,
+        parts: RunParts,
+        counters: Counters,
+        starts: Mapping[Split, int] | None,
+        ends: Mapping[Split, int],
+    ) -> None:
+        """Connect to nothing yet."""
+        self._parts = parts
+        self._starts, self._ends = starts, ends
+        self._pipeline = PipelineStartup(context, parts, counters)
+        self.first: dict[Split, int] = {}
+
+    def connect(self, checkpoint: Checkpoint) -> Start:
+        """Connect everything, and begin at the starts. Raise IngestError."""
+        begin_existing(checkpoint, "verify")
+        self._pipeline.identify(checkpoint)
+        main, _ = self._pipeline.resume(checkpoint)
+        source: Any = self._parts.sides.source
+        coordinator: Any = self._parts.source
+        ends = {split: at for split, at in self._ends.items() if source.reads(split)}
+        progress = Progress()
+        progress.positions = self.first = coordinator.ranges(self._starts, ends, main.ids)
+        progress.ids = dict(coordinator.ids)
+        checkpoint.batches = "verify"
+        tables, schemas = self._pipeline.schemas(checkpoint, same_cluster=False)
+        known = schemas.take_over()
+        backlog = Backlog(progress, coordinator.ends(progress.positions), drain=True)
+        return Start(checkpoint, source, backlog, tables, schemas, known, resumed=True)
+
+
+class HandingOn(PlainWriter):
+    """A task's side of a sink, which hands on what is committed."""
+
+    def __init__(self, splits: dict[Split, int], take: Receiver) -> None:
+        """`splits`: numbers of splits, which grow."""
+        self._splits = splits
+        self._take = take
+        self._waiting: list[tuple[Any, bytes, bytes | None]] = []
+
+    def write(self, records: Sequence[Any]) -> None:
+        """Keep records until the commit."""
+        self._waiting += [(to, key, None if value is None else bytes(value)) for to, key, value in records]
+
+    def commit(self, positions: Mapping[Split, int], _metadata: bytes, *, final: bool) -> None:  # noqa: ARG002
+        """Hand them on, by destination."""
+        by_destination: dict[int, tuple[object, list[tuple[bytes, bytes | None]]]] = {}
+        for to, key, value in self._waiting:
+            by_destination.setdefault(id(to), (to, []))[1].append((key or b"", value))
+        self._waiting = []
+        for split in positions:
+            number = self._splits.setdefault(split, len(self._splits))
+            for to, records in by_destination.values():
+                for at in range(0, len(records), _AT_ONCE):
+                    self._take(number, to, records[at : at + _AT_ONCE])
+            break  # a batch has one
+
+    def abort(self) -> None:
+        """Forget what was not committed."""
+        self._waiting = []

@@ -1,0 +1,201 @@
+"""Tables of a lake, read back: Iceberg's and Delta's.
+
+A table is read as one version of it, which no commit changes. Expected rows become columns of Arrow as in the sink, and
+then both sides the texts of their values.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from ingest.errors import SchemaChangeRefused
+from ingest.lake.converted import converted
+from ingest.lake.rows import UnfitRows, rows_to_batch
+from ingest.model import types
+from ingest.model.reject import RowError
+from ingest.model.table import show
+from ingest.verify.rows import KeyedRow, TableRules, TableThere, key_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from ingest.encode.upsert_encoder import AnyDestination
+    from ingest.lake.table import LakeTable
+    from ingest.model.schema import TableSchema
+    from ingest.model.table import TableId
+    from ingest.sinks.delta import DeltaSink
+    from ingest.sinks.iceberg import IcebergSink
+    from ingest.sinks.lake import LakeOptions
+    from ingest.verify.rows import Cells
+
+_ROWS = 20_000
+"""Rows that are handed on together."""
+
+
+class LakeReader:
+    """The tables of a lake."""
+
+    states = False
+
+    def __init__(self, sink: LakeOptions) -> None:
+        """Ask nothing yet."""
+        self.sink = sink
+        self._tables: dict[TableId, tuple[LakeTable, pa.Schema | None]] = {}
+        self._targets: dict[tuple[str, ...], TableId] = {}
+        self._emptied: dict[tuple[str, ...], frozenset[str]] = {}
+        """Columns in which an empty text is null, as they make partitions."""
+
+    def tables(self, schemas: Mapping[TableId, TableSchema]) -> dict[TableId, TableThere]:
+        """Return the tables as they are. Raise IngestError."""
+        out = {}
+        for target, schema in schemas.items():
+            wanted = _table_for(self.sink, target, schema)
+            there = self._schema(wanted.id)
+            names = set() if there is None else set(there.names)
+            self._tables[target] = wanted, there
+            self._targets[wanted.id] = target
+            missing = tuple(one.name for one in wanted.columns if there is not None and one.name not in names)
+            kinds = {one.name: one.type for one in wanted.columns}
+            appends = self.sink.write_mode == "append"
+            rules = TableRules(
+                keeps_deleted=self.sink.delete_strategy == "ignore",
+                flag=None if appends else wanted.deleted,
+                sequence=wanted.sequence,
+                of_texts=wanted.sequence is not None and types.is_text(kinds[wanted.sequence]),
+                all_states=appends,
+            )
+            out[target] = TableThere(wanted.key, rules, f"table {wanted}", missing, absent=there is None)
+        return out
+
+    def rows(self, tables: Sequence[TableId]) -> Iterator[tuple[TableId, list[KeyedRow]]]:
+        """Yield all rows of tables."""
+        for target in tables:
+            wanted, there = self._tables[target]
+            if there is None:
+                continue
+            names = [one.name for one in wanted.columns if one.name in there.names]
+            for batch in self._batches(wanted.id, names):
+                for at in range(0, batch.num_rows, _ROWS):
+                    yield target, self._rows_of(wanted, batch.slice(at, _ROWS))
+
+    def target(self, destination: AnyDestination) -> TableId | None:
+        """Return the table that a record's destination stands for."""
+        return self._targets.get(destination.id)
+
+    def expected(
+        self, table: TableId, made: AnyDestination, records: Sequence[tuple[bytes, bytes | None]]
+    ) -> list[KeyedRow]:
+        """Return rows as the table would have them."""
+        wanted, there = made, self._tables[table][1]
+        deletes = [value is None for _, value in records]
+        try:
+            batch = rows_to_batch(wanted.columns, wanted.key, records)
+        except UnfitRows as exc:  # the sink refuses these, too
+            faults = {at for at, _ in exc.faults}
+            kept = [record for at, record in enumerate(records) if at not in faults]
+            return self.expected(table, made, kept) if kept else []
+        columns = []
+        for name in batch.schema.names:
+            column = pa.chunked_array([batch.column(name)])
+            kind = there.field(name).type if there is not None and name in there.names else None
+            columns.append(column if kind is None else _fitting(column, kind))
+        rows = self._rows_of(wanted, pa.table(columns, names=batch.schema.names))
+        emptied, out = self._emptied.get(wanted.id, frozenset()), []
+        appends = self.sink.write_mode == "append" and wanted.deleted is not None
+        for row, gone in zip(rows, deletes, strict=True):
+            cells = row.cells
+            assert cells is not None
+            if gone and appends:
+                cells = {**cells, str(wanted.deleted): "true"}
+            elif emptied:
+                cells = {name: text for name, text in cells.items() if text or name not in emptied}
+            out.append(KeyedRow(row.key, None if gone and not appends else cells))
+        return out
+
+    def _rows_of(self, wanted: LakeTable, rows: pa.Table | pa.RecordBatch) -> list[KeyedRow]:
+        table = rows if isinstance(rows, pa.Table) else pa.Table.from_batches([rows])
+        names = table.schema.names
+        columns = [converted(table.column(name), pa.string()).to_pylist() for name in names]
+        out = []
+        for values in zip(*columns, strict=True):
+            cells: Cells = {name: text for name, text in zip(names, values, strict=True) if text is not None}
+            if wanted.deleted is not None and cells.get(wanted.deleted) == "false":
+                del cells[wanted.deleted]  # tables that are older than the column have null there
+            out.append(KeyedRow(key_of(cells, wanted.key), cells))
+        return out
+
+    def _schema(self, name: tuple[str, ...]) -> pa.Schema | None:
+        """Return the columns of a table; None where it is not there. Raise IngestError."""
+        raise NotImplementedError
+
+    def _batches(self, name: tuple[str, ...], columns: list[str]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a table. Raise IngestError."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Do nothing: nothing is held."""
+
+
+class IcebergReader(LakeReader):
+    """Tables of a catalog."""
+
+    def __init__(self, sink: IcebergSink) -> None:
+        """Open nothing yet."""
+        super().__init__(sink)
+        self._warehouse = sink.warehouse
+
+    def _schema(self, name: tuple[str, ...]) -> pa.Schema | None:
+        if self._warehouse.is_new:
+            return None
+        with self._warehouse.asking(f"look the table {show(name)} up") as catalog:
+            return catalog.load_table(name).schema().as_arrow() if catalog.table_exists(name) else None
+
+    def _batches(self, name: tuple[str, ...], columns: list[str]) -> Iterator[pa.RecordBatch]:
+        with self._warehouse.asking(f"read the table {show(name)}") as catalog:
+            yield from catalog.load_table(name).scan(selected_fields=tuple(columns)).to_arrow_batch_reader()
+
+    def close(self) -> None:
+        """Release the catalog."""
+        self._warehouse.close()
+
+
+class DeltaReader(LakeReader):
+    """Tables below one place."""
+
+    def __init__(self, sink: DeltaSink) -> None:
+        """Ask nothing yet."""
+        super().__init__(sink)
+        self._warehouse = sink.warehouse
+
+    def _schema(self, name: tuple[str, ...]) -> pa.Schema | None:
+        from ingest.delta.tables import arrow_schema  # noqa: PLC0415  (the library is slow to import)
+
+        with self._warehouse.asking(f"look the table {show(name)} up"):
+            found = self._warehouse.found(name)
+            if found is None:
+                return None
+            partitions = found.metadata().partition_columns
+            self._emptied[name] = frozenset(partitions)
+            return arrow_schema(found)
+
+    def _batches(self, name: tuple[str, ...], columns: list[str]) -> Iterator[pa.RecordBatch]:
+        with self._warehouse.asking(f"read the table {show(name)}"):
+            yield from self._warehouse.load(name).to_pyarrow_dataset().to_batches(columns=columns)
+
+
+def _table_for(sink: LakeOptions, target: TableId, schema: TableSchema) -> LakeTable:
+    try:
+        return sink.table_for(target, schema)
+    except RowError as exc:  # all of its rows are rejects
+        msg = f"the table {show(target)} cannot be one of the sink's: {exc}"
+        raise SchemaChangeRefused(msg, "route it to another name") from None
+
+
+def _fitting(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    """Return values as a column of the table has them; as they are where it cannot have them: then they differ."""
+    try:
+        return converted(column, kind)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return column

@@ -1,0 +1,366 @@
+"""Records that a sink has written to topics or files, read back: as a source of the same format would read them.
+
+The expected rows of such a sink are those of an upsert encoder, with the types of the sink's schema; so both sides are
+rows by their keys, whatever the format. Rules: docs/spec/verify.md.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ingest.encode.upsert_encoder import UpsertEncoder
+from ingest.errors import IngestError
+from ingest.formats import FORMATS, has_schemas, is_of_rows
+from ingest.formats.metadata_columns import MetadataColumns
+from ingest.model.change import Reject
+from ingest.model.schema import TableSchema
+from ingest.model.table import show
+from ingest.schema.ddl import create_statement
+from ingest.sources.kafka import KafkaSource
+from ingest.sources.lines import FileReader
+from ingest.sources.upsert_kafka import UpsertKafkaSource
+from ingest.task.decoding import ChunkDecoder
+from ingest.verify.cells import cells_of
+from ingest.verify.rows import KeyedRow, TableRules, TableThere, key_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from ingest.component.options import AnyOptions
+    from ingest.encode.upsert_encoder import AnyDestination
+    from ingest.model.change import Change
+    from ingest.model.data_type import DataType
+    from ingest.model.table import TableId
+    from ingest.schema.evolve import SourceTable
+    from ingest.schema.infer import Inference
+    from ingest.sinks.file import FileSink
+    from ingest.sinks.kafka import KafkaSink
+    from ingest.sinks.upsert_kafka import UpsertKafka
+    from ingest.sources import Chunk, SourceCoordinator
+
+_TABLE_ID = "TableId"
+
+
+class KeyedRows:
+    """A sink's options, by which rows become JSON under their keys, whatever the sink's own format is."""
+
+    changelog = False
+    needs_key = True
+    writes_keys = True
+
+    def __init__(self, sink: AnyOptions) -> None:
+        """Take the sink's options."""
+        self._sink = sink
+
+    def __getattr__(self, name: str) -> AnyOptions:
+        """Return what the sink's options have."""
+        return getattr(self._sink, name)
+
+    def unregistered(self) -> KeyedRows:
+        """Return this: no schema registry is asked."""
+        return self
+
+    def encoder(
+        self, table: TableId, source: SourceTable, target: TableId, sink: TableSchema, inference: Inference
+    ) -> UpsertEncoder:
+        """Return how rows of a table become JSON under their keys."""
+        return UpsertEncoder(
+            table, source.schema, sink, _Target(target, sink), inference, key_from_message=source.key_from_message
+        )
+
+
+class _Target:
+    """The destination of rows of a table, with its schema."""
+
+    def __init__(self, table: TableId, schema: TableSchema) -> None:
+        self.table = table
+        self.columns = {column.name: column.type for column in schema.columns}
+        self.key = schema.primary_key
+
+
+class RecordsReader:
+    """The records of a sink whose records are keyed rows, or changes of rows."""
+
+    states = True
+
+    def __init__(self, sink: FileSink | KafkaSink | UpsertKafka) -> None:
+        """Connect to nothing yet."""
+        self.sink: Any = KeyedRows(sink)
+        self._options: Any = sink
+        self._of_rows = is_of_rows(sink.value_format)
+        chosen = sink.format or FORMATS.find(sink.value_format)
+        self._coarse = has_schemas(chosen) or getattr(sink, "include_schema", False)
+        self._columns: dict[TableId, dict[str, DataType]] = {}
+        self._keys: dict[TableId, tuple[str, ...]] = {}
+        self._sources: dict[TableId, Any] = {}
+        self._unread: dict[TableId, int] = {}
+
+    def tables(self, schemas: Mapping[TableId, TableSchema]) -> dict[TableId, TableThere]:
+        """Return the tables as far as they are known by their schemas. Raise IngestError."""
+        out = {}
+        for target, schema in schemas.items():
+            left_out = getattr(self._options, "metadata_names", ())
+            kinds = {one.name: one.type for one in schema.columns if one.name not in left_out}
+            self._columns[target], self._keys[target] = kinds, schema.primary_key
+            why = self._why_not(target, schema, schemas)
+            says_deletes = self._says_deletes
+            rules = TableRules(keeps_deleted=not says_deletes, extra_known=says_deletes)
+            notes = () if says_deletes else (f"value.format: {self._options.value_format} says no deletes",)
+            if not why:
+                self._sources[target] = self._source(target, schema)
+            place = self._place(target)
+            absent = not why and not self._is_there(target)
+            out[target] = TableThere(schema.primary_key, rules, place, (), absent, why, notes)
+        return out
+
+    def _why_not(self, target: TableId, schema: TableSchema, schemas: Mapping[TableId, TableSchema]) -> str:
+        """Return why a table cannot be compared; an empty text where it can."""
+        if not schema.primary_key:
+            return "it has no primary key, so no row is found again"
+        if self._of_rows and any(self._place(one) == self._place(target) for one in schemas if one != target):
+            return "rows of several tables are in one place, and do not say whose they are"
+        return ""
+
+    @property
+    def _says_deletes(self) -> bool:
+        """True if a delete can be written."""
+        return not self._of_rows or self._has_keys
+
+    @property
+    def _has_keys(self) -> bool:
+        """True if records have keys."""
+        raise NotImplementedError
+
+    def _place(self, target: TableId) -> str:
+        """Return where the records of a table are, for people."""
+        raise NotImplementedError
+
+    def _is_there(self, target: TableId) -> bool:
+        """Return whether a table's place is there. Raise IngestError."""
+        raise NotImplementedError
+
+    def _source(self, target: TableId, schema: TableSchema) -> AnyOptions:
+        """Return the options of a source that reads the records of a table."""
+        raise NotImplementedError
+
+    def _chunks(self, target: TableId) -> Iterator[Chunk]:
+        """Yield the records of a table's place in their order. Raise IngestError."""
+        raise NotImplementedError
+
+    def rows(self, tables: Sequence[TableId]) -> Iterator[tuple[TableId, list[KeyedRow]]]:
+        """Yield the states of rows, in their order."""
+        by_place: dict[str, list[TableId]] = {}
+        for target in tables:
+            if target in self._sources:
+                by_place.setdefault(self._place(target), []).append(target)
+        for targets in by_place.values():
+            source = self._sources[targets[0]]
+            decoder = ChunkDecoder(source, MetadataColumns(source.extra) if source.extra else None)
+            for chunk in self._chunks(targets[0]):
+                found: dict[TableId, list[KeyedRow]] = {}
+                for decoded in decoder.decode(chunk.split, chunk.topic, list(chunk.messages)):
+                    if isinstance(decoded, Reject):
+                        raise _unreadable(chunk.topic, decoded)
+                    changes = decoded if isinstance(decoded, list) else [decoded]
+                    for change in changes:
+                        if isinstance(change, tuple):
+                            self._take(change, targets, found)
+                yield from found.items()
+
+    def _take(self, change: Change, targets: Sequence[TableId], found: dict[TableId, list[KeyedRow]]) -> None:
+        """Add the states that a change leaves: its row, and nothing under the key that the row had before."""
+        target = self._target_of(change[0], targets)
+        if target is None:
+            return
+        columns, key = self._columns[target], self._keys[target]
+        rows = found.setdefault(target, [])
+        before, after = (
+            None if one is None else cells_of(bytes(one), columns, coarse=self._coarse) for one in change[2:4]
+        )
+        if after is None:
+            of_key = {} if change[4] is None else cells_of(change[4], columns, coarse=self._coarse)
+            rows.append(KeyedRow(key_of({**(before or {}), **of_key}, key), None))
+            return
+        if change[4] is not None and not self._of_rows:
+            after = {**cells_of(change[4], {name: columns[name] for name in key if name in columns}), **after}
+        now = key_of(after, key)
+        if before is not None and before.keys() >= set(key) and key_of(before, key) != now:
+            rows.append(KeyedRow(key_of(before, key), None))
+        rows.append(KeyedRow(now, after))
+
+    def _target_of(self, table: TableId, targets: Sequence[TableId]) -> TableId | None:
+        if self._of_rows or len(targets) == 1:
+            return targets[0]
+        name = show(table)
+        return next((one for one in targets if show(one) == name), None)
+
+    def target(self, destination: AnyDestination) -> TableId | None:
+        """Return the table that a record's destination stands for."""
+        return destination.table if destination.table in self._sources else None
+
+    def expected(
+        self,
+        table: TableId,  # noqa: ARG002  (see SinkReader)
+        made: AnyDestination,
+        records: Sequence[tuple[bytes, bytes | None]],
+    ) -> list[KeyedRow]:
+        """Return rows by the types of the table's columns."""
+        left_out = getattr(self._options, "metadata_names", ())
+        columns = {name: kind for name, kind in made.columns.items() if name not in left_out}
+        out = []
+        for key, value in records:
+            of_key = cells_of(key, columns, coarse=self._coarse)
+            row = None if value is None else cells_of(value, columns, coarse=self._coarse)
+            out.append(KeyedRow(key_of({**(row or {}), **of_key}, made.key), row))
+        return out
+
+    def close(self) -> None:
+        """Do nothing: nothing is held."""
+
+
+class TopicsReader(RecordsReader):
+    """Topics of a cluster."""
+
+    def __init__(self, sink: KafkaSink | UpsertKafka, pipeline: str) -> None:
+        """Connect to nothing yet."""
+        super().__init__(sink)
+        self._pipeline = f"{pipeline}-verify"
+        self._coordinator: SourceCoordinator | None = None
+
+    def _why_not(self, target: TableId, schema: TableSchema, schemas: Mapping[TableId, TableSchema]) -> str:
+        if getattr(self._options, "partitioner", None) not in {None, "default"}:
+            return "sink.partitioner spreads the changes of a row over partitions, so that no last one is known"
+        if getattr(self._options, "partitioner", None) == "default" and not self._has_keys:
+            return "records without keys are spread over partitions, so that no last one is known"
+        return super()._why_not(target, schema, schemas)
+
+    @property
+    def _has_keys(self) -> bool:
+        return self._options.key_format is not None
+
+    def _place(self, target: TableId) -> str:
+        return f"topic {self._options.place_of(target)}"
+
+    def _is_there(self, target: TableId) -> bool:
+        return bool(self._connected(target).topics([self._options.place_of(target)]))
+
+    def _connected(self, target: TableId) -> SourceCoordinator:
+        if self._coordinator is None:
+            self._coordinator = self._sources[target].coordinator(self._pipeline, lambda _: None)
+            self._coordinator.connect()
+        return self._coordinator
+
+    def _source(self, target: TableId, schema: TableSchema) -> AnyOptions:
+        options, upserts = self._options, self._options.type == "upsert-kafka"
+        given: dict[str, Any] = {
+            "type": options.type, "topic": options.place_of(target), "properties.*": _of_consumer(options.properties),
+            "value.format": options.value_format,
+        }  # fmt: skip
+        with_key = upserts or (self._has_keys and (self._of_rows or options.fields_include == "EXCEPT_KEY"))
+        return _read_as(given, options, schema, with_key=with_key, upserts=upserts)
+
+    def _chunks(self, target: TableId) -> Iterator[Chunk]:
+        coordinator, name = self._connected(target), self._options.place_of(target)
+        topics = coordinator.topics([name])
+        splits = [(name, p) for p in range(topics[name].partitions)] if name in topics else []
+        starts = coordinator.resolve(splits, "earliest")
+        ends = coordinator.ends(starts)
+        reader = self._sources[target].reader(self._pipeline)
+        try:
+            for chunk in reader.read({split: (at, ends[split]) for split, at in starts.items()}):
+                if chunk is not None:
+                    yield chunk
+        finally:
+            reader.close()
+
+    def close(self) -> None:
+        """Release the connections."""
+        if self._coordinator is not None:
+            self._coordinator.close()
+
+
+class FilesReader(RecordsReader):
+    """Lines of files."""
+
+    @property
+    def _has_keys(self) -> bool:
+        return bool(self._options.envelope)
+
+    def _place(self, target: TableId) -> str:
+        return f"files {self._options.place_of(target)}.*.jsonl"
+
+    def _files(self, target: TableId) -> list[Path]:
+        """Return the files of a table, in the order of the runs that wrote them."""
+        place = Path(self._options.place_of(target))
+        found = place.parent.glob(f"{place.name}.*.jsonl")
+        numbered = [(one.name.removeprefix(f"{place.name}.").removesuffix(".jsonl"), one) for one in found]
+        return [one for _, one in sorted((int(number), one) for number, one in numbered if number.isdigit())]
+
+    def _is_there(self, target: TableId) -> bool:
+        return bool(self._files(target))
+
+    def _source(self, target: TableId, schema: TableSchema) -> AnyOptions:
+        # A file says nothing of its format that a topic would not: its lines are decoded as records are
+        given = {
+            "type": "kafka", "topic": self._options.topic_of(target), "properties.*": {"bootstrap.servers": "none:1"},
+            "value.format": self._options.value_format,
+        }  # fmt: skip
+        return _read_as(given, self._options, schema, with_key=self._has_keys and self._of_rows, upserts=False)
+
+    def _chunks(self, target: TableId) -> Iterator[Chunk]:
+        name = self._options.topic_of(target)
+        reader = FileReader(envelope=self._has_keys)
+        for path in self._files(target):
+            lines = path.read_bytes().count(b"\n")
+            for chunk in reader.read({(str(path), 0): (0, lines)}):
+                if chunk is not None:
+                    chunk.topic = name  # each file is of this table
+                    yield chunk
+
+
+def _read_as(
+    given: dict[str, Any], options: AnyOptions, schema: TableSchema, *, with_key: bool, upserts: bool
+) -> AnyOptions:
+    """Return the options of a source that reads what a sink's options have written of a table."""
+    cls = UpsertKafkaSource if upserts else KafkaSource
+    columns = tuple(one for one in schema.columns if one.name not in getattr(options, "metadata_names", ()))
+    typed = TableSchema(columns, schema.primary_key)
+    if is_of_rows(options.value_format):
+        given["scan.value.initial-schemas.ddls"] = create_statement((given["topic"],), typed)
+    if with_key:
+        given["key.format"] = getattr(options, "key_format", None) or "json"
+        given["value.fields-include"] = getattr(options, "fields_include", "ALL")
+        prefix = getattr(options, "key_prefix", "")
+        if prefix:
+            given["key.fields-prefix"] = prefix
+    source: AnyOptions = cls.model_validate(given)
+    chosen = getattr(options, "format", None) or _format(options.value_format)
+    source, _ = source.with_format(chosen)
+    if with_key:
+        of_keys = getattr(options, "key_options", None)
+        if of_keys is None:
+            of_keys = None if given["key.format"] == "json" else _format(given["key.format"])
+        if of_keys is not None:
+            source = source.with_key_format(of_keys)
+    contents = getattr(options, "_contents", None)
+    return source.holding(_contents=contents) if contents else source
+
+
+def _format(name: str) -> AnyOptions:
+    """Return a format without options."""
+    found: AnyOptions = FORMATS.find(name)
+    return found()
+
+
+def _of_consumer(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return the properties of a producer that a consumer has, too."""
+    from ingest.kafka.properties import idle  # noqa: PLC0415  (a file has none)
+
+    unknown = set(idle(properties, "C"))
+    return {name: value for name, value in properties.items() if name not in unknown}
+
+
+def _unreadable(place: str, reject: Reject) -> IngestError:
+    msg = f"a record of {place} cannot be read back: {reject.code}: {reject.message}"
+    return IngestError(msg, "see who else writes there; ingest verify compares what this pipeline writes")

@@ -1,0 +1,332 @@
+"""The comparison of a pipeline's sink with its source, table by table, also while the pipeline runs.
+
+    look      where the pipeline is: the sink has all up to there
+    read      the sink
+    look      what the pipeline had planned when the sink was read: the sink has nothing behind that
+    expect    what the source says up to the first place, and between both
+    compare   a key that the sink has in no state of that range differs
+
+A pipeline that is running may have been about to write what was not there. So each key whose last state was not there
+is compared once more, when the pipeline has passed the second place, and only what differs again is a difference.
+Rules: docs/spec/verify.md.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from ingest.checkpoint.inspect import opened
+from ingest.checkpoint.lives import status
+from ingest.driver.files import with_files
+from ingest.driver.places import remedy
+from ingest.errors import CheckpointError, ConfigError
+from ingest.model.table import show
+from ingest.verify.comparison import ComparedSides, Comparison
+from ingest.verify.expected import ExpectedRows
+from ingest.verify.rows import Counts, TableVerdict
+from ingest.verify.spool import Spool
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
+
+    from ingest.component.options import AnyOptions
+    from ingest.config.pipeline import Pipeline
+    from ingest.driver.context import Settings
+    from ingest.encode.upsert_encoder import AnyDestination
+    from ingest.kafka.admin import Split
+    from ingest.model.table import TableId
+    from ingest.schema.evolve import Schemas
+    from ingest.verify.comparison import FoundKey, Key
+    from ingest.verify.expected import Expectation
+    from ingest.verify.rows import SinkReader, TableThere
+
+MOST_TWICE: Final = 1_000_000
+"""Keys that are compared once more, at most."""
+_POLL_S: Final = 1.0
+
+
+class PipelinePlace(NamedTuple):
+    """Where a pipeline is, as its checkpoint says."""
+
+    reached: dict[Split, int]
+    """Positions that the sink has passed."""
+    planned: dict[Split, int]
+    """Positions that it has not: the ends of the batch in work."""
+    running: bool
+
+
+@dataclass(slots=True)
+class Verdict:
+    """The result of a comparison."""
+
+    pipeline: str
+    tables: list[TableVerdict] = field(default_factory=list)
+    changed: dict[str, int] = field(default_factory=dict)
+    """By reason: values that the sink stores otherwise than the source has them, as its columns do: no differences."""
+    rejected: int = 0
+    """Records of the source that become no rows."""
+    warnings: list[str] = field(default_factory=list)
+
+    @property
+    def equal(self) -> bool:
+        """True if nothing differs."""
+        return all(one.equal for one in self.tables)
+
+
+class Verification:
+    """A comparison of some tables of a pipeline."""
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        settings: Settings,
+        *,
+        limit: int = 20,
+        wait_s: float = 300.0,
+        tell: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """Connect to nothing yet.
+
+        `limit`: differences of a table that are shown. `wait_s`: the longest time to wait for a pipeline that runs.
+        `tell` gets warnings about files.
+        """
+        self._pipeline = with_files(pipeline, settings.conf, tell)
+        self._settings = settings
+        self._limit = limit
+        self._wait_s = wait_s
+        self._report = Verdict(pipeline.pipeline.name)
+        self._reader = reader_of(self._pipeline)
+        self._sources: dict[TableId, list[TableId]] = {}
+        """By sink table, the source tables whose rows go there."""
+        self._numbers: dict[TableId, int] = {}
+        self._there: list[TableThere] = []
+
+    def run(self, names: Sequence[str] = ()) -> Verdict:
+        """Compare the sink tables of these source tables, or all. Raise IngestError."""
+        place, schemas = self._look()
+        self._sources = _chosen(names, schemas, self._settings.checkpoint)
+        try:
+            targets = self._look_up(schemas)
+            if targets:
+                with tempfile.TemporaryDirectory(prefix="ingest-verify-") as folder:
+                    self._compare(place, targets, Path(folder))
+        finally:
+            self._reader.close()
+        for one in self._report.tables:
+            if one.counts.extra or one.counts.duplicate:
+                one.repair += "; rows that only the sink has stay: delete them there"
+        return self._report
+
+    def _look(self) -> tuple[PipelinePlace, Schemas]:
+        """Return where the pipeline is, and the schemas of its tables. Raise IngestError."""
+        where = self._settings.checkpoint
+        with opened(where, self._settings.conf, write=False) as checkpoint:
+            progress, unfinished = checkpoint.progress()
+            schemas = checkpoint.schemas(self._pipeline.rules)
+            running = status(checkpoint)["state"] == "running"
+        reached = dict(progress.positions)
+        planned = dict(reached)
+        if unfinished is not None:
+            for split, (start, end) in unfinished.ranges.items():
+                planned[split] = max(end, planned.get(split, end))
+                reached.setdefault(split, start)
+        if not reached:
+            msg = f"the checkpoint {where} has no position yet: nothing is written that could be verified"
+            raise CheckpointError(msg, "let the pipeline run first; or give its --checkpoint, if it has another one")
+        return PipelinePlace(reached, planned, running), schemas
+
+    def _look_up(self, schemas: Schemas) -> list[TableId]:
+        """Look up the sink's tables; returns those that can be compared. Raise IngestError."""
+        self._numbers = {target: number for number, target in enumerate(self._sources)}
+        found = self._reader.tables({one: schemas.sinks[one] for one in self._sources})
+        self._there = [found[target] for target in self._sources]
+        for (target, sources), one in zip(self._sources.items(), self._there, strict=True):
+            made = TableVerdict(show(target), [show(source) for source in sources], one.place)
+            made.absent, made.skipped, made.notes = one.absent, one.skipped, [*one.notes, *_notes(one)]
+            made.missing_columns = list(one.missing)
+            made.repair = remedy(self._pipeline, sources)
+            self._report.tables.append(made)
+        return [target for target, one in found.items() if not one.skipped]
+
+    def _compare(self, place: PipelinePlace, targets: Sequence[TableId], folder: Path) -> None:
+        """Compare tables, and once more what is not sure. Raise IngestError."""
+        sources = {source for target in targets for source in self._sources[target]}
+        expected = ExpectedRows(self._pipeline, self._settings, self._reader.sink, sources, self._warn)
+        sink = self._read_sink(targets, Spool(folder, "sink"))
+        later = self._look()[0]
+        before = self._expect(expected, None, place.reached, Spool(folder, "before"))
+        since = self._expect(expected, place.reached, later.planned, Spool(folder, "since"))
+        self._note_incomplete(expected.incomplete)
+        counts = [one.counts for one in self._report.tables]
+        comparison = Comparison(self._there, counts, states=self._reader.states)
+        again: set[Key] = set()
+        base = Spool(folder, "base")
+        for found in comparison.compare(ComparedSides(before, since, sink)):
+            if later.running and len(again) < MOST_TWICE:
+                again.add((found.table, found.key))
+                for split, cells in found.states:
+                    base.add(found.table, split, found.key, cells)
+            else:
+                self._add(found)
+        if again:
+            self._compare_again(expected, later, again, base, folder)
+
+    def _compare_again(
+        self, expected: Expectation, place: PipelinePlace, again: AbstractSet[Key], base: Spool, folder: Path
+    ) -> None:
+        """Compare keys once more, when the pipeline has passed what it had planned at the first time."""
+        for number, _ in again:
+            self._report.tables[number].twice += 1
+        passed = self._wait(place.planned)
+        numbers = {number for number, _ in again}
+        targets = [target for target, number in self._numbers.items() if number in numbers]
+        schemas = self._look()[1]
+        for target, one in self._reader.tables({one: schemas.sinks[one] for one in targets}).items():
+            rules = self._there[self._numbers[target]].rules
+            self._there[self._numbers[target]] = replace(one, rules=rules)
+        sink = self._read_sink(targets, Spool(folder, "sink-again"), again)
+        later = self._look()[0]
+        since = self._expect(expected, place.planned, later.planned, Spool(folder, "since-again"), again)
+        comparison = Comparison(self._there, [Counts() for _ in self._there], states=self._reader.states)
+        for found in comparison.compare(ComparedSides(base, since, sink)):
+            self._add(found)
+        if not passed:
+            self._warn(
+                f"the pipeline has not passed what it had planned within {self._wait_s:.0f} s (--wait): rows of that "
+                "batch may be shown as differences; see ingest status"
+            )
+
+    def _read_sink(self, targets: Sequence[TableId], spool: Spool, only: AbstractSet[Key] | None = None) -> Spool:
+        for target, rows in self._reader.rows(targets):
+            number = self._numbers[target]
+            for key, cells in rows:
+                if only is None or (number, key) in only:
+                    spool.add(number, 0, key, cells)
+        return spool
+
+    def _expect(
+        self,
+        expected: Expectation,
+        starts: Mapping[Split, int] | None,
+        ends: Mapping[Split, int],
+        spool: Spool,
+        only: AbstractSet[Key] | None = None,
+    ) -> Spool:
+        """Put what the source says between positions into a spool, and return it."""
+        if starts is not None and all(at <= starts.get(split, -1) for split, at in ends.items()):
+            return spool
+
+        def take(split: int, destination: AnyDestination, records: list[tuple[bytes, bytes | None]]) -> None:
+            target = self._reader.target(destination)
+            number = None if target is None else self._numbers.get(target)
+            if target is None or number is None:
+                return
+            for key, cells in self._reader.expected(target, destination, records):
+                if only is None or (number, key) in only:
+                    spool.add(number, split, key, cells)
+
+        summary = expected.read(starts, ends, take)
+        changed = self._report.changed
+        for reason, counts in (("cut to microseconds", summary.cut), ("rounded", summary.rounded)):
+            if counts:
+                changed[reason] = changed.get(reason, 0) + sum(counts.values())
+        self._report.rejected += summary.rejected
+        return spool
+
+    def _note_incomplete(self, splits: Sequence[str]) -> None:
+        """Let rows of unknown keys be no differences where the source has forgotten some."""
+        if not splits:
+            return
+        for number, one in enumerate(self._there):
+            self._there[number] = replace(one, rules=replace(one.rules, extra_known=False))
+            self._report.tables[number].notes.append(
+                f"the source does not have all of its records any more ({', '.join(splits[:5])}): rows that it does "
+                "not know are not verified"
+            )
+
+    def _add(self, found: FoundKey) -> None:
+        report = self._report.tables[found.table]
+        if found.difference is None:
+            report.counts.behind += 1
+            return
+        kind = found.difference.kind
+        setattr(report.counts, kind, getattr(report.counts, kind) + 1)
+        if len(report.differences) < self._limit:
+            report.differences.append(found.difference)
+
+    def _wait(self, planned: Mapping[Split, int]) -> bool:
+        """Wait until a pipeline has passed positions, or does not run any more; returns whether it has."""
+        end = time.monotonic() + self._wait_s
+        while True:
+            place = self._look()[0]
+            if all(place.reached.get(split, 0) >= at for split, at in planned.items()):
+                return True
+            if not place.running or time.monotonic() > end:
+                return False
+            time.sleep(_POLL_S)
+
+    def _warn(self, text: str) -> None:
+        if text not in self._report.warnings:
+            self._report.warnings.append(text)
+
+
+def reader_of(pipeline: Pipeline) -> SinkReader:
+    """Return what reads a pipeline's sink back. Raise ConfigError for one that cannot be."""
+    sink: AnyOptions = pipeline.sink
+    match sink.type:
+        case "postgres" | "hologres":
+            from ingest.verify.databases import DatabaseReader  # noqa: PLC0415  (each sink has its own libraries)
+
+            return DatabaseReader(sink, pipeline.pipeline.name)
+        case "iceberg":
+            from ingest.verify.lakes import IcebergReader  # noqa: PLC0415
+
+            return IcebergReader(sink)
+        case "delta":
+            from ingest.verify.lakes import DeltaReader  # noqa: PLC0415
+
+            return DeltaReader(sink)
+        case "kafka" | "upsert-kafka":
+            from ingest.verify.records import TopicsReader  # noqa: PLC0415
+
+            return TopicsReader(sink, pipeline.pipeline.name)
+        case "file":
+            from ingest.verify.records import FilesReader  # noqa: PLC0415
+
+            return FilesReader(sink)
+    msg = f"a sink of the type {sink.type} cannot be read back, so that nothing of it can be compared"
+    raise ConfigError(msg, "ingest verify reads upsert-kafka, kafka, iceberg, delta, postgres, hologres and file")
+
+
+def _notes(there: TableThere) -> list[str]:
+    """Return what of a table is not verified, by its rules."""
+    if there.rules.all_states:
+        return ["each state of a row is compared, but not their order"]
+    if there.rules.ends:
+        return ["only the current row of each key is compared, and not when it began"]
+    return []
+
+
+def _chosen(names: Sequence[str], schemas: Schemas, where: str) -> dict[TableId, list[TableId]]:
+    """Return, by sink table, the source tables of these names, and all others whose rows go there, too.
+
+    Raise ConfigError for a name that the checkpoint does not know.
+    """
+    known = {show(table): table for table in sorted(schemas.sources)}
+    for name in names:
+        if name not in known:
+            there = ", ".join([*known][:20]) or "none"
+            msg = f"the checkpoint {where} knows no source table {name!r}; it knows {there}"
+            raise ConfigError(msg, "give the id that the table has at the source")
+    wanted = {known[name] for name in names} or {*schemas.sources}
+    targets = sorted({target for table in wanted for target in schemas.sources[table].targets})
+    return {
+        target: [table for table, source in sorted(schemas.sources.items()) if target in source.targets]
+        for target in targets
+        if target in schemas.sinks
+    }

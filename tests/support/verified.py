@@ -1,0 +1,88 @@
+"""Pipelines that run in this process, from a file into a real sink, and the comparison of what they have written."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from ingest.checkpoint.place import CheckpointAccess, StoredPlace
+from ingest.config.diagnostics import render
+from ingest.config.loader import load_text
+from ingest.driver.context import RunContext, Settings
+from ingest.driver.counters import Counters
+from ingest.driver.parts import Listeners, Sides, make_parts
+from ingest.driver.run import started
+from ingest.driver.startup import PipelineStartup
+from ingest.observe.events import RunEnded
+from ingest.task import worker
+from ingest.testing.in_memory_run import shared_spark
+from ingest.testing.in_process import InProcessEngine, InProcessRunner, NoStop
+from ingest.verify.verification import Verification
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from ingest.verify.verification import Verdict
+
+
+class FilePipeline:
+    """A pipeline from lines of files to a sink."""
+
+    def __init__(
+        self, folder: Path, sink: Mapping[str, Any], source: Mapping[str, Any] | None = None, **sections: Any
+    ) -> None:
+        self.folder = folder
+        self.checkpoint = folder / "checkpoint"
+        given = {"type": "file", "path": str(folder / "*.in"), "file.envelope": True, "scan.max.pre.fetch.records": 0}
+        text = json.dumps({
+            "pipeline": {"name": "p"}, "source": {**given, **(source or {"value.format": "debezium-json"})},
+            "sink": dict(sink), **sections,
+        })  # fmt: skip
+        loaded = load_text("pipeline.yaml", text, "p")
+        assert loaded.pipeline is not None, render(loaded.diagnostics)
+        self.pipeline = loaded.pipeline
+        self.settings = Settings(str(self.checkpoint), folder / "logs", once=True)
+
+    def add(self, *records: tuple[Any, Any], file: str = "shop") -> None:
+        """Add lines with keys and values."""
+        with (self.folder / f"{file}.in").open("a") as lines:
+            lines.writelines(json.dumps({"key": key, "value": value}) + "\n" for key, value in records)
+
+    def change(self, op: str, before: Any, after: Any, table: str = "orders", file: str = "shop") -> None:
+        """Add a change as Debezium tells it."""
+        row = before if after is None else after
+        value = {"op": op, "before": before, "after": after, "source": {"db": "shop", "table": table}}
+        self.add(({"id": row["id"]}, value), file=file)
+
+    def run(self) -> None:
+        """Run until the files are drained; raises what ends the run."""
+        context = RunContext(self.pipeline, self.settings, lambda _: None)
+        engine = InProcessEngine(InProcessRunner(lambda: (None, None)), shared_spark)
+        sides = Sides(self.pipeline.source, self.pipeline.sink, None)
+        parts = make_parts(
+            context, self.pipeline.rules, sides, engine, NoStop(), Listeners(lambda _: None, lambda *_: None)
+        )
+        counters = Counters(RunEnded("p"), 1000)
+        try:
+            with (
+                CheckpointAccess(StoredPlace(str(self.checkpoint))) as access,
+                started(context, parts, PipelineStartup(context, parts, counters), access, counters) as (_, driver),
+            ):
+                driver.run()
+        finally:
+            worker.forget()
+
+    def verify(self, *tables: str, limit: int = 20) -> Verdict:
+        """Compare the sink with the files."""
+        return Verification(self.pipeline, self.settings, limit=limit).run(tables)
+
+
+def found(report: Verdict) -> dict[str, int]:
+    """The counts of differences that are not zero, of all tables."""
+    out: dict[str, int] = {}
+    for table in report.tables:
+        for kind in ("missing", "extra", "other", "duplicate"):
+            if count := getattr(table.counts, kind):
+                out[kind] = out.get(kind, 0) + count
+    return out
