@@ -32,6 +32,20 @@ class Column:
     default: str | None = None
     """The text of the default, as the server prints it; None where there is none."""
     comment: str = ""
+    hidden: bool = False
+    """True if the server keeps it for itself: rows of the log have it, and no query does."""
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignKey:
+    """A foreign key by which a change of another table changes rows of this table, which no log shows in MySQL."""
+
+    name: str
+    parent: tuple[str, str]
+    """The database and the name of the table that it refers to."""
+    on_delete: str
+    """`CASCADE`, `SET NULL`, `SET DEFAULT`, or nothing."""
+    on_update: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,3 +63,15 @@ class Table:
     collation: str | None = None
     engine: str = "InnoDB"
     comment: str = ""
+    unique_names: tuple[str, ...] = ()
+    """The names of `unique_keys`, in the same order."""
+    other_indexes: tuple[str, ...] = ()
+    """The names of all other indexes."""
+    cascades: tuple[ForeignKey, ...] = ()
+    row_end: str | None = None
+    """MariaDB's versioned tables: the column with the time at which a row ended. Rows that have ended are history."""
+
+    def find(self, name: str) -> Column | None:
+        """Return the column of a name, in whatever case."""
+        wanted = name.lower()
+        return next((column for column in self.columns if column.name.lower() == wanted), None)

@@ -1,0 +1,199 @@
+"""What information_schema of a server says of its tables, for MySQL 5.6 to 9 and MariaDB 10.5 and newer.
+
+A table has hidden columns that no view of information_schema shows, and that rows of the log have: those of MariaDB's
+versioned tables and of its unique keys by hash, and those of MySQL's indexes of expressions. They come last.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from ingest.sources.mysql import charset_names
+from ingest.sources.mysql.columns import Column, ForeignKey, Table
+from ingest.sources.mysql.definitions import column_type
+from ingest.sources.mysql.hidden import ROW_END, ROW_START, row_hash, with_expressions
+from ingest.sources.mysql.tokens import Server
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+    from ingest.sources.mysql.effects import TableName
+
+SYSTEM: Final = frozenset({"information_schema", "mysql", "performance_schema", "sys"})
+"""Databases that hold no tables of users."""
+_VERSION: Final = re.compile(r"(\d+)\.(\d+)\.(\d+)")
+_AT_ONCE: Final = 500
+"""Tables of one query. A query of all tables makes MySQL 5.6 open each of them."""
+_ACTIONS: Final = frozenset({"CASCADE", "SET NULL", "SET DEFAULT"})
+
+
+def server(connection: Any) -> Server:  # noqa: ANN401  (PyMySQL has no types)
+    """Return what of the server decides how it reads statements."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT VERSION(), @@lower_case_table_names, @@character_set_server")
+        version, lower_case, charset = cursor.fetchone()
+        cursor.execute("SHOW VARIABLES LIKE 'explicit_defaults_for_timestamp'")
+        explicit = cursor.fetchone()
+    text = version.removeprefix("5.5.5-")
+    found = _VERSION.match(text)
+    number = 0
+    if found is not None:
+        major, minor, patch = (int(part) for part in found.groups())
+        number = major * 10000 + minor * 100 + patch
+    return Server(
+        version=number,
+        mariadb="mariadb" in version.lower(),
+        lower_case=int(lower_case),
+        charset=charset_names.charset(charset),
+        explicit_timestamp=explicit is not None and explicit[1] == "ON",
+    )
+
+
+def databases(connection: Any) -> dict[str, str]:  # noqa: ANN401  (as above)
+    """Return the default character set of each database."""
+    rows = _rows(connection, "SELECT * FROM information_schema.SCHEMATA", ())
+    return {row["SCHEMA_NAME"]: charset_names.charset(row["DEFAULT_CHARACTER_SET_NAME"]) for row in rows}
+
+
+def names(connection: Any) -> list[TableName]:  # noqa: ANN401  (as above)
+    """Return all tables of users: no views, no sequences."""
+    rows = _rows(
+        connection,
+        "SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES"
+        " WHERE TABLE_TYPE IN ('BASE TABLE', 'SYSTEM VERSIONED')",
+        (),
+    )
+    return sorted((row["TABLE_SCHEMA"], row["TABLE_NAME"]) for row in rows if row["TABLE_SCHEMA"].lower() not in SYSTEM)
+
+
+def tables(connection: Any, wanted: Collection[TableName], about: Server) -> dict[TableName, Table]:  # noqa: ANN401
+    """Return these tables, as far as they are there; `about`: `server(connection)`."""
+    if not about.mariadb and about.version >= 80030:  # generated primary keys are in row images, and hidden by this
+        with connection.cursor() as cursor:
+            cursor.execute("SET SESSION show_gipk_in_create_table_and_information_schema = ON")
+    out: dict[TableName, Table] = {}
+    by_database: dict[str, list[str]] = defaultdict(list)
+    for database, name in wanted:
+        by_database[database].append(name)
+    for database, all_names in sorted(by_database.items()):
+        for begin in range(0, len(all_names), _AT_ONCE):
+            out.update(_tables(connection, database, tuple(all_names[begin : begin + _AT_ONCE]), about))
+    return out
+
+
+def _rows(connection: Any, query: str, parameters: tuple[Any, ...]) -> Iterator[dict[str, Any]]:  # noqa: ANN401
+    """Yield rows by the names of their columns, in capitals: servers differ in which columns there are."""
+    with connection.cursor() as cursor:
+        cursor.execute(query, parameters)
+        heads = [column[0].upper() for column in cursor.description]
+        for row in cursor.fetchall():
+            yield dict(zip(heads, (v.decode() if isinstance(v, bytes) else v for v in row), strict=True))
+
+
+def _tables(connection: Any, database: str, some: tuple[str, ...], about: Server) -> dict[TableName, Table]:  # noqa: ANN401
+    marks = ", ".join(["%s"] * len(some))
+    chosen = f"WHERE TABLE_SCHEMA = %s AND TABLE_NAME IN ({marks})"
+    parameters = (database, *some)
+
+    def by_table(view: str, order: str, where: str = chosen) -> dict[str, list[dict[str, Any]]]:
+        found: dict[str, list[dict[str, Any]]] = defaultdict(list)
+        query = f"SELECT * FROM information_schema.{view} {where} ORDER BY {order}"  # noqa: S608  (our own words)
+        for row in _rows(connection, query, parameters):
+            found[row["TABLE_NAME"]].append(row)
+        return found
+
+    columns = by_table("COLUMNS", "TABLE_NAME, ORDINAL_POSITION")
+    indexes = by_table("STATISTICS", "TABLE_NAME, NON_UNIQUE, INDEX_NAME, SEQ_IN_INDEX")
+    foreign = by_table("REFERENTIAL_CONSTRAINTS", "TABLE_NAME", chosen.replace("TABLE_SCHEMA", "CONSTRAINT_SCHEMA"))
+    out: dict[TableName, Table] = {}
+    for name, rows in by_table("TABLES", "TABLE_NAME").items():
+        row = rows[0]
+        if row["TABLE_TYPE"] not in {"BASE TABLE", "SYSTEM VERSIONED"} or name not in columns:
+            continue
+        collation = row["TABLE_COLLATION"]
+        table = Table(
+            database,
+            name,
+            tuple(_column(each, about) for each in columns[name]),
+            charset=charset_names.of_collation(collation) if collation else None,
+            collation=charset_names.collation(collation) if collation else None,
+            engine=row["ENGINE"] or "",
+            comment=row["TABLE_COMMENT"] or "",
+            cascades=tuple(key for each in foreign.get(name, ()) if (key := _foreign(each)) is not None),
+        )
+        if row["TABLE_TYPE"] == "SYSTEM VERSIONED":
+            table = _versioned(table, columns[name])
+        out[database, name] = _with_indexes(table, indexes.get(name, []))
+    return out
+
+
+def _column(row: dict[str, Any], about: Server) -> Column:
+    extra = row["EXTRA"].upper()
+    charset = row["CHARACTER_SET_NAME"]
+    made = column_type(
+        row["COLUMN_NAME"],
+        row["COLUMN_TYPE"],
+        charset_names.charset(charset) if charset else None,
+        charset_names.collation(row["COLLATION_NAME"]) if charset else None,
+        about,
+    )
+    default = row["COLUMN_DEFAULT"]
+    return replace(
+        made,
+        nullable=row["IS_NULLABLE"] == "YES",
+        generated=bool(row.get("GENERATION_EXPRESSION")) or extra in {"VIRTUAL", "PERSISTENT"},
+        invisible="INVISIBLE" in extra,
+        srs_id=row.get("SRS_ID"),
+        default=None if default == "NULL" and about.mariadb else default,
+        comment=row["COLUMN_COMMENT"] or "",
+    )
+
+
+def _foreign(row: dict[str, Any]) -> ForeignKey | None:
+    """Return a foreign key by which changes of another table change rows of this one."""
+    on_delete, on_update = (row[rule] if row[rule] in _ACTIONS else "" for rule in ("DELETE_RULE", "UPDATE_RULE"))
+    if not on_delete and not on_update:
+        return None
+    parent = (row["UNIQUE_CONSTRAINT_SCHEMA"], row["REFERENCED_TABLE_NAME"])
+    return ForeignKey(row["CONSTRAINT_NAME"], parent, on_delete, on_update)
+
+
+def _versioned(table: Table, rows: list[dict[str, Any]]) -> Table:
+    """Return a versioned table with the columns that tell how long each row was valid."""
+    named = next((row["COLUMN_NAME"] for row in rows if row.get("GENERATION_EXPRESSION") == "ROW END"), None)
+    if named is not None:
+        return replace(table, row_end=named)
+    return replace(table, columns=(*table.columns, ROW_START, ROW_END), row_end=ROW_END.name)
+
+
+def _with_indexes(table: Table, rows: list[dict[str, Any]]) -> Table:
+    by_index: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for row in rows:
+        if row["COLUMN_NAME"] is None or row["COLUMN_NAME"] != table.row_end:  # versioned tables have it in each key
+            by_index[row["INDEX_NAME"]].append(row)
+    unique: list[tuple[str, tuple[str, ...]]] = []
+    others: list[str] = []
+    expressions: list[tuple[str, int]] = []
+    hashed = 0
+    for name, parts in by_index.items():
+        count = sum(1 for part in parts if part["COLUMN_NAME"] is None)
+        if count:
+            expressions.append((name, count))
+        if name == "PRIMARY":
+            table = replace(table, primary_key=tuple(part["COLUMN_NAME"] for part in parts))
+        elif int(parts[0]["NON_UNIQUE"]) or count or any(part["SUB_PART"] is not None for part in parts):
+            others.append(name)
+        else:
+            unique.append((name, tuple(part["COLUMN_NAME"] for part in parts)))
+        hashed += parts[0]["INDEX_TYPE"] == "HASH" and not int(parts[0]["NON_UNIQUE"]) and table.engine != "MEMORY"
+    hidden = tuple(row_hash(at + 1) for at in range(hashed))
+    return replace(
+        table,
+        columns=with_expressions((*table.columns, *hidden), expressions),
+        unique_keys=tuple(key for _, key in unique),
+        unique_names=tuple(name for name, _ in unique),
+        other_indexes=tuple(others),
+    )

@@ -1,0 +1,237 @@
+"""What a statement does to tables: the columns that they then have, and the stored rows that it changes.
+
+In: the tables before a statement, the statement as the log has it. Out: an `Effect`. A statement is applied as a whole,
+as the server does. Nothing is raised: what is not understood is a value, with the tables that it may touch. Rules:
+docs/spec/mysql.md#statements.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from ingest.sources.mysql import charset_names
+from ingest.sources.mysql.cursor import Cursor, NotUnderstood
+from ingest.sources.mysql.ddl_alter import alter, index
+from ingest.sources.mysql.ddl_create import create
+from ingest.sources.mysql.definitions import table_name
+from ingest.sources.mysql.effects import Effect, Session, rename
+from ingest.sources.mysql.tokens import words
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ingest.sources.mysql.columns import Table
+    from ingest.sources.mysql.effects import TableName
+    from ingest.sources.mysql.tokens import Server
+
+_WORD: Final = re.compile(r"[\w$]+")
+_NOTHING: Final = frozenset({
+    "ANALYZE", "BACKUP", "BEGIN", "BINLOG", "CACHE", "CHANGE", "CHECK", "CHECKSUM", "CLONE", "COMMIT", "DEALLOCATE",
+    "DESC", "DESCRIBE", "DO", "END", "EXECUTE", "EXPLAIN", "FLUSH", "GET", "GRANT", "HANDLER", "HELP", "IMPORT",
+    "INSTALL", "KILL", "LOCK", "OPTIMIZE", "PREPARE", "PURGE", "RELEASE", "REPAIR", "RESET", "RESIGNAL", "RESTART",
+    "REVOKE", "ROLLBACK", "SAVEPOINT", "SELECT", "SET", "SHOW", "SHUTDOWN", "SIGNAL", "START", "STOP", "UNINSTALL",
+    "UNLOCK", "USE", "VALUES", "XA",
+})  # fmt: skip
+"""Verbs of statements that change neither columns nor stored rows of tables."""
+_DML: Final = frozenset({"INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD", "CALL", "WITH"})
+_STORED: Final = frozenset({
+    "USER", "ROLE", "VIEW", "TRIGGER", "PROCEDURE", "FUNCTION", "EVENT", "SERVER", "TABLESPACE", "LOGFILE", "RESOURCE",
+    "SPATIAL", "PACKAGE", "INSTANCE", "SEQUENCE", "UNDO", "LIBRARY", "CATALOG", "PREPARE",
+})  # fmt: skip
+"""What CREATE, ALTER and DROP may name beside tables, databases and indexes. Bodies are only stored, and not read."""
+_BEFORE_NOUN: Final = frozenset({
+    "OR", "REPLACE", "DEFINER", "=", "@", "CURRENT_USER", "(", ")", "ALGORITHM", "UNDEFINED", "MERGE", "TEMPTABLE",
+    "SQL", "SECURITY", "INVOKER", "AGGREGATE", "IF", "NOT", "EXISTS", "CURRENT_ROLE", "BODY", "UNDO", "ONLINE",
+    "OFFLINE", "IGNORE", "TEMPORARY", "UNIQUE", "FULLTEXT", "%", "-", ".",
+})  # fmt: skip
+
+
+def apply(
+    tables: Mapping[TableName, Table],
+    statement: str,
+    *,
+    default_database: str = "",
+    sql_mode: int = 0,
+    server: Server,
+    databases: Mapping[str, str] | None = None,
+) -> Effect:
+    """Return what a statement of the log does.
+
+    `tables`: all tables whose columns are known, also of those that are not read. `databases`: the default character
+    set of each database; the server's where one is missing.
+    """
+    found = words(statement, sql_mode=sql_mode, server=server)
+    session = Session(tables, databases or {}, default_database, sql_mode, server)
+    doubt = "a quote or a comment is not closed"
+    if found.complete:
+        try:
+            _statement(Cursor(found.tokens), session)
+        except NotUnderstood as exc:
+            doubt = str(exc)
+        else:
+            return session.effect
+    return Effect(doubt=doubt, touches=_named(tables, statement))
+
+
+def _named(tables: Mapping[TableName, Table], statement: str) -> frozenset[TableName]:
+    """Return the tables whose names are anywhere in a statement, be it in a text or a comment, in whatever case."""
+    folded = statement.lower()
+    loose = folded.replace("``", "`").replace('""', '"')
+    words_ = frozenset(_WORD.findall(folded))
+
+    def is_named(name: str) -> bool:
+        return name in words_ if _WORD.fullmatch(name) else name in folded or name in loose
+
+    return frozenset(table for table in tables if is_named(table[1].lower()))
+
+
+def _statement(cursor: Cursor, session: Session) -> None:
+    if not cursor:
+        return
+    if cursor.peek() == "(" or cursor.kind() != "word":
+        session.effect.is_dml = cursor.peek() == "("
+        if not session.effect.is_dml:
+            msg = f"no statement begins with {cursor.word()[:40]!r}"
+            raise NotUnderstood(msg)
+        return
+    verb = cursor.next().upper
+    if verb in _NOTHING:
+        return
+    if verb in _DML:
+        session.effect.is_dml = True
+    elif verb == "TRUNCATE":
+        cursor.take("TABLE")
+        _truncate(cursor, session)
+    elif verb == "RENAME":
+        _rename(cursor, session)
+    elif verb in {"CREATE", "ALTER", "DROP"}:
+        _definition(verb, cursor, session)
+    else:
+        msg = f"the verb {verb[:40]!r} is not known"
+        raise NotUnderstood(msg)
+
+
+def _definition(verb: str, cursor: Cursor, session: Session) -> None:
+    """Apply CREATE, ALTER or DROP by the noun that follows."""
+    noun = _noun(cursor)
+    if noun in {"DATABASE", "SCHEMA"}:
+        _database(verb, cursor, session)
+    elif noun in {"TABLES", "TABLE"}:
+        if verb == "DROP":
+            _drop(cursor, session)
+        elif verb == "CREATE":
+            create(cursor, session)
+        else:
+            alter(cursor, session)
+    elif noun in {"INDEX", "KEY"} and verb != "ALTER":
+        index(verb, cursor, session)
+    elif noun not in _STORED:
+        msg = f"{verb} of something that is not known, {cursor.place()}"
+        raise NotUnderstood(msg)
+
+
+def _noun(cursor: Cursor) -> str:
+    """Return what a CREATE, ALTER or DROP is about, without going on for tables and indexes: their words are theirs."""
+    for at in range(40):
+        word = cursor.peek(at)
+        if word in {"TABLE", "TABLES", "INDEX", "KEY", "DATABASE", "SCHEMA"} or word in _STORED:
+            if word == "SPATIAL" and cursor.peek(at + 1) == "INDEX":
+                return "INDEX"
+            return word
+        if word not in _BEFORE_NOUN and cursor.kind(at) not in {"name", "text"} and not _is_definer(cursor, at):
+            break
+    return ""
+
+
+def _is_definer(cursor: Cursor, at: int) -> bool:
+    """Return whether a word is a part of `DEFINER = user@host`, which may be without quotes."""
+    return any(cursor.peek(back) == "DEFINER" for back in range(max(0, at - 8), at)) and cursor.kind(at) == "word"
+
+
+def _database(verb: str, cursor: Cursor, session: Session) -> None:
+    """Apply CREATE, ALTER or DROP DATABASE."""
+    replaces = "REPLACE" in (cursor.peek(0), cursor.peek(1))
+    while not cursor.take_any("DATABASE", "SCHEMA"):
+        cursor.next()
+    quiet = cursor.take("IF", "NOT", "EXISTS") or cursor.take("IF", "EXISTS")
+    starts = {"CHARACTER", "CHARSET", "DEFAULT", "COLLATE", "COMMENT", "READ", "UPGRADE", "ENCRYPTION"}
+    unnamed = verb == "ALTER" and (not cursor or (cursor.peek() in starts and cursor.kind(1) != ""))
+    name = session.server.named(session.default_database if unnamed else cursor.name())
+    if verb == "DROP" or replaces:
+        for table in [table for table in session.tables if table[0] == name]:
+            session.put(table, None)
+            session.effect.dropped.append(table)
+        session.effect.databases[name] = None
+        if verb == "DROP":
+            return
+    if verb == "CREATE" and quiet and name in session.databases:
+        return
+    charset = None
+    while cursor:
+        if cursor.take("CHARACTER", "SET") or cursor.take("CHARSET"):
+            cursor.take("=")
+            charset = charset_names.charset(cursor.word())
+        elif cursor.take("COLLATE"):
+            cursor.take("=")
+            charset = charset or charset_names.of_collation(cursor.word(), session.charset(name))
+        else:
+            cursor.next()
+    if charset == "default":
+        charset = session.server.charset
+    if verb == "CREATE":
+        session.effect.databases[name] = charset or session.server.charset
+    elif charset:
+        session.effect.databases[name] = charset
+
+
+def _truncate(cursor: Cursor, session: Session) -> None:
+    session.effect.emptied.append(session.id(table_name(cursor)))
+    _wait(cursor)
+    cursor.done()
+
+
+def _wait(cursor: Cursor) -> None:
+    """Pass over MariaDB's words for how long to wait for a lock."""
+    if cursor.take("WAIT"):
+        cursor.next()
+    else:
+        cursor.take("NOWAIT")
+
+
+def _drop(cursor: Cursor, session: Session) -> None:
+    if cursor.take("TEMPORARY"):
+        return
+    if not (cursor.take("TABLE") or cursor.take("TABLES")):
+        msg = f"no DROP that is known, {cursor.place()}"
+        raise NotUnderstood(msg)
+    cursor.take("IF", "EXISTS")
+    while True:
+        table = session.id(table_name(cursor))
+        if session.table(table) is not None or table in session.effect.unknown or table not in session.effect.tables:
+            session.put(table, None)
+            session.effect.dropped.append(table)
+        if not cursor.take(","):
+            break
+    _wait(cursor)
+    cursor.take_any("RESTRICT", "CASCADE")
+    cursor.done()
+
+
+def _rename(cursor: Cursor, session: Session) -> None:
+    if not (cursor.take("TABLE") or cursor.take("TABLES")):
+        if cursor.peek() == "USER":
+            return
+        msg = f"no RENAME that is known, {cursor.place()}"
+        raise NotUnderstood(msg)
+    cursor.take("IF", "EXISTS")
+    pairs: list[tuple[TableName, TableName]] = []
+    while True:
+        before = session.id(table_name(cursor))
+        _wait(cursor)
+        cursor.expect("TO")
+        pairs.append((before, session.id(table_name(cursor))))
+        if not cursor.take(","):
+            break
+    cursor.done()
+    rename(session, pairs)

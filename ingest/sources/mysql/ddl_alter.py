@@ -1,0 +1,499 @@
+"""ALTER TABLE, CREATE INDEX and DROP INDEX: a table's columns and keys after it, and what became of its rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final
+
+from ingest.sources.mysql import charset_names
+from ingest.sources.mysql.conversions import changes_values
+from ingest.sources.mysql.cursor import Cursor, NotUnderstood
+from ingest.sources.mysql.ddl_create import (
+    Draft,
+    add_keys,
+    index_of,
+    is_key,
+    keys_of_definition,
+)
+from ingest.sources.mysql.definitions import Context, Definition, default, definition, table_name, with_charset
+from ingest.sources.mysql.effects import rename
+from ingest.sources.mysql.hidden import ROW_END
+from ingest.sources.mysql.tokens import STRICT
+from ingest.sources.mysql.types import TEXTS
+
+if TYPE_CHECKING:
+    from ingest.sources.mysql.columns import Column
+    from ingest.sources.mysql.effects import Session, TableName
+
+_NO_EFFECT: Final = frozenset({
+    "FORCE", "ALGORITHM", "LOCK", "DISABLE", "ENABLE", "ORDER", "WITH", "WITHOUT", "SECONDARY_LOAD", "SECONDARY_UNLOAD",
+})  # fmt: skip
+_PARTITION_VERBS: Final = frozenset({
+    "REORGANIZE", "COALESCE", "REBUILD", "OPTIMIZE", "ANALYZE", "CHECK", "REPAIR", "REMOVE", "PARTITION", "UPGRADE",
+})  # fmt: skip
+"""What may be done to partitions without a change of rows."""
+
+_TABLE_OPTIONS: Final = frozenset({
+    "ENGINE", "TYPE", "AUTO_INCREMENT", "AVG_ROW_LENGTH", "CHECKSUM", "TABLE_CHECKSUM", "COMMENT", "COMPRESSION",
+    "CONNECTION", "DATA", "INDEX", "DELAY_KEY_WRITE", "ENCRYPTION", "INSERT_METHOD", "KEY_BLOCK_SIZE", "MAX_ROWS",
+    "MIN_ROWS", "PACK_KEYS", "PASSWORD", "ROW_FORMAT", "START", "STATS_AUTO_RECALC", "STATS_PERSISTENT",
+    "STATS_SAMPLE_PAGES", "TABLESPACE", "STORAGE", "TRANSACTIONAL", "UNION", "PAGE_CHECKSUM", "AUTOEXTEND_SIZE",
+    "ENGINE_ATTRIBUTE", "SECONDARY_ENGINE", "SECONDARY_ENGINE_ATTRIBUTE", "NODEGROUP", "SEQUENCE", "DEFAULT",
+    "CHARACTER", "CHARSET", "CHAR", "COLLATE",
+})  # fmt: skip
+"""Options that may stand without a sign. With one, any word is an option of one of MariaDB's engines."""
+
+
+@dataclass(slots=True)
+class _Added:
+    """A column that a statement adds or defines anew."""
+
+    found: Definition
+    old: str | None = None
+    """The column's name before; None for a column that is new."""
+    only_name: bool = False
+    """True if all but the name stays, as the rest of the statement has it."""
+
+
+@dataclass(slots=True)
+class _Alteration:
+    """All that one ALTER TABLE asks for; applied as a whole."""
+
+    defined: list[_Added] = field(default_factory=list)
+    dropped: list[str] = field(default_factory=list)
+    dropped_keys: list[str] = field(default_factory=list)
+    keys: list[Cursor] = field(default_factory=list)
+    renamed_keys: list[tuple[str, str]] = field(default_factory=list)
+    changed: dict[str, Column] = field(default_factory=dict)
+    renames: TableName | None = None
+    convert: tuple[str | None, str | None] | None = None
+    charset: str | None = None
+    collation: str | None = None
+    versioning: bool | None = None
+
+
+def alter(cursor: Cursor, session: Session) -> None:
+    """Apply ALTER TABLE; the cursor stands behind ALTER."""
+    while cursor.take_any("ONLINE", "OFFLINE", "IGNORE"):
+        pass
+    cursor.expect("TABLE")
+    cursor.take("IF", "EXISTS")
+    name = session.id(table_name(cursor))
+    if cursor.take("WAIT"):
+        cursor.next()
+    else:
+        cursor.take("NOWAIT")
+    table = session.table(name)
+    if table is None:
+        _unknown(cursor, session, name)
+        return
+    draft = Draft.of(table, mariadb=session.server.mariadb)
+    found = _Alteration()
+    cursor = cursor.until("PARTITION", "BY")
+    at = cursor.at
+    _options(cursor, draft, found, session, name)
+    cursor.at = at
+    context = Context(session.server, session.sql_mode, found.charset or table.charset, _collation(found, draft))
+    ordered = False
+    for part in cursor.parts():
+        if ordered and part.is_order():
+            continue
+        ordered = ordered or part.peek() == "ORDER"
+        of_partitions = part.peek(1) in {"PARTITION", "PARTITIONING"}
+        _action(part, draft, found, context, session, name)
+        if of_partitions and part.peek() != "ADD":  # names of further partitions follow, and no other action
+            break
+    _apply(draft, found, session, name, context)
+    made = draft.done()
+    if made != table:
+        session.put(name, made)
+    if found.renames is not None and found.renames != name:
+        rename(session, [(name, found.renames)])
+
+
+def _unknown(cursor: Cursor, session: Session, name: TableName) -> None:
+    """Apply to a table whose columns are not known what may be seen from outside: another name."""
+    for part in cursor.parts():
+        if part.take("RENAME") and part.peek() not in {"COLUMN", "INDEX", "KEY"}:
+            part.take_any("TO", "AS", "=")
+            rename(session, [(name, session.id(table_name(part)))])
+            return
+    session.ask(name)
+
+
+def _collation(found: _Alteration, draft: Draft) -> str | None:
+    return found.collation if found.charset else draft.table.collation
+
+
+def _options(cursor: Cursor, draft: Draft, found: _Alteration, session: Session, name: TableName) -> None:
+    """Read the default character set, which holds for all columns of the statement, wherever it stands."""
+    for part in cursor.parts():
+        convert = part.take("CONVERT", "TO")
+        if (
+            not convert
+            and part.peek() not in {"DEFAULT", "CHARACTER", "CHARSET", "CHAR", "COLLATE"}
+            and not _is_option(part)
+        ):
+            continue
+        named: str | None = None
+        collation: str | None = None
+        while part:
+            if part.take("CHARACTER", "SET") or part.take("CHARSET") or part.take("CHAR", "SET"):
+                part.take("=")
+                named = charset_names.charset(part.word())
+                if named == "default":
+                    named = session.charset(name[0])
+            elif part.take("COLLATE"):
+                part.take("=")
+                collation = charset_names.collation(part.word())
+            else:
+                part.next()
+        if named is None and collation is not None:
+            named = charset_names.of_collation(collation, draft.table.charset)
+        if named is not None:
+            found.charset, found.collation = named, collation
+            if convert:
+                found.convert = (named, collation)
+
+
+def _is_option(part: Cursor) -> bool:
+    """Return whether a part is an option of the table: a word, and a value with or without a sign."""
+    return part.peek(1) == "=" or part.peek() in {"ENGINE", "COMMENT", "TYPE", "ROW_FORMAT"}
+
+
+def _action(  # noqa: C901, PLR0912, PLR0915  (a branch for each action of ALTER TABLE)
+    part: Cursor, draft: Draft, found: _Alteration, context: Context, session: Session, name: TableName
+) -> None:
+    """Read one of the actions that commas separate."""
+    if not part:
+        return
+    if part.take("ADD"):
+        _add(part, draft, found, context, session, name)
+    elif part.take("DROP"):
+        _drop(part, draft, found, session, name)
+    elif part.take("MODIFY"):
+        part.take("COLUMN")
+        quiet = part.take("IF", "EXISTS")
+        old = part.name()
+        if not quiet or draft.has(old):
+            found.defined.append(_Added(definition(part, old, context), old))
+    elif part.take("CHANGE"):
+        part.take("COLUMN")
+        quiet = part.take("IF", "EXISTS")
+        old = part.name()
+        if not quiet or draft.has(old):
+            found.defined.append(_Added(definition(part, part.name(), context), old))
+    elif part.take("RENAME", "COLUMN"):
+        quiet = part.take("IF", "EXISTS")
+        old = part.name()
+        part.expect("TO")
+        new = part.name()
+        if not quiet or draft.has(old):
+            column = draft.columns[draft.find(old)]
+            found.defined.append(_Added(Definition(replace(column, name=new)), old, only_name=True))
+    elif part.take("RENAME"):
+        if part.take_any("INDEX", "KEY"):
+            part.take("IF", "EXISTS")
+            old = part.name()
+            part.expect("TO")
+            found.renamed_keys.append((old, part.name()))
+        else:
+            part.take_any("TO", "AS", "=")
+            found.renames = session.id(table_name(part))
+    elif part.take("ALTER"):
+        _alter_part(part, draft, found)
+    elif part.take("CONVERT", "TO"):
+        pass  # read before
+    elif part.take("CONVERT", "PARTITION") or part.take("CONVERT", "TABLE"):
+        _convert_partition(part, draft, session, name)
+    elif part.take("TRUNCATE", "PARTITION"):
+        session.mark(name, "TRUNCATE PARTITION")
+    elif part.take("EXCHANGE", "PARTITION"):
+        part.name()
+        part.expect("WITH", "TABLE")
+        other = session.id(table_name(part))
+        session.mark(name, "EXCHANGE PARTITION")
+        session.mark(other, "EXCHANGE PARTITION")
+    elif part.take_any("DISCARD", "IMPORT"):
+        if "TABLESPACE" in {part.peek(ahead) for ahead in range(12)}:
+            session.mark(name, "DISCARD or IMPORT TABLESPACE")
+    elif part.peek() in _NO_EFFECT or part.peek() in _PARTITION_VERBS:
+        part.rest()
+    else:
+        _table_option(part, draft)
+
+
+def _alter_part(part: Cursor, draft: Draft, found: _Alteration) -> None:
+    """Read ALTER COLUMN, ALTER INDEX and ALTER CHECK."""
+    if part.take_any("INDEX", "KEY", "CHECK", "CONSTRAINT"):
+        return
+    part.take("COLUMN")
+    quiet = part.take("IF", "EXISTS")
+    name = part.name()
+    if quiet and not draft.has(name):
+        return
+    column = found.changed.get(name.lower()) or draft.columns[draft.find(name)]
+    if part.take("SET", "DEFAULT"):
+        column = replace(column, default=default(part))
+    elif part.take("DROP", "DEFAULT"):
+        column = replace(column, default=None)
+    elif part.take("SET", "INVISIBLE"):
+        column = replace(column, invisible=True)
+    elif part.take("SET", "VISIBLE"):
+        column = replace(column, invisible=False)
+    part.done()
+    found.changed[name.lower()] = column
+
+
+def _add(part: Cursor, draft: Draft, found: _Alteration, context: Context, session: Session, name: TableName) -> None:
+    if part.take("PARTITION"):
+        return
+    if part.take("SYSTEM", "VERSIONING"):
+        found.versioning = True
+        return
+    if is_key(part):
+        found.keys.append(part)
+        return
+    part.take("COLUMN")
+    quiet = part.take("IF", "NOT", "EXISTS")
+    definitions = part.brackets().parts() if part.peek() == "(" else iter((part,))
+    for each in definitions:
+        if is_key(each):
+            found.keys.append(each)
+            continue
+        column = each.name()
+        made = definition(each, column, context)
+        if quiet and draft.has(column):
+            continue
+        found.defined.append(_Added(made))
+        why = _fills(made)
+        if why is not None:
+            session.mark(name, why, column)
+
+
+def _fills(made: Definition) -> str | None:
+    """Return what a new column has in rows that are there already; None where it is NULL in them."""
+    column = made.column
+    if column.generated:
+        return "ADD COLUMN of a generated column"
+    if made.auto_increment:
+        return "ADD COLUMN with AUTO_INCREMENT"
+    if column.default is not None:
+        return "ADD COLUMN with a default"
+    return None if column.nullable else "ADD COLUMN with NOT NULL"
+
+
+def _drop(part: Cursor, draft: Draft, found: _Alteration, session: Session, name: TableName) -> None:
+    if part.take("PARTITION"):
+        session.mark(name, "DROP PARTITION")
+    elif part.take("SYSTEM", "VERSIONING"):
+        found.versioning = False
+    elif part.take("PRIMARY", "KEY"):
+        found.dropped_keys.append("PRIMARY")
+    elif part.take("FOREIGN", "KEY"):
+        part.take("IF", "EXISTS")
+        dropped = part.name().lower()
+        draft.foreign = [key for key in draft.foreign if key.name.lower() != dropped]
+    elif part.take_any("INDEX", "KEY"):
+        part.take("IF", "EXISTS")
+        found.dropped_keys.append(part.name())
+    elif part.take("CONSTRAINT"):
+        part.take("IF", "EXISTS")
+        dropped = part.name()
+        found.dropped_keys.append(dropped)
+        draft.foreign = [key for key in draft.foreign if key.name.lower() != dropped.lower()]
+    elif part.take("CHECK") or part.take("PERIOD", "FOR"):
+        part.rest()
+    else:
+        part.take("COLUMN")
+        quiet = part.take("IF", "EXISTS")
+        column = part.name()
+        part.take_any("RESTRICT", "CASCADE")
+        part.done()
+        if not quiet or draft.has(column):
+            draft.find(column)
+            found.dropped.append(column.lower())
+
+
+def _convert_partition(part: Cursor, draft: Draft, session: Session, name: TableName) -> None:
+    """Read MariaDB's CONVERT PARTITION p TO TABLE t, and CONVERT TABLE t TO PARTITION p."""
+    first = table_name(part)
+    part.expect("TO")
+    if part.take("TABLE"):
+        other = session.id(table_name(part))
+        session.effect.made.append(other)
+        session.put(other, replace(draft.table, database=other[0], name=other[1]))
+        session.mark(other, "CONVERT PARTITION TO TABLE")
+    else:
+        other = session.id(first)
+        session.put(other, None)
+        session.effect.dropped.append(other)
+    session.mark(name, "CONVERT of a partition")
+
+
+def _table_option(part: Cursor, draft: Draft) -> None:
+    """Read options of the table; their values are of no account, but for some. Raise NotUnderstood."""
+    if part.kind() != "word" or (part.peek(1) != "=" and part.peek() not in _TABLE_OPTIONS):
+        msg = f"what stands {part.place()} is no action of ALTER TABLE that is known"
+        raise NotUnderstood(msg)
+    while part:
+        if part.take("ENGINE"):
+            part.take("=")
+            draft.table = replace(draft.table, engine=part.word())
+        elif part.take("COMMENT"):
+            part.take("=")
+            draft.table = replace(draft.table, comment=part.text())
+        elif part.take("PARTITION", "BY"):
+            part.rest()
+        else:
+            part.next()
+
+
+def _apply(draft: Draft, found: _Alteration, session: Session, name: TableName, context: Context) -> None:
+    """Make the table of all actions, in the server's order."""
+    strict = bool(session.sql_mode & STRICT)
+    for dropped in found.dropped_keys:
+        draft.drop_index(dropped)
+    if found.convert is not None:
+        _convert(draft, session, name, context)
+    if found.convert is not None:  # also what the statement itself defines, whatever character set it names
+        for each in found.defined:
+            if each.found.column.charset is not None:
+                each.found.column = with_charset(each.found.column, context.charset, context.collation, context)
+    if found.charset is not None:
+        draft.table = replace(draft.table, charset=found.charset, collation=found.collation)
+    _columns(draft, found, session, name, strict=strict)
+    for old, new in found.renamed_keys:
+        index = draft.index(old)
+        if index is not None:
+            index.name = new
+    for each in found.defined:
+        keys_of_definition(draft, each.found, session)
+    add_keys(found.keys, draft, session)
+    if found.versioning and draft.row_end is None:
+        draft.row_end = ROW_END.name
+    elif found.versioning is False:
+        draft.row_end = None
+
+
+def _columns(draft: Draft, found: _Alteration, session: Session, name: TableName, *, strict: bool) -> None:
+    """Put the columns together: those that stay or change in their order, then those that are new or have a place."""
+    by_old: dict[str, _Added] = {}
+    for each in found.defined:
+        if each.old is not None:
+            draft.find(each.old)
+            by_old[each.old.lower()] = each
+    columns: list[Column] = []
+    for column in draft.columns:
+        key = column.name.lower()
+        change = by_old.get(key)
+        if key in found.dropped:
+            continue
+        if change is None:
+            columns.append(found.changed.get(key, column))
+            continue
+        made = change.found
+        if change.only_name:
+            made.column = replace(found.changed.get(key, column), name=made.column.name)
+        _mark_change(column, made.column, session, name, strict=strict)
+        if not made.first and made.after is None:
+            columns.append(made.column)
+    for each in found.defined:
+        made = each.found
+        if made.first:
+            columns.insert(0, made.column)
+        elif made.after is not None:
+            columns.insert(_place(columns, made.after) + 1, made.column)
+        elif each.old is None:
+            columns.append(made.column)
+    names = [column.name.lower() for column in columns]
+    if len(set(names)) < len(names):
+        msg = "two columns would have one name, as far as is known"
+        raise NotUnderstood(msg)
+    draft.columns = columns
+    _keep_keys(draft, found, {old: each.found.column.name for old, each in by_old.items()})
+
+
+def _place(columns: list[Column], after: str) -> int:
+    wanted = after.lower()
+    for at, column in enumerate(columns):
+        if column.name.lower() == wanted:
+            return at
+    msg = f"AFTER {after!r}, which is no column, as far as is known"
+    raise NotUnderstood(msg)
+
+
+def _keep_keys(draft: Draft, found: _Alteration, renamed: dict[str, str]) -> None:
+    """Give the keys the new names of their columns, and take out those that are dropped."""
+    kept = []
+    for index in draft.indexes:
+        had = bool(index.columns)
+        index.columns = [renamed.get(c.lower(), c) for c in index.columns if c.lower() not in found.dropped]
+        if index.columns or not had:
+            kept.append(index)
+    draft.indexes = kept
+    if draft.row_end is not None:
+        draft.row_end = renamed.get(draft.row_end.lower(), draft.row_end)
+
+
+def _mark_change(before: Column, after: Column, session: Session, name: TableName, *, strict: bool) -> None:
+    if before.name != after.name:
+        session.mark(name, f"RENAME COLUMN {before.name} TO {after.name}", after.name)
+    why = changes_values(before, after, strict=strict)
+    if why is not None:
+        session.mark(name, why, after.name)
+
+
+def _convert(draft: Draft, session: Session, name: TableName, context: Context) -> None:
+    """Give all texts another character set. A text grows where its characters may need more bytes."""
+    for at, column in enumerate(draft.columns):
+        if (column.type not in TEXTS and column.type not in {"enum", "set"}) or column.charset is None:
+            continue
+        length = _bytes(column) if column.type.endswith("text") and context.charset != "binary" else None
+        made = with_charset(column, context.charset, context.collation, context)
+        if length is not None and charset_names.width(context.charset) > charset_names.width(column.charset):
+            made = _grown(made, length // charset_names.width(column.charset) * charset_names.width(context.charset))
+        draft.columns[at] = made
+        why = changes_values(column, made, strict=bool(session.sql_mode & STRICT))
+        if why is not None:
+            session.mark(name, f"CONVERT TO CHARACTER SET {context.charset or ''}", column.name)
+
+
+_TEXT_BYTES: Final = {"tinytext": 255, "text": 65535, "mediumtext": (1 << 24) - 1, "longtext": (1 << 32) - 1}
+
+
+def _bytes(column: Column) -> int:
+    return _TEXT_BYTES[column.type]
+
+
+def _grown(column: Column, size: int) -> Column:
+    """Return a text with the smallest type that has room for so many bytes."""
+    return replace(column, type=next((kind for kind, most in _TEXT_BYTES.items() if most >= size), "longtext"))
+
+
+def index(verb: str, cursor: Cursor, session: Session) -> None:
+    """Apply CREATE INDEX and DROP INDEX; the cursor stands behind the verb."""
+    replaces = cursor.take("OR", "REPLACE")
+    cursor.take_any("ONLINE", "OFFLINE")
+    unique = cursor.take("UNIQUE")
+    cursor.take_any("FULLTEXT", "SPATIAL", "VECTOR")
+    cursor.take_any("INDEX", "KEY")
+    quiet = cursor.take("IF", "NOT", "EXISTS") or cursor.take("IF", "EXISTS")
+    key = cursor.name()
+    if cursor.take_any("USING", "TYPE"):
+        cursor.next()
+    cursor.expect("ON")
+    name = session.id(table_name(cursor))
+    table = session.table(name)
+    if table is None:
+        return
+    draft = Draft.of(table, mariadb=session.server.mariadb)
+    if verb == "DROP" or replaces:
+        draft.drop_index(key)
+    if verb == "CREATE":
+        if cursor.take("WAIT"):
+            cursor.next()
+        draft.add_index(index_of(cursor, key, unique=unique), quiet=quiet)
+    made = draft.done()
+    if made != table:
+        session.put(name, made)

@@ -1,0 +1,424 @@
+"""The definition of a column: its type, its attributes. From DDL, and from COLUMN_TYPE of information_schema.
+
+The types that a server makes of others (BOOL, TEXT(300), CHAR … CHARACTER SET binary) are those that it then has.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from ingest.sources.mysql import charset_names
+from ingest.sources.mysql.columns import Column
+from ingest.sources.mysql.cursor import Cursor, NotUnderstood
+from ingest.sources.mysql.tokens import Server, words
+from ingest.sources.mysql.types import GEOMETRIES, TEXTS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ingest.sources.mysql.tokens import Token
+
+REAL_AS_FLOAT: Final = 1
+ORACLE: Final = 0x200
+
+_NAMES: Final = {
+    "INT1": "tinyint", "INT2": "smallint", "INT3": "mediumint", "MIDDLEINT": "mediumint", "INT4": "int",
+    "INTEGER": "int", "INT8": "bigint", "DEC": "decimal", "NUMERIC": "decimal", "FIXED": "decimal", "NUMBER": "decimal",
+    "FLOAT4": "float", "FLOAT8": "double", "REAL": "double", "CHARACTER": "char", "VARCHARACTER": "varchar",
+    "VARCHAR2": "varchar", "NVARCHAR": "varchar", "NCHAR": "char", "RAW": "varbinary", "CLOB": "longtext",
+    "GEOMCOLLECTION": "geomcollection",
+}  # fmt: skip
+_WHOLE: Final = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint"})
+_FRACTIONS: Final = frozenset({"float", "double", "decimal"})
+_TIMES: Final = frozenset({"time", "datetime", "timestamp"})
+_PLAIN: Final = frozenset({
+    "date", "json", "uuid", "inet4", "inet6", "xmltype", "tinyblob", "mediumblob", "longblob",
+    "tinytext", "mediumtext", "longtext",
+})  # fmt: skip
+_SIZED: Final = frozenset({"char", "varchar", "binary", "varbinary", "bit", "year", "text", "blob", "vector"})
+_SERIAL: Final = "serial"
+_AS_BYTES: Final = {"char": "binary", "varchar": "varbinary"}
+_LARGEST: Final = 65535
+"""Bytes of a row, and so of a VARCHAR. A longer one becomes a text where the sql_mode is not strict."""
+_DIGITS: Final = {"tinyint": (3, 4), "smallint": (5, 6), "mediumint": (8, 9), "int": (10, 11), "bigint": (20, 20)}
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What a definition depends on beside its own text."""
+
+    server: Server
+    sql_mode: int = 0
+    charset: str | None = None
+    """The character set of columns that name none."""
+    collation: str | None = None
+
+
+class Reference(NamedTuple):
+    """What follows REFERENCES."""
+
+    table: tuple[str | None, str]
+    on_delete: str
+    """Nothing where the database refuses the change."""
+    on_update: str
+
+
+@dataclass(slots=True)
+class Definition:
+    """A column as a statement defines it, and what the definition says of the table."""
+
+    column: Column
+    primary: bool = False
+    unique: bool = False
+    auto_increment: bool = False
+    first: bool = False
+    after: str | None = None
+    period: str = ""
+    """`start` or `end`: the column says how long a row of a versioned table was valid."""
+    references: Reference | None = None
+
+
+def column_type(name: str, text: str, charset: str | None, collation: str | None, server: Server) -> Column:
+    """Return the column of a COLUMN_TYPE of information_schema. One of a type that is not known keeps its name."""
+    context = Context(server, 0, charset, collation)
+    cursor = Cursor(words(text, server=server).tokens)
+    try:
+        made = _type(cursor, name, context)
+    except NotUnderstood:
+        return Column(name, text.partition("(")[0].strip().lower())
+    if made.charset is not None and charset is None:
+        return replace(made, charset=None, collation=None)
+    return made
+
+
+def definition(cursor: Cursor, name: str, context: Context) -> Definition:
+    """Return the definition that follows a column's name. Raise NotUnderstood."""
+    serial = cursor.peek() == _SERIAL.upper()
+    found = Definition(_type(cursor, name, context))
+    null: bool | None = None
+    if serial:
+        found.auto_increment = found.unique = True
+        null = False
+    while cursor:
+        if cursor.take("NOT", "NULL"):
+            null = False
+        elif cursor.take("NULL"):
+            null = True
+        else:
+            _attribute(cursor, found, context)
+    column = found.column
+    if null is None:
+        implied = column.type == "timestamp" and not context.server.explicit_timestamp and not column.generated
+        null = not implied and not found.auto_increment
+    if found.primary or found.period:
+        null = False
+    found.column = replace(column, nullable=null)
+    return found
+
+
+def _type(cursor: Cursor, name: str, context: Context) -> Column:  # noqa: C901, PLR0912, PLR0915  (a branch for each family)
+    """Return the type that comes next, with the words that belong to it."""
+    word = cursor.next()
+    if word.kind != "word":
+        msg = f"{word.text[:40]!r} is no type"
+        raise NotUnderstood(msg)
+    upper = word.upper
+    if cursor.take("."):  # MariaDB: `mariadb_schema.date`
+        upper = cursor.next().upper
+    national = upper in {"NATIONAL", "NCHAR", "NVARCHAR"}
+    if upper == "NATIONAL":
+        upper = cursor.next().upper
+    kind = _NAMES.get(upper, upper.lower())
+    if upper == "REAL" and context.sql_mode & REAL_AS_FLOAT:
+        kind = "float"
+    if upper == "DATE" and context.sql_mode & ORACLE:
+        kind = "datetime"
+    if kind == "double":
+        cursor.take("PRECISION")
+    if kind == "char" and cursor.take_any("VARYING", "VARCHAR", "VARCHARACTER"):
+        kind = "varchar"
+    made: Column
+    if kind in {"bool", "boolean"}:
+        made = Column(name, "tinyint", length=1)
+    elif kind == _SERIAL:
+        made = Column(name, "bigint", length=20, unsigned=True, nullable=False)
+    elif kind in _WHOLE:
+        made = _number(cursor, Column(name, kind, length=_size(cursor)))
+    elif kind in _FRACTIONS:
+        made = _fraction(cursor, Column(name, kind), upper)
+    elif kind in _TIMES:
+        made = Column(name, kind, fsp=_size(cursor) or 0)
+    elif kind == "long":
+        kind = "mediumblob" if cursor.take("VARBINARY") or cursor.take("RAW") else "mediumtext"
+        if cursor.take_any("CHAR", "CHARACTER"):
+            cursor.expect("VARYING")
+        elif kind == "mediumtext":
+            cursor.take_any("VARCHAR", "VARCHARACTER")
+        made = Column(name, kind)
+    elif kind in {"enum", "set"}:
+        made = Column(name, kind, labels=tuple(part.text() for part in cursor.brackets().parts()))
+    elif kind in GEOMETRIES:
+        made = Column(name, kind)
+    elif kind in _PLAIN:
+        _size(cursor)
+        made = Column(name, kind)
+    elif kind in _SIZED:
+        default = 1 if kind in {"char", "binary", "bit"} else 4 if kind == "year" else None
+        size = _size(cursor)
+        made = Column(name, kind, length=default if size is None else size)
+        if made.length == 0 and kind in {"bit", "text", "blob"}:
+            made = replace(made, length=1 if kind == "bit" else None)
+        if kind == "blob" and size is None and context.sql_mode & ORACLE:
+            made = replace(made, type="longblob")
+    else:
+        msg = f"{word.text[:40]!r} is no type that is known"
+        raise NotUnderstood(msg)
+    return _text(cursor, made, context, national=national)
+
+
+def _size(cursor: Cursor) -> int | None:
+    """Return the number in the brackets that come next; None where none come."""
+    if cursor.peek() != "(":
+        return None
+    inside = cursor.brackets()
+    size = inside.number()
+    if inside:  # Oracle's VARCHAR2(10 CHAR)
+        inside.take_any("CHAR", "BYTE")
+    inside.done()
+    return size
+
+
+def _number(cursor: Cursor, made: Column) -> Column:
+    """Return a number with its sign. ZEROFILL is unsigned."""
+    unsigned = zerofill = False
+    while word := cursor.take_any("UNSIGNED", "SIGNED", "ZEROFILL"):
+        unsigned = unsigned or word in {"UNSIGNED", "ZEROFILL"}
+        zerofill = zerofill or word == "ZEROFILL"
+    return replace(made, unsigned=unsigned)
+
+
+def _fraction(cursor: Cursor, made: Column, upper: str) -> Column:
+    precision = scale = None
+    if cursor.peek() == "(":
+        inside = cursor.brackets()
+        precision = inside.number()
+        if inside.take(","):
+            scale = inside.number()
+        inside.done()
+    if made.type == "decimal":
+        if upper == "NUMBER" and precision is None:  # Oracle's
+            made = replace(made, type="double")
+        else:
+            made = replace(made, precision=precision or 10, scale=scale or 0)
+    elif scale is not None:
+        made = replace(made, precision=precision, scale=scale)
+    elif made.type == "float" and precision is not None and precision > 24:
+        made = replace(made, type="double")
+    return _number(cursor, made)
+
+
+def _text(cursor: Cursor, made: Column, context: Context, *, national: bool) -> Column:
+    """Return a text with its character set, as the type that the server makes of it."""
+    named: str | None = "utf8mb3" if national else None
+    collation: str | None = None
+    binary = False
+    while True:
+        if cursor.take("CHARACTER", "SET") or cursor.take("CHARSET") or cursor.take("CHAR", "SET"):
+            named = charset_names.charset(cursor.word())
+        elif cursor.take("ASCII"):
+            named = "latin1"
+        elif cursor.take("UNICODE"):
+            named = "ucs2"
+        elif cursor.take("BYTE"):
+            named = "binary"
+        elif cursor.take("BINARY"):
+            binary = True
+        elif cursor.take("COLLATE"):
+            collation = charset_names.collation(cursor.word())
+        elif cursor.take("COMPRESSED"):
+            if cursor.take("="):
+                cursor.next()
+        else:
+            break
+    return with_charset(made, named, collation, context, binary=binary)
+
+
+def with_charset(
+    made: Column, named: str | None, collation: str | None, context: Context, *, binary: bool = False
+) -> Column:
+    """Return a column with the character set that it names, or with the default; a text of bytes as its own type."""
+    if made.type not in TEXTS and made.type not in {"enum", "set"}:
+        if made.type == "json" and context.server.mariadb:
+            return replace(made, type="longtext", charset="utf8mb4", collation="utf8mb4_bin")
+        if made.type == "blob" and made.length is not None:
+            return replace(made, type=_sized(made.length, "blob"), length=None)
+        return _shortened(made, context)
+    charset = named
+    if charset is None and collation is not None:
+        charset = charset_names.of_collation(collation, context.charset)
+    if charset is None:
+        charset, collation = context.charset, collation or context.collation
+    if binary and charset != "binary":
+        collation = f"{charset or ''}_bin"
+    if charset == "binary" and made.type not in {"enum", "set"}:
+        kind = _AS_BYTES.get(made.type, made.type.replace("text", "blob"))
+        made = replace(made, type=kind, charset=None, collation=None)
+        if kind == "blob" and made.length is not None:
+            return replace(made, type=_sized(made.length, "blob"), length=None)
+        return _shortened(made, context)
+    made = replace(made, charset=charset, collation=collation)
+    if made.type == "text" and made.length is not None:
+        return replace(made, type=_sized(made.length * charset_names.width(charset), "text"), length=None)
+    return _shortened(made, context)
+
+
+def _shortened(made: Column, context: Context) -> Column:  # noqa: ARG001
+    """Return a CHAR or VARCHAR that is too long as the text that a server makes of it where it is not strict."""
+    if made.length is None or made.type not in {"char", "varchar", "binary", "varbinary"}:
+        return made
+    size = made.length * charset_names.width(made.charset)
+    most = 255 if made.type in {"char", "binary"} else _LARGEST
+    if (made.length if most == 255 else size) <= most:
+        return made
+    return replace(made, type=_sized(size, "text" if made.charset else "blob"), length=None)
+
+
+def _sized(size: int, kind: str) -> str:
+    """Return the smallest type of texts, or of bytes, that holds so many bytes."""
+    for limit, prefix in ((1 << 8, "tiny"), (1 << 16, ""), (1 << 24, "medium")):
+        if size < limit:
+            return prefix + kind
+    return "long" + kind
+
+
+def _attribute(cursor: Cursor, found: Definition, context: Context) -> None:  # noqa: C901, PLR0912, PLR0915  (a line for each)
+    """Read one attribute of a column. Raise NotUnderstood for one that is not known."""
+    column = found.column
+    if cursor.take("DEFAULT"):
+        found.column = replace(column, default=default(cursor))
+    elif cursor.take("ON", "UPDATE"):
+        default(cursor)
+    elif cursor.take_any("AUTO_INCREMENT", "AUTOINCREMENT"):
+        found.auto_increment = True
+    elif cursor.take("SERIAL", "DEFAULT", "VALUE"):
+        found.auto_increment = found.unique = True
+    elif cursor.take("UNIQUE"):
+        cursor.take("KEY")
+        found.unique = True
+    elif cursor.take("PRIMARY", "KEY") or cursor.take("PRIMARY") or cursor.take("KEY"):
+        found.primary = True
+    elif cursor.take("COMMENT"):
+        found.column = replace(column, comment=cursor.text())
+    elif cursor.take("COLLATE"):
+        collation = charset_names.collation(cursor.word())
+        plain = replace(context, charset=column.charset) if column.charset else context
+        found.column = with_charset(column, None, collation, plain)
+    elif cursor.take_any("COLUMN_FORMAT", "STORAGE", "ENGINE_ATTRIBUTE", "SECONDARY_ENGINE_ATTRIBUTE"):
+        cursor.take("=")
+        cursor.next()
+    elif cursor.take_any("INVISIBLE", "HIDDEN"):
+        found.column = replace(column, invisible=True)
+    elif cursor.take("VISIBLE") or cursor.take("NOT", "SECONDARY"):
+        pass
+    elif cursor.take("SRID") or cursor.take("REF_SYSTEM_ID", "="):
+        found.column = replace(column, srs_id=cursor.number())
+    elif cursor.take("GENERATED", "ALWAYS", "AS", "ROW", "END") or cursor.take("AS", "ROW", "END"):
+        found.column, found.period = replace(column, generated=True), "end"
+    elif cursor.take("GENERATED", "ALWAYS", "AS", "ROW", "START") or cursor.take("AS", "ROW", "START"):
+        found.column, found.period = replace(column, generated=True), "start"
+    elif cursor.take("GENERATED", "ALWAYS", "AS") or cursor.take("AS"):
+        cursor.brackets()
+        cursor.take_any("VIRTUAL", "STORED", "PERSISTENT")
+        found.column = replace(column, generated=True)
+    elif cursor.take("REFERENCES"):
+        found.references = references(cursor, context.server)
+    elif cursor.take("CONSTRAINT"):
+        if cursor.peek() != "CHECK":
+            cursor.name()
+    elif cursor.take("CHECK"):
+        cursor.brackets()
+        if not cursor.take("NOT", "ENFORCED"):
+            cursor.take("ENFORCED")
+    elif cursor.take("WITH", "SYSTEM", "VERSIONING") or cursor.take("WITHOUT", "SYSTEM", "VERSIONING"):
+        pass
+    elif cursor.take("FIRST"):
+        found.first = True
+    elif cursor.take("AFTER"):
+        found.after = cursor.name()
+    elif cursor.kind() in {"word", "name"} and cursor.peek(1) == "=":  # an option of MariaDB's engines
+        cursor.next()
+        cursor.next()
+        cursor.next()
+    else:
+        msg = f"what stands {cursor.place()} is no attribute of a column that is known"
+        raise NotUnderstood(msg)
+
+
+def references(cursor: Cursor, server: Server) -> Reference:
+    """Return what follows REFERENCES: the table, and what its changes do. Raise NotUnderstood."""
+    table = table_name(cursor)
+    if cursor.peek() == "(":
+        cursor.brackets()
+    matched = cursor.take("MATCH")
+    if matched:
+        cursor.next()
+    actions = {"DELETE": "", "UPDATE": ""}
+    while cursor.peek() == "ON" and cursor.peek(1) in actions:
+        when = cursor.peek(1)
+        cursor.at += 2
+        for action in (("CASCADE",), ("SET", "NULL"), ("SET", "DEFAULT"), ("RESTRICT",), ("NO", "ACTION")):
+            if cursor.take(*action):
+                actions[when] = "" if action[0] in {"RESTRICT", "NO"} else " ".join(action)
+                break
+        else:
+            msg = f"what stands {cursor.place()} is no action of a foreign key"
+            raise NotUnderstood(msg)
+    if matched and not server.mariadb:  # MySQL then ignores the actions
+        return Reference(table, "", "")
+    return Reference(table, actions["DELETE"], actions["UPDATE"])
+
+
+def table_name(cursor: Cursor) -> tuple[str | None, str]:
+    """Return a table's name with its database; None: the default one. Raise NotUnderstood."""
+    if cursor.take("."):  # `.t` is a table of the default database
+        return None, cursor.name()
+    first = cursor.name()
+    return (first, cursor.name()) if cursor.take(".") else (None, first)
+
+
+def default(cursor: Cursor) -> str | None:
+    """Return the text of a default that comes next; None for NULL. Raise NotUnderstood."""
+    begin = cursor.at
+    if cursor.take("NULL"):
+        return None
+    if cursor.peek() == "(":
+        cursor.brackets()
+        return shown(cursor.since(begin))
+    cursor.take_any("-", "+")
+    if cursor.kind() == "text" or (cursor.kind() == "word" and cursor.kind(1) == "text"):
+        if cursor.kind() == "word":  # a character set, or DATE '2020-01-01'
+            cursor.next()
+        return cursor.text()
+    token = cursor.next()
+    if token.kind in {"number", "bits"}:
+        return shown(cursor.since(begin))
+    if token.upper == "NEXT":
+        cursor.expect("VALUE", "FOR")
+        cursor.name()
+        if cursor.take("."):
+            cursor.name()
+    elif token.kind == "word":
+        while cursor.take("."):
+            cursor.name()
+        if cursor.peek() == "(":
+            cursor.brackets()
+    else:
+        msg = f"{token.text[:40]!r} is no default"
+        raise NotUnderstood(msg)
+    return shown(cursor.since(begin))
+
+
+def shown(tokens: Sequence[Token]) -> str:
+    """Return tokens as a text for people."""
+    return " ".join(token.text for token in tokens)
