@@ -53,7 +53,7 @@ from ingest.sources.mysql.positions import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
 
-    from ingest.sources.mysql.connection import Connection, MySqlServer
+    from ingest.sources.mysql.connection import Connection, MySqlServer, ServerVersion
     from ingest.sources.mysql.events import Header
     from ingest.sources.mysql.log_model import LogPlace
 
@@ -110,10 +110,14 @@ def identity(connection: Connection) -> ServerIdentity:
     return ServerIdentity(int(server_id), str(uuid).lower())
 
 
+def status_statement(known: ServerVersion) -> str:
+    """Return the statement that asks where the log stands. MySQL 8.4 has no other, 8.1 and older do not know it."""
+    return "SHOW BINARY LOG STATUS" if known.since(mysql=(8, 2)) else "SHOW MASTER STATUS"
+
+
 def log_status(connection: Connection) -> LogStatus:
-    """Return where the log stands: SHOW MASTER STATUS, from MySQL 8.4 on SHOW BINARY LOG STATUS. Raise ConfigError."""
-    statement = "SHOW BINARY LOG STATUS" if version(connection).since(mysql=(8, 2)) else "SHOW MASTER STATUS"
-    row = _row(connection, statement)
+    """Return where the log stands. Raise ConfigError where there is none, and errors of PyMySQL."""
+    row = _row(connection, status_statement(version(connection)))
     if not row:
         raise ConfigError("the server writes no log", "start it with log_bin")
     executed = GtidSet.parse(str(row[4])) if len(row) > 4 and row[4] else None
