@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass
+from itertools import pairwise
 from multiprocessing import get_context
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -51,6 +52,23 @@ class Result:
     """Messages a second in the second half of the messages, where Java has long been warm."""
     late_cpu_us: float = 0.0
     """CPU of the working processes per message in that half, in microseconds."""
+    progress: tuple[tuple[float, int], ...] = ()
+    """The end of each batch from the first one that wrote on, in seconds since the command, and the messages by then.
+
+    The steady state begins with the first of these, and ends with the last.
+    """
+
+    def rate_from(self, moment: float) -> float:
+        """Return messages a second from a moment, in seconds since the command, to the end of the last batch.
+
+        Nothing says how far a batch was at that moment: as far as its messages have come if they come evenly.
+        """
+        done = 0.0
+        for (began, before), (ended, after) in pairwise(self.progress):
+            if began <= moment:
+                done = before + (after - before) * min(1.0, (moment - began) / (ended - began))
+        ended, total = self.progress[-1]
+        return (total - done) / (ended - moment) if moment < ended else 0.0
 
 
 def raw_worker(bootstrap: str, topic: str, to: str, part: int, parts: int, results: Any) -> None:
@@ -144,6 +162,11 @@ def measured(file: Path, program: str = INGEST) -> Result:
         messages=total,
         late_rate=late / (ends[-1] - ends[half]) if late else 0.0,
         late_cpu_us=sum(b["cpu_s"] for b in late_batches) / max(late, 1) * 1e6,
+        progress=tuple(
+            (end - started, sum(b["records"] for b in batches[: i + 1]))
+            for i, end in enumerate(ends)
+            if i >= writing[0]
+        ),
     )
 
 

@@ -3,8 +3,9 @@
 OTHER is a checkout of that version in which `make setup` was run. With `--transform` each table has a projection and a
 filter of its own. Prints throughput and worker CPU per message (steady, and in the second half of the messages), the
 time to the first record and that of the whole run of both, and the ratios of this one to the other pair by pair: what a
-change costs. A version whose first batch ends earlier has more of Java's own warming up in its steady state: the second
-halves are alike.
+change costs. A version whose first batch ends earlier has more of Java's own warming up in its steady state. The figure
+"from the later start" begins for both at the same moment after the command: when the later of the two has ended its
+first batch. The second halves are alike, too; a round in which no batch begins there has no figure of them.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ import transforms
 from setting import INGEST, commit_of, options_of, own_broker, save
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from throughput import Result
 
 
@@ -62,11 +65,24 @@ def main() -> None:
         "first record": "first_ack",
         "whole": "wall",
     }
-    for label, figure in figures_of.items():
-        ratios = sorted(getattr(pair["this"], figure) / getattr(pair["other"], figure) for pair in pairs)
+    found_of = {
+        label: [(getattr(p["this"], name), getattr(p["other"], name)) for p in pairs]
+        for label, name in figures_of.items()
+    }
+    found_of["throughput from the later start"] = [_from_the_later_start(pair) for pair in pairs]
+    for label, both in found_of.items():
+        ratios = sorted(this / other for this, other in both if this and other)
+        if not ratios:
+            continue
         print(f"{label}, this by other: median {median(ratios):.3f} ({ratios[0]:.2f} to {ratios[-1]:.2f})")
         saved = {f"{label}{' with transforms' if more else ''}, this by other": ratios}
         save(options, "versions", saved, messages=options.messages, against=commit_of(options.other))
+
+
+def _from_the_later_start(pair: Mapping[str, Result]) -> tuple[float, float]:
+    """Return the throughput of this version and of the other from when both have ended their first batch."""
+    moment = max(result.progress[0][0] for result in pair.values())
+    return pair["this"].rate_from(moment), pair["other"].rate_from(moment)
 
 
 if __name__ == "__main__":
