@@ -17,10 +17,14 @@ from setuptools.errors import CompileError
 NATIVE = Path("ingest/native")
 KAFKA = Path("ingest/kafka/native")
 AVRO = Path("ingest/avro/native")
+MYSQL = Path("ingest/sources/mysql/native")
 LEAVES = [f"ingest/native/{name}.c" for name in ("scan", "values", "readings", "bytes", "cells")]
 # What a module includes or cimports may be any of them: a change of one builds all anew
 SOURCES = [
-    str(path) for kind in ("*.pxd", "*.h") for folder in (NATIVE, KAFKA, AVRO) for path in sorted(folder.glob(kind))
+    str(path)
+    for kind in ("*.pxd", "*.h")
+    for folder in (NATIVE, KAFKA, AVRO, MYSQL)
+    for path in sorted(folder.glob(kind))
 ]
 WITHOUT_LEAVES = {"codes", "records", "workspace", "table", "arrow", "object_record", "row_encoder", "transform_rows"}
 FLAGS = ["-O3", "-std=gnu11"]
@@ -29,12 +33,17 @@ FLAGS = ["-O3", "-std=gnu11"]
 def native() -> list[Extension]:
     """Return an extension for each Cython module of `ingest.native` and of `ingest.avro.native`."""
     made = []
-    for path in sorted([*NATIVE.glob("*.pyx"), *AVRO.glob("*.pyx")]):
+    for path in sorted([*NATIVE.glob("*.pyx"), *AVRO.glob("*.pyx"), *MYSQL.glob("*.pyx")]):
         depends = [*SOURCES, *LEAVES]
         name = ".".join(path.with_suffix("").parts)
         made.append(
             Extension(
-                name, [str(path)], depends=depends, include_dirs=[str(NATIVE)], extra_compile_args=FLAGS, optional=True
+                name,
+                [str(path)],
+                depends=depends,
+                include_dirs=[str(NATIVE), str(MYSQL)],
+                extra_compile_args=FLAGS,
+                optional=True,
             )
         )
     return made

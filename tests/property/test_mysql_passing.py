@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from ingest.sources.mysql.chunks import Chunk
 from ingest.sources.mysql.columns import Column, Table
+from ingest.sources.mysql.log_records import LogRecord
 from ingest.sources.mysql.merging import merge
 from ingest.sources.mysql.passing import NULL, Change, Passing, Region, merged, passed
-from ingest.sources.mysql.snapshot import RowRecord
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -64,9 +64,9 @@ STEPS = st.lists(st.tuples(st.sampled_from(KEYS), st.sampled_from(KEYS), st.bool
 BOUNDS = st.sets(st.sampled_from(KEYS), max_size=4).map(sorted)
 
 
-def record(at: int, *changes: Change) -> RowRecord:
+def record(at: int, *changes: Change) -> LogRecord:
     text = msgspec.json.encode(changes if len(changes) > 1 else changes[0])
-    return RowRecord(b"\0\0\0\0\x07" + text, at, 0)
+    return LogRecord(b"\0\0\0\0\x07" + text, at, 0)
 
 
 def changes_of(records: Sequence[Any]) -> list[Change]:
@@ -158,7 +158,7 @@ def test_each_change_once(steps: list[tuple[int, int, bool]], bounds: list[int],
     # Several changes in a record, each with an id of its own; another table's pass as they are
     if changes:
         many = [Change(c.before, c.after, c.source, c.op, 7 if i % 2 else 8) for i, c in enumerate(changes)]
-        got = changes_of(passed([RowRecord(b"\0\0\0\0\x08" + msgspec.json.encode(many), 10**6, 0)], tables))
+        got = changes_of(passed([LogRecord(b"\0\0\0\0\x08" + msgspec.json.encode(many), 10**6, 0)], tables))
         others = [msgspec.json.encode([c for c in cs if c.id == 8]) for cs in (got, many)]
         assert others[0] == others[1]
 

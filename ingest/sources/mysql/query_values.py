@@ -7,10 +7,9 @@ text by docs/spec/mysql.md#types. This is the reference; `native/` writes the sa
 from __future__ import annotations
 
 from base64 import b64encode
-from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-import msgspec
+import orjson
 
 from ingest.model import types
 from ingest.model.floats import shortest
@@ -50,62 +49,74 @@ def value_writer(column: Column, *, tinyint1_as_boolean: bool = False) -> ValueW
     """Return a function from the text of a value that is not NULL to its JSON text."""
     kind = column.type
     if tinyint1_as_boolean and is_tinyint1(column):
-        return _boolean
+        return truth
     if kind in INTEGERS or kind == "year":
-        return _number
+        return number
     if kind == "decimal":
         wide = column.precision is not None and column.precision > types.MAX_PRECISION
-        return _quoted_number if wide else _number
+        return quoted_number if wide else number
     if kind == "float":
-        return _float
+        return single
     if kind == "double":
-        return _double
+        return double
     if kind == "bit":
-        return _flag if column.length in {None, 1} else _base64
+        return flag if column.length in {None, 1} else base64
     if kind in TIMES:
-        return partial(_time, zone=b"Z" if kind == "timestamp" else b"")
+        return instant if kind == "timestamp" else moment
     if kind in BINARIES:
-        return _base64
-    return geometry if kind in GEOMETRIES else _text
+        return base64
+    return geometry if kind in GEOMETRIES else characters
 
 
-def _number(text: bytes) -> bytes:
+def number(text: bytes) -> bytes:
     """Return a number without the zeros in front that ZEROFILL and YEAR have."""
     sign, digits = (b"-", text[1:]) if text.startswith(b"-") else (b"", text)
     whole = digits.lstrip(b"0")
     return sign + (whole if whole[:1].isdigit() else b"0" + whole)
 
 
-def _quoted_number(text: bytes) -> bytes:
-    return b'"' + _number(text) + b'"'
+def quoted_number(text: bytes) -> bytes:
+    """Return a DECIMAL that no type of numbers holds."""
+    return b'"' + number(text) + b'"'
 
 
-def _boolean(text: bytes) -> bytes:
+def truth(text: bytes) -> bytes:
+    """Return a TINYINT(1) that the pipeline takes as a BOOLEAN."""
     return boolean(int(text))
 
 
-def _float(text: bytes) -> bytes:
-    return msgspec.json.encode(shortest(float(text)))
+def single(text: bytes) -> bytes:
+    """Return a FLOAT, which the statement asks for as a DOUBLE."""
+    return orjson.dumps(shortest(float(text)))
 
 
-def _double(text: bytes) -> bytes:
-    return msgspec.json.encode(float(text))
+def double(text: bytes) -> bytes:
+    """Return a DOUBLE."""
+    return orjson.dumps(float(text))
 
 
-def _flag(value: bytes) -> bytes:
+def flag(value: bytes) -> bytes:
+    """Return a BIT(1)."""
     return b"true" if value == b"\x01" else b"false"
 
 
-def _base64(value: bytes) -> bytes:
+def base64(value: bytes) -> bytes:
+    """Return bytes."""
     return b'"' + b64encode(value) + b'"'
 
 
-def _time(text: bytes, zone: bytes) -> bytes:
+def moment(text: bytes) -> bytes:
+    """Return a date or a time, without zeros at the end of a fraction."""
     if b"." in text:
         text = text.rstrip(b"0").removesuffix(b".")
-    return b'"' + text + zone + b'"'
+    return b'"' + text + b'"'
 
 
-def _text(value: bytes) -> bytes:
+def instant(text: bytes) -> bytes:
+    """Return a TIMESTAMP, which the session has in UTC."""
+    return moment(text)[:-1] + b'Z"'
+
+
+def characters(value: bytes) -> bytes:
     """Return a text. The server has checked it; bytes that are no UTF-8 in spite of that become U+FFFD."""
-    return msgspec.json.encode(value.decode("utf-8", "replace"))
+    return orjson.dumps(value.decode("utf-8", "replace"))

@@ -11,25 +11,23 @@ the mark. Rules: docs/spec/mysql.md#snapshot.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+from typing import TYPE_CHECKING, Final, TypeAlias
 
-import msgspec
 import pymysql
 from pymysql.constants import ER
 
 from ingest.errors import ConfigError
-from ingest.sources.mysql.chunks import WHOLE, condition, name_of, source_of
+from ingest.sources.mysql.chunk_rows import RowReader, grouped
+from ingest.sources.mysql.chunks import name_of
 from ingest.sources.mysql.marks import Lock, LogPoint, Visibility, log_end, snapshot_point
 from ingest.sources.mysql.merging import identity_of, merge
-from ingest.sources.mysql.query_values import is_selectable, selected, value_writer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator, Sequence
+    from collections.abc import Callable, Generator, Sequence
 
-    from ingest.model.record import Headers, Record
-    from ingest.sources.mysql.chunks import Chunk
-    from ingest.sources.mysql.columns import Column, Table
+    from ingest.model.record import Record
+    from ingest.sources.mysql.chunk_rows import Reading
+    from ingest.sources.mysql.columns import Table
     from ingest.sources.mysql.connection import Connection
     from ingest.sources.mysql.passing import Change
 
@@ -37,8 +35,6 @@ if TYPE_CHECKING:
     """Function that returns the changes of a table in the log between two points, in order. It raises TableChanged
     where a statement in between may have changed the table."""
 
-ROWS: Final = 2_000
-"""Rows that are given at a time, at most."""
 _TRIES: Final = 5
 _TRANSACTIONAL: Final = frozenset({"innodb", "rocksdb", "tokudb"})
 """Engines whose consistent snapshot is one with the log's position."""
@@ -58,84 +54,6 @@ class TableGone(Exception):
     """The table is not there any more. That is no failure of the others."""
 
 
-@dataclass(slots=True)
-class RowRecord:
-    """A row of a chunk, as a record."""
-
-    text: bytes
-    at: int
-    millis: int
-    stands_for: str = ""
-
-    def key(self) -> None:
-        """Return None: the key is in the row."""
-        return
-
-    def value(self) -> bytes:
-        """Return the row, framed."""
-        return self.text
-
-    def topic(self) -> str:
-        """Return what stands for the topic: the split's name."""
-        return self.stands_for
-
-    def partition(self) -> int:
-        """Return 0."""
-        return 0
-
-    def offset(self) -> int:
-        """Return the chunk's position in its split."""
-        return self.at
-
-    def timestamp(self) -> tuple[int, int]:
-        """Return when it was read, in milliseconds."""
-        return 1, self.millis
-
-    def headers(self) -> Headers:
-        """Return nothing."""
-        return []
-
-    def leader_epoch(self) -> None:
-        """Return None."""
-        return
-
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """What is to be read, and how its records look."""
-
-    table: Table
-    entry: int
-    """The id of the table's entry in the history of schemas."""
-    key: tuple[Column, ...]
-    """The columns that the table is split by; none: it is read in one piece."""
-    chunk: Chunk = WHOLE
-    position: int = 0
-    """The chunk's position in its split, which is that of all its records."""
-    millis: int = 0
-    topic: str = ""
-
-    @property
-    def columns(self) -> tuple[Column, ...]:
-        """The columns that a statement can read."""
-        return tuple(column for column in self.table.columns if is_selectable(column))
-
-    @property
-    def head(self) -> bytes:
-        """The bytes in front of a row's columns."""
-        return b"\0" + self.entry.to_bytes(4, "big") + b'{"before":null,"after":{'
-
-    @property
-    def tail(self) -> bytes:
-        """The bytes behind a row's columns."""
-        source = msgspec.json.encode({"db": self.table.database, "table": self.table.name})
-        return b'},"source":' + source + b',"op":"r"}'
-
-    def record(self, fields: bytes) -> RowRecord:
-        """Return a row as a record."""
-        return RowRecord(self.head + fields + self.tail, self.position, self.millis, self.topic)
-
-
 class ChunkReader:
     """Reads one chunk after the other over one connection."""
 
@@ -148,6 +66,7 @@ class ChunkReader:
         visibility: Visibility | None = None,
         lock: Lock | None = None,
         tinyint1_as_boolean: bool = False,
+        native: bool = True,
     ) -> None:
         """Read nothing yet.
 
@@ -159,7 +78,7 @@ class ChunkReader:
         self._between = between
         self._visibility = visibility or Visibility(connection)
         self._lock = lock
-        self._boolean = tinyint1_as_boolean
+        self._rows = RowReader(tinyint1_as_boolean=tinyint1_as_boolean, native=native).read
         self.mark = LogPoint("", 0)
         """The mark of the chunk that was read last."""
 
@@ -201,26 +120,29 @@ class ChunkReader:
         if point is not None:
             self.mark = point
             self._check(reading, point)
-            yield from _grouped(map(reading.record, self._rows(reading)))
+            yield from self._rows(self._connection, reading)
         elif identity_of(reading.table):
             yield from self._read_and_merge(reading)
         else:
             self.mark = self._exact_point(reading)
             self._check(reading, self.mark)
-            yield from _grouped(map(reading.record, self._rows(reading)))
+            yield from self._rows(self._connection, reading)
 
     def _read_and_merge(self, reading: Reading) -> Generator[Sequence[Record]]:
         low = self._visibility.low_mark()
         _begin(self._connection)
         self._check(reading, low)
-        rows = list(self._rows(reading))
+        groups = list(self._rows(self._connection, reading))
         self._end()
         high = log_end(self._connection)
         changes = self._between(reading.table, low, high) if low != high else ()
         self.mark = high
         if changes:
-            rows = merge(reading.table, reading.key, reading.chunk, rows, changes, self._ask)
-        yield from _grouped(map(reading.record, rows))
+            rows = [reading.fields(record) for group in groups for record in group]
+            merged = merge(reading.table, reading.key, reading.chunk, rows, changes, self._ask)
+            yield from grouped(map(reading.record, merged))
+        else:
+            yield from groups
 
     def _exact_point(self, reading: Reading) -> LogPoint:
         """Begin a transaction whose snapshot is of a known point, and return that. Raise ConfigError."""
@@ -254,41 +176,10 @@ class ChunkReader:
         if _shape(now) != _shape(table):
             raise TableChanged(now, mark)
 
-    def _rows(self, reading: Reading) -> Iterator[bytes]:
-        """Yield a chunk's rows: the members of their JSON objects."""
-        columns = reading.columns
-        names = [msgspec.json.encode(column.name) + b":" for column in columns]
-        writers = [value_writer(column, tinyint1_as_boolean=self._boolean) for column in columns]
-        for row in raw_rows(self._connection, statement_of(reading)):
-            yield b",".join([
-                name + (b"null" if value is None else write(value))
-                for name, write, value in zip(names, writers, row, strict=True)
-            ])  # fmt: skip
-
     def _ask(self, sql: str) -> Sequence[object]:
         with self._connection.cursor() as cursor:
             cursor.execute(sql)
             return cursor.fetchone() or ()
-
-
-def statement_of(reading: Reading) -> str:
-    """Return the statement that reads a chunk. Rows come in the order of the index, which nobody depends on."""
-    where = condition(reading.key, reading.chunk)
-    rest = f" WHERE {where}" if where else ""
-    return f"SELECT {selected(reading.columns)} FROM {source_of(reading.table, reading.key)}{rest}"  # noqa: S608 (quoted)
-
-
-def raw_rows(connection: Connection, sql: str) -> Iterator[tuple[bytes | None, ...]]:
-    """Yield the rows of a statement as the server's bytes, without keeping them. Raise pymysql.MySQLError."""
-    connection.query(sql, unbuffered=True)
-    result = cast("Any", connection)._result  # noqa: SLF001  (a cursor would decode each value)
-    result.converters = [(None, None)] * result.field_count
-    try:
-        while (row := result._read_rowdata_packet_unbuffered()) is not None:  # noqa: SLF001
-            yield row
-    finally:
-        if result.unbuffered_active:
-            connection.close()  # nobody wants the rest; reading it could take an hour
 
 
 def _begin(connection: Connection) -> None:
@@ -303,15 +194,3 @@ def _shape(table: Table) -> tuple[object, ...]:
         (c.name, c.type, c.length, c.precision, c.scale, c.fsp, c.unsigned, c.charset, c.labels) for c in table.columns
     ]
     return (*columns, *map(str.lower, table.primary_key))
-
-
-def _grouped(records: Iterator[Record]) -> Generator[Sequence[Record]]:
-    """Yield records in groups."""
-    group: list[Record] = []
-    for record in records:
-        group.append(record)
-        if len(group) == ROWS:
-            yield group
-            group = []
-    if group:
-        yield group

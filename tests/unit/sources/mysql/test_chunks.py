@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 from mysql_tables import table_now
 
+from ingest.sources.mysql.chunk_rows import Reading, raw_rows, statement_of
 from ingest.sources.mysql.chunks import (
     Bound,
     Chunk,
@@ -18,7 +19,6 @@ from ingest.sources.mysql.chunks import (
 )
 from ingest.sources.mysql.connection import MySqlServer, connect
 from ingest.sources.mysql.key_order import KeyOrder
-from ingest.sources.mysql.snapshot import Reading, raw_rows, statement_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -14,11 +14,12 @@ from mysql_servers import PASSWORD, USER
 from mysql_tables import table_now
 
 from ingest.errors import ConfigError, Unavailable
+from ingest.sources.mysql.chunk_rows import Reading
 from ingest.sources.mysql.chunks import Chunk, next_bound, split_key
 from ingest.sources.mysql.connection import MySqlServer, connect
 from ingest.sources.mysql.marks import SETTLED_S, Lock, LogPoint, Visibility, log_end
 from ingest.sources.mysql.passing import NULL, Change
-from ingest.sources.mysql.snapshot import ChunkReader, Reading, TableChanged, TableGone
+from ingest.sources.mysql.snapshot import ChunkReader, TableChanged, TableGone
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -1,0 +1,34 @@
+from collections.abc import Collection, Sequence
+
+from ingest.model.record import Record
+from ingest.native.records import Messages
+from ingest.sources.mysql.log_records import LogRecord
+
+class PendingRecords:
+    """See `PendingRecords` of ingest/sources/mysql/log_records.py."""
+
+    ended: int
+
+    def __init__(self, with_metadata: bool = False) -> None: ...
+    def __len__(self) -> int: ...
+    @property
+    def size(self) -> int:
+        """Bytes of all of them."""
+
+    def add(self, value: bytes, position: int, millis: int) -> None:
+        """Add a record of the open transaction."""
+
+    def end(self) -> None:
+        """Note that the open transaction ended, and all of it counts."""
+
+    def drop(self, start: int, but: Collection[int] = ()) -> None:
+        """Drop the records from `start` on, but those of some entries of the history of schemas."""
+
+    def since(self, start: int) -> list[LogRecord]:
+        """Return the records from `start` on."""
+
+    def take(self, count: int) -> Sequence[Record]:
+        """Return the first `count` records, and keep the others."""
+
+class LogRecords(Messages):
+    """Consecutive records of the log."""
