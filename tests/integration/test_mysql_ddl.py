@@ -37,7 +37,9 @@ def _groups() -> list[list[str]]:
     return [[part.strip().removesuffix(";;") for part in group.split(";;\n")] for group in text.split("\n---\n")]
 
 
-@pytest.mark.parametrize(("judge", "fewest"), [("mariadb", 290), ("mysql5", 170)], indirect=["judge"])
+@pytest.mark.parametrize(
+    ("judge", "fewest"), [("mariadb", 290), ("mariadb11", 290), ("mysql5", 170)], indirect=["judge"]
+)
 def test_each_statement_leaves_the_tables_that_the_server_has(judge: Judge, fewest: int) -> None:
     """Statements that a server does not know are passed over; how few these are is tested, too."""
     wrong: list[str] = []

@@ -15,7 +15,7 @@ from ingest.sources.mysql import charset_names
 from ingest.sources.mysql.columns import Column, ForeignKey, Table
 from ingest.sources.mysql.definitions import column_type
 from ingest.sources.mysql.hidden import ROW_END, ROW_START, row_hash, with_expressions
-from ingest.sources.mysql.tokens import Server
+from ingest.sources.mysql.tokens import ServerRules
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -30,7 +30,7 @@ _AT_ONCE: Final = 500
 _ACTIONS: Final = frozenset({"CASCADE", "SET NULL", "SET DEFAULT"})
 
 
-def server(connection: Any) -> Server:  # noqa: ANN401  (PyMySQL has no types)
+def server(connection: Any) -> ServerRules:  # noqa: ANN401  (PyMySQL has no types)
     """Return what of the server decides how it reads statements."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT VERSION(), @@lower_case_table_names, @@character_set_server")
@@ -43,7 +43,7 @@ def server(connection: Any) -> Server:  # noqa: ANN401  (PyMySQL has no types)
     if found is not None:
         major, minor, patch = (int(part) for part in found.groups())
         number = major * 10000 + minor * 100 + patch
-    return Server(
+    return ServerRules(
         version=number,
         mariadb="mariadb" in version.lower(),
         lower_case=int(lower_case),
@@ -69,7 +69,7 @@ def names(connection: Any) -> list[TableName]:  # noqa: ANN401  (as above)
     return sorted((row["TABLE_SCHEMA"], row["TABLE_NAME"]) for row in rows if row["TABLE_SCHEMA"].lower() not in SYSTEM)
 
 
-def tables(connection: Any, wanted: Collection[TableName], about: Server) -> dict[TableName, Table]:  # noqa: ANN401
+def tables(connection: Any, wanted: Collection[TableName], about: ServerRules) -> dict[TableName, Table]:  # noqa: ANN401
     """Return these tables, as far as they are there; `about`: `server(connection)`."""
     if not about.mariadb and about.version >= 80030:  # generated primary keys are in row images, and hidden by this
         with connection.cursor() as cursor:
@@ -93,7 +93,7 @@ def _rows(connection: Any, query: str, parameters: tuple[Any, ...]) -> Iterator[
             yield dict(zip(heads, (v.decode() if isinstance(v, bytes) else v for v in row), strict=True))
 
 
-def _tables(connection: Any, database: str, some: tuple[str, ...], about: Server) -> dict[TableName, Table]:  # noqa: ANN401
+def _tables(connection: Any, database: str, some: tuple[str, ...], about: ServerRules) -> dict[TableName, Table]:  # noqa: ANN401
     marks = ", ".join(["%s"] * len(some))
     chosen = f"WHERE TABLE_SCHEMA = %s AND TABLE_NAME IN ({marks})"
     parameters = (database, *some)
@@ -130,7 +130,7 @@ def _tables(connection: Any, database: str, some: tuple[str, ...], about: Server
     return out
 
 
-def _column(row: dict[str, Any], about: Server) -> Column:
+def _column(row: dict[str, Any], about: ServerRules) -> Column:
     extra = row["EXTRA"].upper()
     charset = row["CHARACTER_SET_NAME"]
     made = column_type(

@@ -11,19 +11,19 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from ingest.sources.mysql import charset_names
-from ingest.sources.mysql.cursor import Cursor, NotUnderstood
 from ingest.sources.mysql.ddl_alter import alter, index
 from ingest.sources.mysql.ddl_create import create
 from ingest.sources.mysql.definitions import table_name
-from ingest.sources.mysql.effects import Effect, Session, rename
+from ingest.sources.mysql.effects import Effect, StatementRun, rename
 from ingest.sources.mysql.tokens import words
+from ingest.sources.mysql.word_cursor import NotUnderstood, WordCursor
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ingest.sources.mysql.columns import Table
     from ingest.sources.mysql.effects import TableName
-    from ingest.sources.mysql.tokens import Server
+    from ingest.sources.mysql.tokens import ServerRules
 
 _WORD: Final = re.compile(r"[\w$]+")
 _NOTHING: Final = frozenset({
@@ -53,7 +53,7 @@ def apply(
     *,
     default_database: str = "",
     sql_mode: int = 0,
-    server: Server,
+    server: ServerRules,
     databases: Mapping[str, str] | None = None,
 ) -> Effect:
     """Return what a statement of the log does.
@@ -62,11 +62,11 @@ def apply(
     set of each database; the server's where one is missing.
     """
     found = words(statement, sql_mode=sql_mode, server=server)
-    session = Session(tables, databases or {}, default_database, sql_mode, server)
+    session = StatementRun(tables, databases or {}, default_database, sql_mode, server)
     doubt = "a quote or a comment is not closed"
     if found.complete:
         try:
-            _statement(Cursor(found.tokens), session)
+            _statement(WordCursor(found.tokens), session)
         except NotUnderstood as exc:
             doubt = str(exc)
         else:
@@ -86,7 +86,7 @@ def _named(tables: Mapping[TableName, Table], statement: str) -> frozenset[Table
     return frozenset(table for table in tables if is_named(table[1].lower()))
 
 
-def _statement(cursor: Cursor, session: Session) -> None:
+def _statement(cursor: WordCursor, session: StatementRun) -> None:
     if not cursor:
         return
     if cursor.peek() == "(" or cursor.kind() != "word":
@@ -112,7 +112,7 @@ def _statement(cursor: Cursor, session: Session) -> None:
         raise NotUnderstood(msg)
 
 
-def _definition(verb: str, cursor: Cursor, session: Session) -> None:
+def _definition(verb: str, cursor: WordCursor, session: StatementRun) -> None:
     """Apply CREATE, ALTER or DROP by the noun that follows."""
     noun = _noun(cursor)
     if noun in {"DATABASE", "SCHEMA"}:
@@ -131,7 +131,7 @@ def _definition(verb: str, cursor: Cursor, session: Session) -> None:
         raise NotUnderstood(msg)
 
 
-def _noun(cursor: Cursor) -> str:
+def _noun(cursor: WordCursor) -> str:
     """Return what a CREATE, ALTER or DROP is about, without going on for tables and indexes: their words are theirs."""
     for at in range(40):
         word = cursor.peek(at)
@@ -144,12 +144,12 @@ def _noun(cursor: Cursor) -> str:
     return ""
 
 
-def _is_definer(cursor: Cursor, at: int) -> bool:
+def _is_definer(cursor: WordCursor, at: int) -> bool:
     """Return whether a word is a part of `DEFINER = user@host`, which may be without quotes."""
     return any(cursor.peek(back) == "DEFINER" for back in range(max(0, at - 8), at)) and cursor.kind(at) == "word"
 
 
-def _database(verb: str, cursor: Cursor, session: Session) -> None:
+def _database(verb: str, cursor: WordCursor, session: StatementRun) -> None:
     """Apply CREATE, ALTER or DROP DATABASE."""
     replaces = "REPLACE" in (cursor.peek(0), cursor.peek(1))
     while not cursor.take_any("DATABASE", "SCHEMA"):
@@ -185,13 +185,13 @@ def _database(verb: str, cursor: Cursor, session: Session) -> None:
         session.effect.databases[name] = charset
 
 
-def _truncate(cursor: Cursor, session: Session) -> None:
+def _truncate(cursor: WordCursor, session: StatementRun) -> None:
     session.effect.emptied.append(session.id(table_name(cursor)))
     _wait(cursor)
     cursor.done()
 
 
-def _wait(cursor: Cursor) -> None:
+def _wait(cursor: WordCursor) -> None:
     """Pass over MariaDB's words for how long to wait for a lock."""
     if cursor.take("WAIT"):
         cursor.next()
@@ -199,7 +199,7 @@ def _wait(cursor: Cursor) -> None:
         cursor.take("NOWAIT")
 
 
-def _drop(cursor: Cursor, session: Session) -> None:
+def _drop(cursor: WordCursor, session: StatementRun) -> None:
     if cursor.take("TEMPORARY"):
         return
     if not (cursor.take("TABLE") or cursor.take("TABLES")):
@@ -218,7 +218,7 @@ def _drop(cursor: Cursor, session: Session) -> None:
     cursor.done()
 
 
-def _rename(cursor: Cursor, session: Session) -> None:
+def _rename(cursor: WordCursor, session: StatementRun) -> None:
     if not (cursor.take("TABLE") or cursor.take("TABLES")):
         if cursor.peek() == "USER":
             return

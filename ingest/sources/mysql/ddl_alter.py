@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final
 
 from ingest.sources.mysql import charset_names
 from ingest.sources.mysql.conversions import changes_values
-from ingest.sources.mysql.cursor import Cursor, NotUnderstood
 from ingest.sources.mysql.ddl_create import (
     Draft,
     add_keys,
@@ -20,10 +19,11 @@ from ingest.sources.mysql.effects import rename
 from ingest.sources.mysql.hidden import ROW_END
 from ingest.sources.mysql.tokens import STRICT
 from ingest.sources.mysql.types import TEXTS
+from ingest.sources.mysql.word_cursor import NotUnderstood, WordCursor
 
 if TYPE_CHECKING:
     from ingest.sources.mysql.columns import Column
-    from ingest.sources.mysql.effects import Session, TableName
+    from ingest.sources.mysql.effects import StatementRun, TableName
 
 _NO_EFFECT: Final = frozenset({
     "FORCE", "ALGORITHM", "LOCK", "DISABLE", "ENABLE", "ORDER", "WITH", "WITHOUT", "SECONDARY_LOAD", "SECONDARY_UNLOAD",
@@ -62,7 +62,7 @@ class _Alteration:
     defined: list[_Added] = field(default_factory=list)
     dropped: list[str] = field(default_factory=list)
     dropped_keys: list[str] = field(default_factory=list)
-    keys: list[Cursor] = field(default_factory=list)
+    keys: list[WordCursor] = field(default_factory=list)
     renamed_keys: list[tuple[str, str]] = field(default_factory=list)
     changed: dict[str, Column] = field(default_factory=dict)
     renames: TableName | None = None
@@ -72,7 +72,7 @@ class _Alteration:
     versioning: bool | None = None
 
 
-def alter(cursor: Cursor, session: Session) -> None:
+def alter(cursor: WordCursor, session: StatementRun) -> None:
     """Apply ALTER TABLE; the cursor stands behind ALTER."""
     while cursor.take_any("ONLINE", "OFFLINE", "IGNORE"):
         pass
@@ -111,7 +111,7 @@ def alter(cursor: Cursor, session: Session) -> None:
         rename(session, [(name, found.renames)])
 
 
-def _unknown(cursor: Cursor, session: Session, name: TableName) -> None:
+def _unknown(cursor: WordCursor, session: StatementRun, name: TableName) -> None:
     """Apply to a table whose columns are not known what may be seen from outside: another name."""
     for part in cursor.parts():
         if part.take("RENAME") and part.peek() not in {"COLUMN", "INDEX", "KEY"}:
@@ -125,7 +125,7 @@ def _collation(found: _Alteration, draft: Draft) -> str | None:
     return found.collation if found.charset else draft.table.collation
 
 
-def _options(cursor: Cursor, draft: Draft, found: _Alteration, session: Session, name: TableName) -> None:
+def _options(cursor: WordCursor, draft: Draft, found: _Alteration, session: StatementRun, name: TableName) -> None:
     """Read the default character set, which holds for all columns of the statement, wherever it stands."""
     for part in cursor.parts():
         convert = part.take("CONVERT", "TO")
@@ -156,13 +156,13 @@ def _options(cursor: Cursor, draft: Draft, found: _Alteration, session: Session,
                 found.convert = (named, collation)
 
 
-def _is_option(part: Cursor) -> bool:
+def _is_option(part: WordCursor) -> bool:
     """Return whether a part is an option of the table: a word, and a value with or without a sign."""
     return part.peek(1) == "=" or part.peek() in {"ENGINE", "COMMENT", "TYPE", "ROW_FORMAT"}
 
 
 def _action(  # noqa: C901, PLR0912, PLR0915  (a branch for each action of ALTER TABLE)
-    part: Cursor, draft: Draft, found: _Alteration, context: Context, session: Session, name: TableName
+    part: WordCursor, draft: Draft, found: _Alteration, context: Context, session: StatementRun, name: TableName
 ) -> None:
     """Read one of the actions that commas separate."""
     if not part:
@@ -223,7 +223,7 @@ def _action(  # noqa: C901, PLR0912, PLR0915  (a branch for each action of ALTER
         _table_option(part, draft)
 
 
-def _alter_part(part: Cursor, draft: Draft, found: _Alteration) -> None:
+def _alter_part(part: WordCursor, draft: Draft, found: _Alteration) -> None:
     """Read ALTER COLUMN, ALTER INDEX and ALTER CHECK."""
     if part.take_any("INDEX", "KEY", "CHECK", "CONSTRAINT"):
         return
@@ -245,7 +245,9 @@ def _alter_part(part: Cursor, draft: Draft, found: _Alteration) -> None:
     found.changed[name.lower()] = column
 
 
-def _add(part: Cursor, draft: Draft, found: _Alteration, context: Context, session: Session, name: TableName) -> None:
+def _add(
+    part: WordCursor, draft: Draft, found: _Alteration, context: Context, session: StatementRun, name: TableName
+) -> None:
     if part.take("PARTITION"):
         return
     if part.take("SYSTEM", "VERSIONING"):
@@ -283,7 +285,7 @@ def _fills(made: Definition) -> str | None:
     return None if column.nullable else "ADD COLUMN with NOT NULL"
 
 
-def _drop(part: Cursor, draft: Draft, found: _Alteration, session: Session, name: TableName) -> None:
+def _drop(part: WordCursor, draft: Draft, found: _Alteration, session: StatementRun, name: TableName) -> None:
     if part.take("PARTITION"):
         session.mark(name, "DROP PARTITION")
     elif part.take("SYSTEM", "VERSIONING"):
@@ -315,7 +317,7 @@ def _drop(part: Cursor, draft: Draft, found: _Alteration, session: Session, name
             found.dropped.append(column.lower())
 
 
-def _convert_partition(part: Cursor, draft: Draft, session: Session, name: TableName) -> None:
+def _convert_partition(part: WordCursor, draft: Draft, session: StatementRun, name: TableName) -> None:
     """Read MariaDB's CONVERT PARTITION p TO TABLE t, and CONVERT TABLE t TO PARTITION p."""
     first = table_name(part)
     part.expect("TO")
@@ -331,7 +333,7 @@ def _convert_partition(part: Cursor, draft: Draft, session: Session, name: Table
     session.mark(name, "CONVERT of a partition")
 
 
-def _table_option(part: Cursor, draft: Draft) -> None:
+def _table_option(part: WordCursor, draft: Draft) -> None:
     """Read options of the table; their values are of no account, but for some. Raise NotUnderstood."""
     if part.kind() != "word" or (part.peek(1) != "=" and part.peek() not in _TABLE_OPTIONS):
         msg = f"what stands {part.place()} is no action of ALTER TABLE that is known"
@@ -349,7 +351,7 @@ def _table_option(part: Cursor, draft: Draft) -> None:
             part.next()
 
 
-def _apply(draft: Draft, found: _Alteration, session: Session, name: TableName, context: Context) -> None:
+def _apply(draft: Draft, found: _Alteration, session: StatementRun, name: TableName, context: Context) -> None:
     """Make the table of all actions, in the server's order."""
     strict = bool(session.sql_mode & STRICT)
     for dropped in found.dropped_keys:
@@ -376,7 +378,7 @@ def _apply(draft: Draft, found: _Alteration, session: Session, name: TableName, 
         draft.row_end = None
 
 
-def _columns(draft: Draft, found: _Alteration, session: Session, name: TableName, *, strict: bool) -> None:
+def _columns(draft: Draft, found: _Alteration, session: StatementRun, name: TableName, *, strict: bool) -> None:
     """Put the columns together: those that stay or change in their order, then those that are new or have a place."""
     by_old: dict[str, _Added] = {}
     for each in found.defined:
@@ -436,7 +438,7 @@ def _keep_keys(draft: Draft, found: _Alteration, renamed: dict[str, str]) -> Non
         draft.row_end = renamed.get(draft.row_end.lower(), draft.row_end)
 
 
-def _mark_change(before: Column, after: Column, session: Session, name: TableName, *, strict: bool) -> None:
+def _mark_change(before: Column, after: Column, session: StatementRun, name: TableName, *, strict: bool) -> None:
     if before.name != after.name:
         session.mark(name, f"RENAME COLUMN {before.name} TO {after.name}", after.name)
     why = changes_values(before, after, strict=strict)
@@ -444,7 +446,7 @@ def _mark_change(before: Column, after: Column, session: Session, name: TableNam
         session.mark(name, why, after.name)
 
 
-def _convert(draft: Draft, session: Session, name: TableName, context: Context) -> None:
+def _convert(draft: Draft, session: StatementRun, name: TableName, context: Context) -> None:
     """Give all texts another character set. A text grows where its characters may need more bytes."""
     for at, column in enumerate(draft.columns):
         if (column.type not in TEXTS and column.type not in {"enum", "set"}) or column.charset is None:
@@ -471,7 +473,7 @@ def _grown(column: Column, size: int) -> Column:
     return replace(column, type=next((kind for kind, most in _TEXT_BYTES.items() if most >= size), "longtext"))
 
 
-def index(verb: str, cursor: Cursor, session: Session) -> None:
+def index(verb: str, cursor: WordCursor, session: StatementRun) -> None:
     """Apply CREATE INDEX and DROP INDEX; the cursor stands behind the verb."""
     replaces = cursor.take("OR", "REPLACE")
     cursor.take_any("ONLINE", "OFFLINE")

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Final
 
 from ingest.sources.mysql import charset_names
 from ingest.sources.mysql.columns import ForeignKey, Table
-from ingest.sources.mysql.cursor import NotUnderstood
 from ingest.sources.mysql.definitions import Context, definition, references, table_name
 from ingest.sources.mysql.hidden import ROW_END, ROW_START, is_hashed, row_hash, with_expressions
 from ingest.sources.mysql.types import BINARIES, TEXTS
+from ingest.sources.mysql.word_cursor import NotUnderstood
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ingest.sources.mysql.columns import Column
-    from ingest.sources.mysql.cursor import Cursor
     from ingest.sources.mysql.definitions import Definition
-    from ingest.sources.mysql.effects import Session, TableName
+    from ingest.sources.mysql.effects import StatementRun, TableName
+    from ingest.sources.mysql.word_cursor import WordCursor
 
 KEY_WORDS: Final = frozenset({
     "PRIMARY", "UNIQUE", "INDEX", "KEY", "FULLTEXT", "SPATIAL", "VECTOR", "CONSTRAINT", "FOREIGN", "CHECK", "PERIOD",
@@ -147,7 +147,7 @@ class Draft:
             self.indexes.remove(found)
 
 
-def create(cursor: Cursor, session: Session) -> None:
+def create(cursor: WordCursor, session: StatementRun) -> None:
     """Apply CREATE TABLE; the cursor stands behind CREATE."""
     replaces = cursor.take("OR", "REPLACE")
     if cursor.take("TEMPORARY"):
@@ -179,18 +179,18 @@ def create(cursor: Cursor, session: Session) -> None:
         session.put(name, found)
 
 
-def _like(cursor: Cursor, session: Session, name: TableName) -> Table | None:
+def _like(cursor: WordCursor, session: StatementRun, name: TableName) -> Table | None:
     source = session.table(session.id(table_name(cursor)))
     cursor.done()
     return None if source is None else replace(source, database=name[0], name=name[1], cascades=())
 
 
-def _table(cursor: Cursor, session: Session, name: TableName) -> Table | None:
+def _table(cursor: WordCursor, session: StatementRun, name: TableName) -> Table | None:
     """Return the table of a definition; None where a SELECT gives it columns."""
     inside = None
     if cursor.peek() == "(" and cursor.peek(1) not in {"SELECT", "WITH", "(", "VALUES", "TABLE"}:
         inside = cursor.brackets()
-    options = Options.of(cursor, session.charset(name[0]))
+    options = TableOptions.of(cursor, session.charset(name[0]))
     if options.select or inside is None:
         return None
     table = Table(
@@ -199,7 +199,7 @@ def _table(cursor: Cursor, session: Session, name: TableName) -> Table | None:
     )  # fmt: skip
     draft = Draft(table, [], mariadb=session.server.mariadb)
     context = Context(session.server, session.sql_mode, options.charset, options.collation)
-    keys: list[Cursor] = []
+    keys: list[WordCursor] = []
     for part in inside.parts():
         if is_key(part):
             keys.append(part)
@@ -219,7 +219,7 @@ def _table(cursor: Cursor, session: Session, name: TableName) -> Table | None:
     return draft.done()
 
 
-def is_key(part: Cursor) -> bool:
+def is_key(part: WordCursor) -> bool:
     """Return whether a part of a table is a key or a check, and no column, whose name may be such a word in quotes."""
     word = part.peek()
     if word == "PERIOD":
@@ -229,7 +229,7 @@ def is_key(part: Cursor) -> bool:
     return word in KEY_WORDS
 
 
-def keys_of_definition(draft: Draft, found: Definition, session: Session) -> None:
+def keys_of_definition(draft: Draft, found: Definition, session: StatementRun) -> None:
     """Add the keys that a column's definition asks for."""
     name = found.column.name
     if found.primary:
@@ -242,7 +242,7 @@ def keys_of_definition(draft: Draft, found: Definition, session: Session) -> Non
         add_foreign(draft, session, "", found.references)
 
 
-def add_foreign(draft: Draft, session: Session, name: str, found: tuple[tuple[str | None, str], str, str]) -> None:
+def add_foreign(draft: Draft, session: StatementRun, name: str, found: tuple[tuple[str | None, str], str, str]) -> None:
     """Add a foreign key whose changes of the other table change rows here."""
     (database, parent), on_delete, on_update = found
     if not on_delete and not on_update:
@@ -254,7 +254,7 @@ def add_foreign(draft: Draft, session: Session, name: str, found: tuple[tuple[st
     draft.foreign.append(ForeignKey(called, (place, session.server.named(parent)), on_delete, on_update))
 
 
-def add_keys(parts: list[Cursor], draft: Draft, session: Session) -> None:
+def add_keys(parts: list[WordCursor], draft: Draft, session: StatementRun) -> None:
     """Apply keys, checks and foreign keys. A period of time is applied first, as keys may name it."""
     periods: dict[str, tuple[str, str]] = {}
     for part in parts:
@@ -270,7 +270,7 @@ def add_keys(parts: list[Cursor], draft: Draft, session: Session) -> None:
             _add_key(part, draft, session, periods)
 
 
-def _add_key(part: Cursor, draft: Draft, session: Session, periods: dict[str, tuple[str, str]]) -> None:
+def _add_key(part: WordCursor, draft: Draft, session: StatementRun, periods: dict[str, tuple[str, str]]) -> None:
     """Apply a key, a check or a foreign key, as CREATE and ALTER TABLE have them. Raise NotUnderstood."""
     constraint = ""
     if part.take("CONSTRAINT") and part.peek() not in KEY_WORDS:
@@ -297,7 +297,7 @@ def _add_key(part: Cursor, draft: Draft, session: Session, periods: dict[str, tu
     draft.add_index(index_of(part, "PRIMARY" if primary else name, unique=unique, periods=periods), quiet=quiet)
 
 
-def index_of(part: Cursor, name: str, *, unique: bool, periods: Mapping[str, tuple[str, str]] = _NONE) -> Index:
+def index_of(part: WordCursor, name: str, *, unique: bool, periods: Mapping[str, tuple[str, str]] = _NONE) -> Index:
     """Return the key whose columns, or expressions, come next in brackets."""
     hashed = part.take("USING", "HASH")
     if part.take_any("USING", "TYPE"):
@@ -322,7 +322,7 @@ def index_of(part: Cursor, name: str, *, unique: bool, periods: Mapping[str, tup
 
 
 @dataclass(slots=True)
-class Options:
+class TableOptions:
     """What stands behind the columns of a table."""
 
     charset: str | None
@@ -333,7 +333,7 @@ class Options:
     select: bool = False
 
     @classmethod
-    def of(cls, cursor: Cursor, charset: str) -> Options:
+    def of(cls, cursor: WordCursor, charset: str) -> TableOptions:
         """Read all that stands behind the columns. `charset`: the one where none is named."""
         found = cls(charset)
         named = False
@@ -366,7 +366,7 @@ class Options:
         return found
 
 
-def _selects(cursor: Cursor) -> bool:
+def _selects(cursor: WordCursor) -> bool:
     """Return whether a SELECT in brackets comes."""
     ahead = 0
     while cursor.peek(ahead) == "(":

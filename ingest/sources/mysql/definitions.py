@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ingest.sources.mysql import charset_names
 from ingest.sources.mysql.columns import Column
-from ingest.sources.mysql.cursor import Cursor, NotUnderstood
-from ingest.sources.mysql.tokens import Server, words
+from ingest.sources.mysql.tokens import ServerRules, words
 from ingest.sources.mysql.types import GEOMETRIES, TEXTS
+from ingest.sources.mysql.word_cursor import NotUnderstood, WordCursor
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ingest.sources.mysql.tokens import Token
+    from ingest.sources.mysql.tokens import SqlToken
 
 REAL_AS_FLOAT: Final = 1
 ORACLE: Final = 0x200
@@ -48,7 +48,7 @@ _DIGITS: Final = {"tinyint": (3, 4), "smallint": (5, 6), "mediumint": (8, 9), "i
 class Context:
     """What a definition depends on beside its own text."""
 
-    server: Server
+    server: ServerRules
     sql_mode: int = 0
     charset: str | None = None
     """The character set of columns that name none."""
@@ -79,10 +79,10 @@ class Definition:
     references: Reference | None = None
 
 
-def column_type(name: str, text: str, charset: str | None, collation: str | None, server: Server) -> Column:
+def column_type(name: str, text: str, charset: str | None, collation: str | None, server: ServerRules) -> Column:
     """Return the column of a COLUMN_TYPE of information_schema. One of a type that is not known keeps its name."""
     context = Context(server, 0, charset, collation)
-    cursor = Cursor(words(text, server=server).tokens)
+    cursor = WordCursor(words(text, server=server).tokens)
     try:
         made = _type(cursor, name, context)
     except NotUnderstood:
@@ -92,7 +92,7 @@ def column_type(name: str, text: str, charset: str | None, collation: str | None
     return made
 
 
-def definition(cursor: Cursor, name: str, context: Context) -> Definition:
+def definition(cursor: WordCursor, name: str, context: Context) -> Definition:
     """Return the definition that follows a column's name. Raise NotUnderstood."""
     serial = cursor.peek() == _SERIAL.upper()
     found = Definition(_type(cursor, name, context))
@@ -117,7 +117,7 @@ def definition(cursor: Cursor, name: str, context: Context) -> Definition:
     return found
 
 
-def _type(cursor: Cursor, name: str, context: Context) -> Column:  # noqa: C901, PLR0912, PLR0915  (a branch for each family)
+def _type(cursor: WordCursor, name: str, context: Context) -> Column:  # noqa: C901, PLR0912, PLR0915  (a branch for each family)
     """Return the type that comes next, with the words that belong to it."""
     word = cursor.next()
     if word.kind != "word":
@@ -177,7 +177,7 @@ def _type(cursor: Cursor, name: str, context: Context) -> Column:  # noqa: C901,
     return _text(cursor, made, context, national=national)
 
 
-def _size(cursor: Cursor) -> int | None:
+def _size(cursor: WordCursor) -> int | None:
     """Return the number in the brackets that come next; None where none come."""
     if cursor.peek() != "(":
         return None
@@ -189,7 +189,7 @@ def _size(cursor: Cursor) -> int | None:
     return size
 
 
-def _number(cursor: Cursor, made: Column) -> Column:
+def _number(cursor: WordCursor, made: Column) -> Column:
     """Return a number with its sign. ZEROFILL is unsigned."""
     unsigned = zerofill = False
     while word := cursor.take_any("UNSIGNED", "SIGNED", "ZEROFILL"):
@@ -198,7 +198,7 @@ def _number(cursor: Cursor, made: Column) -> Column:
     return replace(made, unsigned=unsigned)
 
 
-def _fraction(cursor: Cursor, made: Column, upper: str) -> Column:
+def _fraction(cursor: WordCursor, made: Column, upper: str) -> Column:
     precision = scale = None
     if cursor.peek() == "(":
         inside = cursor.brackets()
@@ -218,7 +218,7 @@ def _fraction(cursor: Cursor, made: Column, upper: str) -> Column:
     return _number(cursor, made)
 
 
-def _text(cursor: Cursor, made: Column, context: Context, *, national: bool) -> Column:
+def _text(cursor: WordCursor, made: Column, context: Context, *, national: bool) -> Column:
     """Return a text with its character set, as the type that the server makes of it."""
     named: str | None = "utf8mb3" if national else None
     collation: str | None = None
@@ -292,7 +292,7 @@ def _sized(size: int, kind: str) -> str:
     return "long" + kind
 
 
-def _attribute(cursor: Cursor, found: Definition, context: Context) -> None:  # noqa: C901, PLR0912, PLR0915  (a line for each)
+def _attribute(cursor: WordCursor, found: Definition, context: Context) -> None:  # noqa: C901, PLR0912, PLR0915  (a line for each)
     """Read one attribute of a column. Raise NotUnderstood for one that is not known."""
     column = found.column
     if cursor.take("DEFAULT"):
@@ -355,7 +355,7 @@ def _attribute(cursor: Cursor, found: Definition, context: Context) -> None:  # 
         raise NotUnderstood(msg)
 
 
-def references(cursor: Cursor, server: Server) -> Reference:
+def references(cursor: WordCursor, server: ServerRules) -> Reference:
     """Return what follows REFERENCES: the table, and what its changes do. Raise NotUnderstood."""
     table = table_name(cursor)
     if cursor.peek() == "(":
@@ -379,7 +379,7 @@ def references(cursor: Cursor, server: Server) -> Reference:
     return Reference(table, actions["DELETE"], actions["UPDATE"])
 
 
-def table_name(cursor: Cursor) -> tuple[str | None, str]:
+def table_name(cursor: WordCursor) -> tuple[str | None, str]:
     """Return a table's name with its database; None: the default one. Raise NotUnderstood."""
     if cursor.take("."):  # `.t` is a table of the default database
         return None, cursor.name()
@@ -387,7 +387,7 @@ def table_name(cursor: Cursor) -> tuple[str | None, str]:
     return (first, cursor.name()) if cursor.take(".") else (None, first)
 
 
-def default(cursor: Cursor) -> str | None:
+def default(cursor: WordCursor) -> str | None:
     """Return the text of a default that comes next; None for NULL. Raise NotUnderstood."""
     begin = cursor.at
     if cursor.take("NULL"):
@@ -419,6 +419,6 @@ def default(cursor: Cursor) -> str | None:
     return shown(cursor.since(begin))
 
 
-def shown(tokens: Sequence[Token]) -> str:
+def shown(tokens: Sequence[SqlToken]) -> str:
     """Return tokens as a text for people."""
     return " ".join(token.text for token in tokens)

@@ -9,14 +9,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ingest.sources.mysql.columns import Table
-    from ingest.sources.mysql.tokens import Server
+    from ingest.sources.mysql.tokens import ServerRules
 
 TableName: TypeAlias = tuple[str, str]
 """A database and the name of a table in it, as rows of the log have them."""
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class TableMark:
     """Stored rows of a table were changed by a statement, and no row event says so."""
 
     table: TableName
@@ -37,7 +37,7 @@ class Effect:
     renamed: list[tuple[TableName, TableName]] = field(default_factory=list)
     """Names before and after the statement."""
     emptied: list[TableName] = field(default_factory=list)
-    marks: list[Mark] = field(default_factory=list)
+    marks: list[TableMark] = field(default_factory=list)
     unknown: set[TableName] = field(default_factory=set)
     """Tables that are there after the statement, and whose columns have to be asked for."""
     databases: dict[str, str | None] = field(default_factory=dict)
@@ -51,14 +51,14 @@ class Effect:
 
 
 @dataclass(slots=True)
-class Session:
+class StatementRun:
     """What a statement is run with."""
 
     tables: Mapping[TableName, Table]
     databases: Mapping[str, str]
     default_database: str
     sql_mode: int
-    server: Server
+    server: ServerRules
     effect: Effect = field(default_factory=Effect)
 
     def id(self, name: tuple[str | None, str]) -> TableName:
@@ -87,10 +87,10 @@ class Session:
 
     def mark(self, table: TableName, why: str, column: str | None = None) -> None:
         """Note that stored rows changed."""
-        self.effect.marks.append(Mark(table, why, column))
+        self.effect.marks.append(TableMark(table, why, column))
 
 
-def rename(session: Session, pairs: list[tuple[TableName, TableName]]) -> None:
+def rename(session: StatementRun, pairs: list[tuple[TableName, TableName]]) -> None:
     """Rename tables, from left to right, as one statement does."""
     now: dict[TableName, TableName] = {}
     """Names that tables have by now, with those that they had before the statement."""

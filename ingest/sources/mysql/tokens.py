@@ -17,7 +17,7 @@ STRICT: Final = 0x200000 | 0x400000
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
+class ServerRules:
     """What of a server decides how it reads and runs a statement."""
 
     version: int = 80036
@@ -35,7 +35,7 @@ class Server:
         return name.lower() if self.lower_case == 1 else name
 
 
-class Token(NamedTuple):
+class SqlToken(NamedTuple):
     """One token. `kind`: word, name (in quotes), text, number, bits, or sign."""
 
     kind: str
@@ -53,7 +53,7 @@ class Token(NamedTuple):
 class Words(NamedTuple):
     """The tokens of a statement."""
 
-    tokens: tuple[Token, ...]
+    tokens: tuple[SqlToken, ...]
     complete: bool
     """False if a quote or a comment is not closed."""
 
@@ -68,7 +68,7 @@ _ESCAPES: Final = {"0": "\0", "n": "\n", "t": "\t", "r": "\r", "b": "\b", "Z": "
 _COMMENTS_END: Final = re.compile(r"/\*|\*/")
 
 
-def words(statement: str, *, sql_mode: int = 0, server: Server) -> Words:
+def words(statement: str, *, sql_mode: int = 0, server: ServerRules) -> Words:
     """Return a statement's tokens."""
     return _Reader(statement, sql_mode, server).read()
 
@@ -76,7 +76,7 @@ def words(statement: str, *, sql_mode: int = 0, server: Server) -> Words:
 class _Reader:
     """One statement, read from its front."""
 
-    def __init__(self, text: str, sql_mode: int, server: Server) -> None:
+    def __init__(self, text: str, sql_mode: int, server: ServerRules) -> None:
         self._text = text
         self._at = 0
         self._server = server
@@ -84,7 +84,7 @@ class _Reader:
         self._names = '`"' if sql_mode & ANSI_QUOTES else "`"
         self._inside = 0
         """How many executable comments are open."""
-        self._tokens: list[Token] = []
+        self._tokens: list[SqlToken] = []
 
     def read(self) -> Words:
         while self._at < len(self._text):
@@ -122,7 +122,7 @@ class _Reader:
         return True
 
     def _put(self, kind: str, text: str, end: int) -> None:
-        self._tokens.append(Token(kind, text, self._at))
+        self._tokens.append(SqlToken(kind, text, self._at))
         self._at = end
 
     def _quoted(self, kind: str) -> bool:
@@ -143,7 +143,7 @@ class _Reader:
                 out.append(quote)
                 at += 2
             else:
-                self._tokens.append(Token(kind, "".join(out), begin))
+                self._tokens.append(SqlToken(kind, "".join(out), begin))
                 self._at = at + 1
                 return True
         return False

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from ingest.sources.mysql.columns import Column, Table
 from ingest.sources.mysql.ddl import apply
-from ingest.sources.mysql.tokens import ANSI_QUOTES, Server, words
+from ingest.sources.mysql.tokens import ANSI_QUOTES, ServerRules, words
 
 if TYPE_CHECKING:
     from ingest.sources.mysql.effects import Effect
 
-MYSQL = Server()
-MARIADB = Server(version=101106, mariadb=True)
+MYSQL = ServerRules()
+MARIADB = ServerRules(version=101106, mariadb=True)
 STRICT = 0x200000
 T = Table(
     "d", "t",
@@ -199,7 +199,7 @@ def test_an_executable_comment_counts_from_its_version_on() -> None:
 
 def test_names_are_folded_where_the_server_folds_them() -> None:
     """With lower_case_table_names=1 rows have small letters, and statements whatever was typed."""
-    effect = apply(TABLES, "RENAME TABLE D.T TO D.W", server=Server(lower_case=1))
+    effect = apply(TABLES, "RENAME TABLE D.T TO D.W", server=ServerRules(lower_case=1))
     assert said(effect) == "d.t is now d.w"
     assert said(apply(TABLES, "DROP TABLE d.T", server=MYSQL)) == "dropped d.T"
 

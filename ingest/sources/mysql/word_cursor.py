@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ingest.sources.mysql.tokens import Token
+    from ingest.sources.mysql.tokens import SqlToken
 
 _OPEN: Final = "("
 _CLOSE: Final = ")"
@@ -17,10 +17,10 @@ class NotUnderstood(Exception):
     """A statement, or a part of it, that the parser does not know."""
 
 
-class Cursor:
+class WordCursor:
     """Tokens that are read one after the other."""
 
-    def __init__(self, tokens: Sequence[Token]) -> None:
+    def __init__(self, tokens: Sequence[SqlToken]) -> None:
         """Begin at the first token."""
         self._tokens = tokens
         self.at = 0
@@ -37,7 +37,7 @@ class Cursor:
         """Return the kind of a token to come; nothing behind the end."""
         return self._tokens[self.at + ahead].kind if self.at + ahead < len(self._tokens) else ""
 
-    def next(self) -> Token:
+    def next(self) -> SqlToken:
         """Return the next token and go on. Raise NotUnderstood at the end."""
         if not self:
             msg = "it ends too early"
@@ -102,38 +102,38 @@ class Cursor:
         """Return the next token's text, whatever its kind is."""
         return self.next().text
 
-    def brackets(self) -> Cursor:
+    def brackets(self) -> WordCursor:
         """Return what is between the brackets that open here, and go behind them. Raise NotUnderstood."""
         self.expect(_OPEN)
         begin, depth = self.at, 1
         while depth:
             word = self.next().upper
             depth += (word == _OPEN) - (word == _CLOSE)
-        return Cursor(self._tokens[begin : self.at - 1])
+        return WordCursor(self._tokens[begin : self.at - 1])
 
-    def parts(self) -> Iterator[Cursor]:
+    def parts(self) -> Iterator[WordCursor]:
         """Yield what is between the commas that stand outside of brackets, from here to the end."""
         begin, depth = self.at, 0
         for at in range(self.at, len(self._tokens)):
             word = self._tokens[at].upper
             depth += (word == _OPEN) - (word == _CLOSE)
             if word == "," and not depth:
-                yield Cursor(self._tokens[begin:at])
+                yield WordCursor(self._tokens[begin:at])
                 begin = at + 1
         self.at = len(self._tokens)
-        yield Cursor(self._tokens[begin:])
+        yield WordCursor(self._tokens[begin:])
 
-    def until(self, *words: str) -> Cursor:
+    def until(self, *words: str) -> WordCursor:
         """Return a cursor over what comes before these words, outside of brackets; over the rest without them."""
         depth = 0
         for ahead in range(len(self._tokens) - self.at):
             word = self.peek(ahead)
             depth += (word == _OPEN) - (word == _CLOSE)
             if not depth and all(self.peek(ahead + at) == each for at, each in enumerate(words)):
-                return Cursor(self._tokens[self.at : self.at + ahead])
-        return Cursor(self._tokens[self.at :])
+                return WordCursor(self._tokens[self.at : self.at + ahead])
+        return WordCursor(self._tokens[self.at :])
 
-    def since(self, begin: int) -> Sequence[Token]:
+    def since(self, begin: int) -> Sequence[SqlToken]:
         """Return the tokens from an earlier place to this one."""
         return self._tokens[begin : self.at]
 
@@ -142,7 +142,7 @@ class Cursor:
         left = len(self._tokens) - self.at
         return left == 1 or (left == 2 and self.peek(1) in {"ASC", "DESC"})
 
-    def rest(self) -> Sequence[Token]:
+    def rest(self) -> Sequence[SqlToken]:
         """Return the tokens to come, and go to the end."""
         found = self._tokens[self.at :]
         self.at = len(self._tokens)
