@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence
 
     from ingest.model.record import Record
-    from ingest.sources.mysql.chunks import Chunk
+    from ingest.sources.mysql.chunks import TableChunk
     from ingest.sources.mysql.columns import Column, Table
     from ingest.sources.mysql.connection import Connection
     from ingest.sources.mysql.native.result_rows import ResultRows
@@ -54,7 +54,7 @@ class Reading:
     """The id of the table's entry in the history of schemas."""
     key: tuple[Column, ...]
     """The columns that the table is split by; none: it is read in one piece."""
-    chunk: Chunk = WHOLE
+    chunk: TableChunk = WHOLE
     position: int = 0
     """The chunk's position in its split, which is that of all its records."""
     millis: int = 0

@@ -40,7 +40,7 @@ _CHARSET: Final = re.compile(r"[a-z0-9_]+").fullmatch
 
 
 @dataclass(frozen=True, slots=True)
-class Chunk:
+class TableChunk:
     """Rows whose key is above one bound and not above another."""
 
     lower: Bound | None = None
@@ -49,7 +49,7 @@ class Chunk:
     """None: to the last row."""
 
 
-WHOLE: Final = Chunk()
+WHOLE: Final = TableChunk()
 """All rows of a table."""
 
 
@@ -114,7 +114,7 @@ def source_of(table: Table, key: Sequence[Column]) -> str:
     return f"{name_of(table)} FORCE INDEX (PRIMARY)" if by_primary else name_of(table)
 
 
-def condition(key: Sequence[Column], chunk: Chunk) -> str:
+def condition(key: Sequence[Column], chunk: TableChunk) -> str:
     """Return the condition of a chunk's rows; an empty text where it has no bounds."""
     parts = []
     if chunk.lower is not None:

@@ -11,10 +11,8 @@ from collections import deque
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-import pymysql
-from pymysql.constants import ER
-
-from ingest.errors import ConfigError, Unavailable
+from ingest.errors import Unavailable
+from ingest.sources.mysql.log_search import log_status
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -37,19 +35,9 @@ class LogPoint(NamedTuple):
 
 
 def log_end(connection: Connection) -> LogPoint:
-    """Return the end of the server's log. Raise ConfigError where it writes none, AccessError by the connection."""
-    with connection.cursor() as cursor:
-        try:
-            cursor.execute("SHOW MASTER STATUS")
-        except pymysql.ProgrammingError as exc:
-            if exc.args[0] != ER.PARSE_ERROR:
-                raise
-            cursor.execute("SHOW BINARY LOG STATUS")  # MySQL from 8.4 on
-        row = cursor.fetchone()
-    if row is None:
-        msg = "the server writes no binary log"
-        raise ConfigError(msg, "start it with log_bin")
-    return LogPoint(_text(row[0]), int(row[1]))
+    """Return the end of the server's log. Raise ConfigError where it writes none, and pymysql.MySQLError."""
+    status = log_status(connection)
+    return LogPoint(status.file, status.offset)
 
 
 def _text(value: object) -> str:

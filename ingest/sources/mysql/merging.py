@@ -19,10 +19,10 @@ from ingest.sources.mysql.query_values import is_selectable
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ingest.sources.mysql.chunks import Chunk
+    from ingest.sources.mysql.chunks import TableChunk
     from ingest.sources.mysql.columns import Column, Table
     from ingest.sources.mysql.key_order import Ask
-    from ingest.sources.mysql.passing import Change
+    from ingest.sources.mysql.passing import RowChange
 
     Fields = dict[str, Any]
     """A row's columns, each with the JSON text of its value."""
@@ -43,7 +43,12 @@ def identity_of(table: Table) -> tuple[str, ...]:
 
 
 def merge(
-    table: Table, key: Sequence[Column], chunk: Chunk, rows: Sequence[bytes], changes: Sequence[Change], ask: Ask
+    table: Table,
+    key: Sequence[Column],
+    chunk: TableChunk,
+    rows: Sequence[bytes],
+    changes: Sequence[RowChange],
+    ask: Ask,
 ) -> list[bytes]:
     """Return a chunk's rows, the members of JSON objects, after all changes.
 
@@ -93,7 +98,7 @@ def _members(table: Table, fields: Fields) -> bytes:
     return object_of({name: fields[name] for name in names})[1:-1]
 
 
-def _within(key: Sequence[Column], chunk: Chunk, rows: Sequence[Fields], ask: Ask) -> list[Fields]:
+def _within(key: Sequence[Column], chunk: TableChunk, rows: Sequence[Fields], ask: Ask) -> list[Fields]:
     """Return the rows whose key lies in a chunk."""
     order = KeyOrder(key, ask)
     bounds = [order.of_bound(bound) for bound in (chunk.lower, chunk.upper) if bound is not None]

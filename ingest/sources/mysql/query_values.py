@@ -7,7 +7,7 @@ text by docs/spec/mysql.md#types. This is the reference; `native/` writes the sa
 from __future__ import annotations
 
 from base64 import b64encode
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import orjson
 
@@ -24,13 +24,10 @@ if TYPE_CHECKING:
 
     ValueWriter: TypeAlias = "Callable[[bytes], bytes]"
 
-_OWN_TO_SERVER: Final = "!hidden!"
-"""The beginning of the names of columns that MySQL makes for functional indexes. No statement can read them."""
-
 
 def is_selectable(column: Column) -> bool:
     """Return whether a statement can name a column. All are named, also invisible ones, but for the server's own."""
-    return not column.name.startswith(_OWN_TO_SERVER)
+    return not column.hidden
 
 
 def selected(columns: Sequence[Column]) -> str:

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from ingest.sources.mysql.chunk_rows import Reading
     from ingest.sources.mysql.columns import Table
     from ingest.sources.mysql.connection import Connection
-    from ingest.sources.mysql.passing import Change
+    from ingest.sources.mysql.passing import RowChange
 
-    Between: TypeAlias = Callable[[Table, LogPoint, LogPoint], Sequence[Change]]
+    Between: TypeAlias = Callable[[Table, LogPoint, LogPoint], Sequence[RowChange]]
     """Function that returns the changes of a table in the log between two points, in order. It raises TableChanged
     where a statement in between may have changed the table."""
 

@@ -13,7 +13,7 @@ from mysql_tables import table_now
 from ingest.sources.mysql.chunk_rows import Reading, raw_rows, statement_of
 from ingest.sources.mysql.chunks import (
     Bound,
-    Chunk,
+    TableChunk,
     next_bound,
     split_key,
 )
@@ -142,9 +142,9 @@ def bounds_of(connection: Connection, table: Table, key: Sequence[Column], rows:
     return bounds
 
 
-def chunks_of(bounds: Sequence[Bound]) -> list[Chunk]:
+def chunks_of(bounds: Sequence[Bound]) -> list[TableChunk]:
     ends = [None, *bounds, None]
-    return [Chunk(lower, upper) for lower, upper in itertools.pairwise(ends)]
+    return [TableChunk(lower, upper) for lower, upper in itertools.pairwise(ends)]
 
 
 @pytest.mark.parametrize("name", [*KEYS, *OF_MARIADB])
@@ -176,7 +176,7 @@ def test_keys(reading: Connection, both: MySql, name: str) -> None:
     assert places == list(range(len(values)))
 
 
-def images_of(connection: Connection, table: Table, key: Sequence[Column], chunk: Chunk) -> list[dict[str, Any]]:
+def images_of(connection: Connection, table: Table, key: Sequence[Column], chunk: TableChunk) -> list[dict[str, Any]]:
     """Rows of a chunk as records have them."""
     from ingest.sources.mysql.query_values import value_writer
 

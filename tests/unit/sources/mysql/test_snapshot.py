@@ -15,10 +15,10 @@ from mysql_tables import table_now
 
 from ingest.errors import ConfigError, Unavailable
 from ingest.sources.mysql.chunk_rows import Reading
-from ingest.sources.mysql.chunks import Chunk, next_bound, split_key
+from ingest.sources.mysql.chunks import TableChunk, next_bound, split_key
 from ingest.sources.mysql.connection import MySqlServer, connect
 from ingest.sources.mysql.marks import SETTLED_S, Lock, LogPoint, Visibility, log_end
-from ingest.sources.mysql.passing import NULL, Change
+from ingest.sources.mysql.passing import NULL, RowChange
 from ingest.sources.mysql.snapshot import ChunkReader, TableChanged, TableGone
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def reader(server: MySql) -> Connection:
     return connect(MySqlServer("127.0.0.1", server.port, USER, PASSWORD))
 
 
-def nothing(table: Table, low: LogPoint, high: LogPoint) -> Sequence[Change]:
+def nothing(table: Table, low: LogPoint, high: LogPoint) -> Sequence[RowChange]:
     return ()
 
 
@@ -74,7 +74,7 @@ class Writer:
         self.connection = server.connect()
         self.state = {k * 10: 0 for k in range(rows)}
         self.states = {LogPoint(*server.position()): dict(self.state)}
-        self.changes: list[tuple[LogPoint, list[Change]]] = []
+        self.changes: list[tuple[LogPoint, list[RowChange]]] = []
         self.stopping = threading.Event()
         self.thread = threading.Thread(target=self.write)
 
@@ -95,18 +95,18 @@ class Writer:
                 self.states[point] = dict(self.state)
                 self.changes.append((point, changes))
 
-    def change(self, cursor: Any, keys: list[int], place: int, at: int) -> Change:
-        """Change a row's key, which may take it to another chunk, or delete a row, or write it again."""
+    def change(self, cursor: Any, keys: list[int], place: int, at: int) -> RowChange:
+        """RowChange a row's key, which may take it to another chunk, or delete a row, or write it again."""
         key = keys[place]
         if key in self.state and at % 5 == 0:
             cursor.execute(f"DELETE FROM snap.moving WHERE k = {key}")  # noqa: S608  (numbers)
-            change = Change(self.image(key), NULL, SOURCE, "d")
+            change = RowChange(self.image(key), NULL, SOURCE, "d")
             del self.state[key]
             return change
         if key not in self.state:
             cursor.execute(f"INSERT INTO snap.moving VALUES ({key}, {at})")  # noqa: S608  (numbers)
             self.state[key] = at
-            return Change(NULL, self.image(key), SOURCE, "c")
+            return RowChange(NULL, self.image(key), SOURCE, "c")
         to = max(keys) + key % 1000 - at if at % 3 == 0 else key
         to = key if to in self.state else to
         cursor.execute(f"UPDATE snap.moving SET k = {to}, v = {at} WHERE k = {key}")  # noqa: S608  (numbers)
@@ -114,9 +114,9 @@ class Writer:
         del self.state[key]
         self.state[to] = at
         keys[place] = to
-        return Change(before, self.image(to), SOURCE, "u")
+        return RowChange(before, self.image(to), SOURCE, "u")
 
-    def between(self, _table: Table, low: LogPoint, high: LogPoint) -> Sequence[Change]:
+    def between(self, _table: Table, low: LogPoint, high: LogPoint) -> Sequence[RowChange]:
         """The changes between two points. The writer may not have noted the last ones yet: it is waited for."""
         while high not in self.states:
             assert self.thread.is_alive()
@@ -145,7 +145,7 @@ def test_rows_have_the_state_at_the_mark(both: MySql) -> None:
             lower = None
             while True:
                 upper = next_bound(connection, table, key, lower, 60)
-                chunk = Chunk(lower, upper)
+                chunk = TableChunk(lower, upper)
                 rows = rows_of(chunks, Reading(table, 9, key, chunk))
                 found.append((chunk, chunks.mark, rows))
                 if upper is None:
@@ -204,9 +204,9 @@ def test_a_table_is_made_again_after_the_snapshot_began(both: MySql) -> None:
     again = ["DROP TABLE snap.d", "CREATE TABLE snap.d (k INT PRIMARY KEY, v INT)", "INSERT INTO snap.d VALUES (8, 8)"]
     asked = []
 
-    def between(table: Table, low: LogPoint, high: LogPoint) -> Sequence[Change]:
+    def between(table: Table, low: LogPoint, high: LogPoint) -> Sequence[RowChange]:
         asked.append((low, high))
-        return [Change(NULL, msgspec.Raw(b'{"k":7,"v":7}'), SOURCE, "c")] if len(asked) == 1 else []
+        return [RowChange(NULL, msgspec.Raw(b'{"k":7,"v":7}'), SOURCE, "c")] if len(asked) == 1 else []
 
     found = []
     for statements in (truncated, again):
