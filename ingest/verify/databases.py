@@ -89,6 +89,16 @@ class DatabaseReader:
                     current = [row[: len(names)] for row in chunk if not ended or row[-1] is None]
                     yield target, [self._row(wanted, there, names, row) for row in current]
 
+    @property
+    def unreadable(self) -> Mapping[TableId, tuple[int, str]]:
+        """Nothing: all rows of a table can be read."""
+        return {}
+
+    @property
+    def cut(self) -> int:
+        """Zero: the encoder counts them."""
+        return 0
+
     def target(self, destination: AnyDestination) -> TableId | None:
         """Return the table that a record's destination stands for."""
         return self._targets.get((destination.schema, destination.name))

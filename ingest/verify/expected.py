@@ -26,7 +26,7 @@ from ingest.sources.backfill import BackfillCoordinator, BackfillSource
 from ingest.task import worker
 from ingest.testing.in_memory_sink import InMemorySink
 from ingest.testing.in_process import InProcessEngine, InProcessRunner, NoStop
-from ingest.testing.probe import ALL, session_on_demand
+from ingest.testing.probe import ALL
 from ingest.testing.probing import ProbingCoordinator
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from ingest.model.table import TableId
     from ingest.observe.events import Event
     from ingest.sinks import SinkCoordinator
+    from ingest.spark.session import Session
 
 _AT_ONCE = 5_000
 """Records that are handed on together."""
@@ -101,8 +102,13 @@ class ExpectedRows:
         sink: AnyOptions,
         tables: Iterable[TableId],
         tell: Callable[[str], None],
+        session: Callable[[], Session],
     ) -> None:
-        """`sink`: by whose encoder rows become records. `tables`: source tables. `tell` gets each warning once."""
+        """`sink`: by whose encoder rows become records. `tables`: source tables. `tell` gets each warning once.
+
+        `session` starts Spark where it is needed, or returns the one that was started.
+        """
+        self._session = session
         self._pipeline = pipeline
         self._settings = replace(settings, once=True)
         self._sink = sink
@@ -116,13 +122,12 @@ class ExpectedRows:
         """Hand on the records of changes between positions. Raise IngestError."""
         context = RunContext(self._pipeline, self._settings, self._saw)
         with ExitStack() as resources:
-            session = session_on_demand(self._settings, resources)
             writing = self._pipeline.sink.coordinator(context.name, self._warn)
             resources.callback(writing.close)
             looking = LookingCoordinator(writing, self._warn)
             sink = _ExpectedSink(self._sink, looking, lambda: HandingOn(self._splits, take))
-            runner = InProcessRunner(lambda: session().hadoop)
-            engine = InProcessEngine(runner, lambda: session().sql())
+            runner = InProcessRunner(lambda: self._session().hadoop)
+            engine = InProcessEngine(runner, lambda: self._session().sql())
             quiet = Listeners(lambda _: None, lambda *_: None)
             sides = Sides(self._source, sink, None)
             parts = make_parts(context, self._pipeline.rules, sides, engine, NoStop(), quiet)

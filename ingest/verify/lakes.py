@@ -44,6 +44,7 @@ class LakeReader:
         self.sink = sink
         self._tables: dict[TableId, tuple[LakeTable, pa.Schema | None]] = {}
         self._targets: dict[tuple[str, ...], TableId] = {}
+        self._cut: dict[str, int] = {}
         self._emptied: dict[tuple[str, ...], frozenset[str]] = {}
         """Columns in which an empty text is null, as they make partitions."""
 
@@ -80,6 +81,16 @@ class LakeReader:
                 for at in range(0, batch.num_rows, _ROWS):
                     yield target, self._rows_of(wanted, batch.slice(at, _ROWS))
 
+    @property
+    def cut(self) -> int:
+        """How many times of expected rows were cut: only the sink's writer does that."""
+        return sum(self._cut.values())
+
+    @property
+    def unreadable(self) -> Mapping[TableId, tuple[int, str]]:
+        """Nothing: all rows of a table can be read."""
+        return {}
+
     def target(self, destination: AnyDestination) -> TableId | None:
         """Return the table that a record's destination stands for."""
         return self._targets.get(destination.id)
@@ -91,7 +102,7 @@ class LakeReader:
         wanted, there = made, self._tables[table][1]
         deletes = [value is None for _, value in records]
         try:
-            batch = rows_to_batch(wanted.columns, wanted.key, records)
+            batch = rows_to_batch(wanted.columns, wanted.key, records, self._cut)
         except UnfitRows as exc:  # the sink refuses these, too
             faults = {at for at, _ in exc.faults}
             kept = [record for at, record in enumerate(records) if at not in faults]

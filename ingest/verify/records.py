@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ingest.encode.upsert_encoder import UpsertEncoder
-from ingest.errors import IngestError
 from ingest.formats import FORMATS, has_schemas, is_of_rows
 from ingest.formats.metadata_columns import MetadataColumns
 from ingest.model.change import Reject
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from ingest.encode.upsert_encoder import AnyDestination
     from ingest.model.change import Change
     from ingest.model.data_type import DataType
+    from ingest.model.record import Record
     from ingest.model.table import TableId
     from ingest.schema.evolve import SourceTable
     from ingest.schema.infer import Inference
@@ -94,7 +94,7 @@ class RecordsReader:
         self._columns: dict[TableId, dict[str, DataType]] = {}
         self._keys: dict[TableId, tuple[str, ...]] = {}
         self._sources: dict[TableId, Any] = {}
-        self._unread: dict[TableId, int] = {}
+        self.unreadable: dict[TableId, tuple[int, str]] = {}
 
     def tables(self, schemas: Mapping[TableId, TableSchema]) -> dict[TableId, TableThere]:
         """Return the tables as far as they are known by their schemas. Raise IngestError."""
@@ -120,6 +120,9 @@ class RecordsReader:
             return "it has no primary key, so no row is found again"
         if self._of_rows and any(self._place(one) == self._place(target) for one in schemas if one != target):
             return "rows of several tables are in one place, and do not say whose they are"
+        for chosen in self._options.chosen_formats:
+            if getattr(chosen, "name", "") == "avro" and chosen.schema_text is None and chosen.schema_file is None:
+                return "nothing says by which schema its records are read: set avro.schema, or write avro-confluent"
         return ""
 
     @property
@@ -159,14 +162,19 @@ class RecordsReader:
             decoder = ChunkDecoder(source, MetadataColumns(source.extra) if source.extra else None)
             for chunk in self._chunks(targets[0]):
                 found: dict[TableId, list[KeyedRow]] = {}
-                for decoded in decoder.decode(chunk.split, chunk.topic, list(chunk.messages)):
+                for decoded in decoder.decode(chunk.split, chunk.topic, self._records(chunk)):
                     if isinstance(decoded, Reject):
-                        raise _unreadable(chunk.topic, decoded)
+                        self._refuse(targets, decoded)
+                        continue
                     changes = decoded if isinstance(decoded, list) else [decoded]
                     for change in changes:
                         if isinstance(change, tuple):
                             self._take(change, targets, found)
                 yield from found.items()
+
+    def _records(self, chunk: Chunk) -> list[Record]:
+        """Return those records of a chunk that say something."""
+        return list(chunk.messages)
 
     def _take(self, change: Change, targets: Sequence[TableId], found: dict[TableId, list[KeyedRow]]) -> None:
         """Add the states that a change leaves: its row, and nothing under the key that the row had before."""
@@ -189,11 +197,21 @@ class RecordsReader:
             rows.append(KeyedRow(key_of(before, key), None))
         rows.append(KeyedRow(now, after))
 
+    def _refuse(self, targets: Sequence[TableId], reject: Reject) -> None:
+        """Count a record that says no row of the sink's formats. The first of its place's tables stands for all."""
+        count, first = self.unreadable.get(targets[0], (0, f"{reject.code}: {reject.message}"))
+        self.unreadable[targets[0]] = count + 1, first
+
     def _target_of(self, table: TableId, targets: Sequence[TableId]) -> TableId | None:
         if self._of_rows or len(targets) == 1:
             return targets[0]
         name = show(table)
         return next((one for one in targets if show(one) == name), None)
+
+    @property
+    def cut(self) -> int:
+        """Zero: the encoder counts them."""
+        return 0
 
     def target(self, destination: AnyDestination) -> TableId | None:
         """Return the table that a record's destination stands for."""
@@ -290,6 +308,10 @@ class FilesReader(RecordsReader):
     def _place(self, target: TableId) -> str:
         return f"files {self._options.place_of(target)}.*.jsonl"
 
+    def _records(self, chunk: Chunk) -> list[Record]:
+        # An empty line is a delete, and does not say of which row
+        return [one for one in chunk.messages if self._has_keys or one.value()]
+
     def _files(self, target: TableId) -> list[Path]:
         """Return the files of a table, in the order of the runs that wrote them."""
         place = Path(self._options.place_of(target))
@@ -359,8 +381,3 @@ def _of_consumer(properties: Mapping[str, str]) -> dict[str, str]:
 
     unknown = set(idle(properties, "C"))
     return {name: value for name, value in properties.items() if name not in unknown}
-
-
-def _unreadable(place: str, reject: Reject) -> IngestError:
-    msg = f"a record of {place} cannot be read back: {reject.code}: {reject.message}"
-    return IngestError(msg, "see who else writes there; ingest verify compares what this pipeline writes")

@@ -78,6 +78,14 @@ class SinkReader(Protocol):
     """
 
     @property
+    def unreadable(self) -> Mapping[TableId, tuple[int, str]]:
+        """By table: records in its place that are no rows of it, and why the first of them is none."""
+
+    @property
+    def cut(self) -> int:
+        """How many times of expected rows lost what is finer than a microsecond, beside those that runs count."""
+
+    @property
     def sink(self) -> AnyOptions:
         """The options of the sink by whose encoder expected rows are made."""
 
@@ -157,6 +165,8 @@ class TableVerdict:
     absent: bool = False
     skipped: str = ""
     """Why it was not compared; empty where it was."""
+    unreadable: int = 0
+    """Records in its place that are no rows of it."""
     notes: list[str] = field(default_factory=list)
     """What could not be verified of it."""
     repair: str = ""
@@ -167,4 +177,4 @@ class TableVerdict:
     @property
     def equal(self) -> bool:
         """True if nothing differs."""
-        return not (self.counts.different or self.missing_columns or self.absent)
+        return not (self.counts.different or self.missing_columns or self.absent or self.unreadable)

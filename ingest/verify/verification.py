@@ -15,23 +15,28 @@ from __future__ import annotations
 
 import tempfile
 import time
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from ingest.checkpoint.checkpoint import Checkpoint
+from ingest.checkpoint.hadoop_storage import HadoopStorage
 from ingest.checkpoint.inspect import opened
 from ingest.checkpoint.lives import status
 from ingest.driver.files import with_files
 from ingest.driver.places import remedy
 from ingest.errors import CheckpointError, ConfigError
 from ingest.model.table import show
+from ingest.paths import is_remote
+from ingest.testing.probe import session_on_demand
 from ingest.verify.comparison import ComparedSides, Comparison
 from ingest.verify.expected import ExpectedRows
 from ingest.verify.rows import Counts, TableVerdict
 from ingest.verify.spool import Spool
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
     from ingest.component.options import AnyOptions
@@ -41,6 +46,7 @@ if TYPE_CHECKING:
     from ingest.kafka.admin import Split
     from ingest.model.table import TableId
     from ingest.schema.evolve import Schemas
+    from ingest.spark.session import Session
     from ingest.verify.comparison import FoundKey, Key
     from ingest.verify.expected import Expectation
     from ingest.verify.rows import SinkReader, TableThere
@@ -48,6 +54,7 @@ if TYPE_CHECKING:
 MOST_TWICE: Final = 1_000_000
 """Keys that are compared once more, at most."""
 _POLL_S: Final = 1.0
+_CUT: Final = "cut to microseconds"
 
 
 class PipelinePlace(NamedTuple):
@@ -89,12 +96,15 @@ class Verification:
         limit: int = 20,
         wait_s: float = 300.0,
         tell: Callable[[str], None] = lambda _: None,
+        session: Callable[[], Session] | None = None,
     ) -> None:
         """Connect to nothing yet.
 
         `limit`: differences of a table that are shown. `wait_s`: the longest time to wait for a pipeline that runs.
-        `tell` gets warnings about files.
+        `tell` gets warnings about files. `session` returns a Spark that is there; None: one is started if need be.
         """
+        self._resources = ExitStack()
+        self._session = session or session_on_demand(settings, self._resources)
         self._pipeline = with_files(pipeline, settings.conf, tell)
         self._settings = settings
         self._limit = limit
@@ -108,15 +118,20 @@ class Verification:
 
     def run(self, names: Sequence[str] = ()) -> Verdict:
         """Compare the sink tables of these source tables, or all. Raise IngestError."""
-        place, schemas = self._look()
-        self._sources = _chosen(names, schemas, self._settings.checkpoint)
-        try:
+        with self._resources:
+            self._resources.callback(self._reader.close)
+            place, schemas = self._look()
+            self._sources = _chosen(names, schemas, self._settings.checkpoint)
             targets = self._look_up(schemas)
             if targets:
                 with tempfile.TemporaryDirectory(prefix="ingest-verify-") as folder:
                     self._compare(place, targets, Path(folder))
-        finally:
-            self._reader.close()
+        if self._reader.cut:
+            self._report.changed[_CUT] = self._report.changed.get(_CUT, 0) + self._reader.cut
+        for target, (count, why) in self._reader.unreadable.items():
+            verdict = self._report.tables[self._numbers[target]]
+            verdict.unreadable = count
+            verdict.notes.append(f"records that cannot be read back: {count:,}; the first: {why}")
         for one in self._report.tables:
             if one.counts.extra or one.counts.duplicate:
                 one.repair += "; rows that only the sink has stay: delete them there"
@@ -125,7 +140,7 @@ class Verification:
     def _look(self) -> tuple[PipelinePlace, Schemas]:
         """Return where the pipeline is, and the schemas of its tables. Raise IngestError."""
         where = self._settings.checkpoint
-        with opened(where, self._settings.conf, write=False) as checkpoint:
+        with self._opened(where) as checkpoint:
             progress, unfinished = checkpoint.progress()
             schemas = checkpoint.schemas(self._pipeline.rules)
             running = status(checkpoint)["state"] == "running"
@@ -139,6 +154,19 @@ class Verification:
             msg = f"the checkpoint {where} has no position yet: nothing is written that could be verified"
             raise CheckpointError(msg, "let the pipeline run first; or give its --checkpoint, if it has another one")
         return PipelinePlace(reached, planned, running), schemas
+
+    @contextmanager
+    def _opened(self, where: str) -> Iterator[Checkpoint]:
+        """Yield the checkpoint to look at; a remote one by the Spark that is there. Raise IngestError."""
+        if not is_remote(where):
+            with opened(where, self._settings.conf, write=False) as checkpoint:
+                yield checkpoint
+            return
+        checkpoint = Checkpoint(HadoopStorage(where, *self._session().hadoop, make=False))
+        if not checkpoint.exists:
+            msg = f"there is no checkpoint at {where}"
+            raise CheckpointError(msg, "let the pipeline run first; or give its --checkpoint, if it has another one")
+        yield checkpoint
 
     def _look_up(self, schemas: Schemas) -> list[TableId]:
         """Look up the sink's tables; returns those that can be compared. Raise IngestError."""
@@ -156,7 +184,7 @@ class Verification:
     def _compare(self, place: PipelinePlace, targets: Sequence[TableId], folder: Path) -> None:
         """Compare tables, and once more what is not sure. Raise IngestError."""
         sources = {source for target in targets for source in self._sources[target]}
-        expected = ExpectedRows(self._pipeline, self._settings, self._reader.sink, sources, self._warn)
+        expected = ExpectedRows(self._pipeline, self._settings, self._reader.sink, sources, self._warn, self._session)
         sink = self._read_sink(targets, Spool(folder, "sink"))
         later = self._look()[0]
         before = self._expect(expected, None, place.reached, Spool(folder, "before"))
@@ -232,7 +260,7 @@ class Verification:
 
         summary = expected.read(starts, ends, take)
         changed = self._report.changed
-        for reason, counts in (("cut to microseconds", summary.cut), ("rounded", summary.rounded)):
+        for reason, counts in ((_CUT, summary.cut), ("rounded", summary.rounded)):
             if counts:
                 changed[reason] = changed.get(reason, 0) + sum(counts.values())
         self._report.rejected += summary.rejected

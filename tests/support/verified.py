@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from ingest.checkpoint.place import CheckpointAccess, StoredPlace
@@ -35,11 +36,11 @@ class FilePipeline:
         self.folder = folder
         self.checkpoint = folder / "checkpoint"
         given = {"type": "file", "path": str(folder / "*.in"), "file.envelope": True, "scan.max.pre.fetch.records": 0}
-        text = json.dumps({
+        self.text = json.dumps({
             "pipeline": {"name": "p"}, "source": {**given, **(source or {"value.format": "debezium-json"})},
             "sink": dict(sink), **sections,
         })  # fmt: skip
-        loaded = load_text("pipeline.yaml", text, "p")
+        loaded = load_text("pipeline.yaml", self.text, "p")
         assert loaded.pipeline is not None, render(loaded.diagnostics)
         self.pipeline = loaded.pipeline
         self.settings = Settings(str(self.checkpoint), folder / "logs", once=True)
@@ -75,7 +76,8 @@ class FilePipeline:
 
     def verify(self, *tables: str, limit: int = 20) -> Verdict:
         """Compare the sink with the files."""
-        return Verification(self.pipeline, self.settings, limit=limit).run(tables)
+        spark: Any = SimpleNamespace(sql=shared_spark)
+        return Verification(self.pipeline, self.settings, limit=limit, session=lambda: spark).run(tables)
 
 
 def found(report: Verdict) -> dict[str, int]:
