@@ -12,9 +12,12 @@ import fastavro
 import pytest
 from growing_table import UPSERTS, run_twice
 from harness import free_port, message
+from planted import planted_into_records
 from schema_registry import Registry, ask, record
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from harness import Kafka, Pipeline
 
 AVRO = "  value.format: avro-confluent\n  key.format: avro-confluent\n  value.avro-confluent.url: {url}\n"
@@ -219,3 +222,22 @@ def test_a_registry_that_is_away_ends_the_run_with_75(kafka: Kafka, pipeline: Pi
     done = pipeline.run()
     assert done.code == 75
     assert "no answer from the schema registry" in done.err
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"type": "upsert-kafka", "value.format": "avro-confluent", "key.format": "avro-confluent"},
+        {"type": "kafka", "value.format": "debezium-avro-confluent"},
+        {"type": "upsert-kafka", "value.format": "protobuf-confluent", "key.format": "json"},
+        {"type": "upsert-kafka", "value.format": "json-confluent", "key.format": "json-confluent"},
+    ],
+    ids=lambda options: options["value.format"],
+)
+def test_verify_finds_planted_faults_in_registered_formats(
+    options: dict[str, str], kafka: Kafka, registry: str, tmp_path: Path
+) -> None:
+    route = [{"source-table": "\\.*", "sink-table": f"{kafka.name}.<>", "replace-symbol": "<>"}]
+    form = options["value.format"]
+    sink = {"properties.bootstrap.servers": kafka.bootstrap, f"{form}.url": registry, **options}
+    planted_into_records(tmp_path, sink, says_deletes=True, route=route)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from confluent_kafka import TopicPartition
 from harness import message
+from planted import planted_into_records
+from verified import FilePipeline, found
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -139,3 +142,45 @@ def test_an_upsert_topic_becomes_a_changelog_that_survives_the_loss_of_its_state
         2: [("c", None, 1), ("d", 1, None), ("c", None, 2), ("d", 2, None)],
         3: [("c", None, 1), ("d", 1, None), ("c", None, 2)],
     }
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"type": "upsert-kafka", "sink.delivery-guarantee": "exactly-once", "sink.topic.partitions": 3},
+        {"type": "upsert-kafka", "value.format": "csv", "key.format": "csv"},
+        {"type": "upsert-kafka", "value.fields-include": "EXCEPT_KEY"},
+        {"type": "kafka", "partition.strategy": "hash-by-key", "sink.topic.partitions": 3},
+        {"type": "kafka", "debezium-json.include-schema.enabled": True, "key.format": "json"},
+        {"type": "kafka", "value.format": "json", "key.format": "json"},
+        {"type": "kafka", "value.format": "json", "key.format": "json", "value.fields-include": "EXCEPT_KEY"},
+        {"type": "kafka", "value.format": "json"},
+    ],
+    ids=lambda options: "-".join(str(value).lower() for value in options.values()),
+)
+def test_verify_finds_planted_faults_in_topics(options: dict[str, Any], kafka: Kafka, tmp_path: Path) -> None:
+    route = [{"source-table": "\\.*", "sink-table": f"{kafka.name}.<>", "replace-symbol": "<>"}]
+    sink = {"properties.bootstrap.servers": kafka.bootstrap, **options}
+    planted_into_records(tmp_path, sink, says_deletes=[*options] != ["type", "value.format"], route=route)
+
+
+def test_verify_reads_an_upsert_topic_from_its_first_record(kafka: Kafka, tmp_path: Path) -> None:
+    topic = kafka.create(f"{kafka.name}.rows", 2, **{"cleanup.policy": "compact,delete"})
+    for n in range(3):
+        for i in range(20):
+            value = None if i == 3 and n == 2 else json.dumps({"id": i, "n": n}).encode()
+            kafka.send(topic, (json.dumps({"id": i}).encode(), value), partition=i % 2)
+    source = {"type": "upsert-kafka", "properties.bootstrap.servers": kafka.bootstrap, "topic": topic}
+    pipeline = FilePipeline(tmp_path, {"type": "delta", "warehouse": str(tmp_path / "lake")}, source)
+    pipeline.run()
+    report = pipeline.verify()
+    assert report.equal, report
+    assert report.tables[0].counts.compared == 20
+    kafka.send(topic, (b'{"id":4}', b'{"id":4,"n":9}'))  # the pipeline has not read it
+    assert pipeline.verify().equal
+    until = TopicPartition(topic, 1, 25)
+    kafka.admin.delete_records([until])[until].result()
+    report = pipeline.verify()
+    assert found(report) == {}
+    assert report.tables[0].counts.unjudged == 4
+    assert "does not have all of its records" in report.tables[0].notes[0]

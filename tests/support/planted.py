@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import unicodedata
 from datetime import timedelta
 from math import inf, nextafter
 from typing import TYPE_CHECKING, Any, Final
 
+from verified import FilePipeline
+
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     Rows = dict[str, list[dict[str, Any]]]
 
@@ -30,8 +34,6 @@ def row(code: str, **other: Any) -> dict[str, Any]:
 
 def text_of(made: dict[str, Any]) -> str:
     """A row as JSON, with all digits of its DECIMAL."""
-    import json
-
     text = json.dumps({**made, "price": "@"}, ensure_ascii=False)
     return text.replace('"@"', "null" if made["price"] is None else made["price"])
 
@@ -120,3 +122,57 @@ def differences(report: Any) -> dict[str, set[tuple[str, str]]]:
             columns = [column for column, *_ in one.cells] if one.kind in {"other", "duplicate"} else [""]
             out.setdefault(name, set()).update((one.kind, column) for column in columns or [""])
     return out
+
+
+VALUES: Final[dict[str, dict[str, Any]]] = {
+    "cell": {"name": "Zoe"},
+    "null": {"name": None},
+    "empty": {"name": ""},
+    "blank": {"name": "Zoë "},
+    "bigint": {"n": 9223372036854775806},
+    "decimal": {"price": "1234567890123456789012345678.0123456788"},
+    "double": {"x": 0.10000000000000002},
+    "float": {"f": 3.402823e38},
+    "boolean": {"ok": False},
+    "bytes": {"raw": "AP4="},
+    "date": {"d": "0001-01-02"},
+    "time": {"t": "23:59:59.99999"},
+    "timestamp": {"ts": "9999-12-31 23:59:59.99999"},
+    "zone": {"tsz": "2026-03-29 02:30:00.000001Z"},
+}
+"""By name: columns of a row, as JSON, which are other ones in the sink."""
+
+
+def _lines(folder: Path, rows: list[dict[str, Any]], deleted: list[str]) -> None:
+    with (folder / "shop.in").open("a") as file:
+        file.writelines(f'{{"key":{{"code":"{one["code"]}"}},"value":{text_of(one)}}}\n' for one in rows)
+        file.writelines(f'{{"key":{{"code":"{code}"}},"value":null}}\n' for code in deleted)
+
+
+def planted_into_records(folder: Path, sink: dict[str, Any], *, says_deletes: bool, **sections: Any) -> None:
+    """Write rows into a sink of records, then wrong ones behind them: each is found, and before that none.
+
+    `says_deletes`: whether the sink's records can say that a row is gone.
+    """
+    source = {"value.format": "json", "key.format": "json", "scan.value.initial-schemas.ddls": DDL}
+    pipeline = FilePipeline(folder, sink, source, **sections)
+    nulls = {name: None for name in row("") if name != "code"}
+    names = (*VALUES, "right", "missing", "gone")
+    _lines(folder, [row(name) for name in names] + [row("nulls", **nulls)], ["gone"])
+    pipeline.run()
+    report = pipeline.verify()
+    assert report.equal, report
+    assert report.tables[0].counts.compared >= len(VALUES) + 3
+
+    other = folder / "other"
+    other.mkdir()
+    wrong = FilePipeline(other, sink, source, **sections)
+    wrong_rows = [row(name, **what) for name, what in VALUES.items()]
+    _lines(other, [*wrong_rows, row("missing"), row("RIGHT")], ["missing"])
+    wrong.run()
+    (table,) = pipeline.verify(limit=100).tables
+    seen = {one.key["code"]: [name for name, *_ in one.cells] for one in table.differences if one.kind == "other"}
+    assert seen == {name: [*what] for name, what in VALUES.items()}
+    rest = {(one.kind, one.key["code"]) for one in table.differences if one.kind != "other"}
+    assert rest == ({("missing", "missing"), ("extra", "RIGHT")} if says_deletes else set())
+    assert table.counts.unjudged == (0 if says_deletes else 1)

@@ -35,9 +35,12 @@ class FilePipeline:
     ) -> None:
         self.folder = folder
         self.checkpoint = folder / "checkpoint"
-        given = {"type": "file", "path": str(folder / "*.in"), "file.envelope": True, "scan.max.pre.fetch.records": 0}
+        """`source`: options of the source, one of files where it has no type."""
+        files = {"type": "file", "path": str(folder / "*.in"), "file.envelope": True}
+        given: dict[str, Any] = {} if source is not None and "type" in source else files
+        given = {"scan.max.pre.fetch.records": 0, **given, **(source or {"value.format": "debezium-json"})}
         self.text = json.dumps({
-            "pipeline": {"name": "p"}, "source": {**given, **(source or {"value.format": "debezium-json"})},
+            "pipeline": {"name": "p"}, "source": given,
             "sink": dict(sink), **sections,
         })  # fmt: skip
         loaded = load_text("pipeline.yaml", self.text, "p")
