@@ -17,10 +17,14 @@ if TYPE_CHECKING:
 
     from ingest.verify.rows import Cells
 
-PARTS: Final = 256
+PARTS: Final = 512
 """Files of a spool."""
-_HELD: Final = 200_000
-"""States that wait in memory until they are written."""
+_HELD: Final = 32 << 20
+"""Bytes of states that wait in memory until they are written."""
+_OVERHEAD: Final = 50
+"""Bytes that an object takes in memory beside its content, about."""
+_ARRAY: Final = b"\xdd"
+"""The beginning of an array of MessagePack, before the number of its elements in four bytes."""
 
 Entry: TypeAlias = "tuple[int, int, str, Cells | None]"
 """Number of the table, number of the split of the source, key, and row."""
@@ -40,13 +44,14 @@ class Spool:
     def __init__(self, folder: Path, name: str) -> None:
         """Write nothing yet. `name`: no other spool of the folder has it."""
         self._folder, self._name = folder, name
-        self._waiting: list[list[Entry]] = [[] for _ in range(PARTS)]
+        self._waiting: list[list[bytes]] = [[] for _ in range(PARTS)]
         self._held = 0
 
     def add(self, table: int, split: int, key: str, cells: Cells | None) -> None:
         """Add a state."""
-        self._waiting[part_of(table, key)].append((table, split, key, cells))
-        self._held += 1
+        data = _encode((table, split, key, cells))
+        self._waiting[part_of(table, key)].append(data)
+        self._held += len(data) + _OVERHEAD
         if self._held >= _HELD:
             self.flush()
 
@@ -54,10 +59,10 @@ class Spool:
         """Write what waits."""
         for number, entries in enumerate(self._waiting):
             if entries:
-                data = _encode(entries)
+                size = 5 + sum(map(len, entries))
                 with self._path(number).open("ab") as file:
-                    file.write(len(data).to_bytes(8, "big") + data)
-                self._waiting[number] = []
+                    file.write(size.to_bytes(8, "big") + _ARRAY + len(entries).to_bytes(4, "big") + b"".join(entries))
+                entries.clear()
         self._held = 0
 
     def states(self, part: int) -> Iterator[Entry]:

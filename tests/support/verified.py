@@ -35,6 +35,7 @@ class FilePipeline:
     ) -> None:
         self.folder = folder
         self.checkpoint = folder / "checkpoint"
+        self.sink = dict(sink)
         """`source`: options of the source, one of files where it has no type."""
         files = {"type": "file", "path": str(folder / "*.in"), "file.envelope": True}
         given: dict[str, Any] = {} if source is not None and "type" in source else files
@@ -91,3 +92,15 @@ def found(report: Verdict) -> dict[str, int]:
             if count := getattr(table.counts, kind):
                 out[kind] = out.get(kind, 0) + count
     return out
+
+
+def change_orders(pipeline: FilePipeline) -> None:
+    """Changes of a table: two rows that stay, one that goes, one that gets another key, one that comes back."""
+    rows = {i: {"id": i, "name": f"n{i}", "v": i} for i in range(1, 6)}
+    for one in rows.values():
+        pipeline.change("c", None, one)
+    pipeline.change("u", rows[1], {**rows[1], "name": "later", "v": 11})
+    pipeline.change("d", rows[2], None)
+    pipeline.change("u", rows[3], {**rows[3], "id": 30})
+    pipeline.change("d", rows[4], None)
+    pipeline.change("c", None, {**rows[4], "v": 12})

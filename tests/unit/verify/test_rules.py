@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
-from verified import FilePipeline, found
+from verified import FilePipeline, change_orders, found
 
 from ingest.delta.warehouse import DeltaWarehouse
 
@@ -27,18 +27,6 @@ def _overwrite(folder: Path, name: str, change: Any) -> None:
     table = DeltaWarehouse(str(folder / "lake"), {}).load(("shop", name))
     data = table.to_pyarrow_table()
     write_deltalake(table, pa.Table.from_pylist(change(data.to_pylist()), schema=data.schema), mode="overwrite")
-
-
-def _shop(pipeline: FilePipeline) -> None:
-    """Changes of a table: two rows that stay, one that goes, one that gets another key, one that comes back."""
-    rows = {i: {"id": i, "name": f"n{i}", "v": i} for i in range(1, 6)}
-    for one in rows.values():
-        pipeline.change("c", None, one)
-    pipeline.change("u", rows[1], {**rows[1], "name": "later", "v": 11})
-    pipeline.change("d", rows[2], None)
-    pipeline.change("u", rows[3], {**rows[3], "id": 30})
-    pipeline.change("d", rows[4], None)
-    pipeline.change("c", None, {**rows[4], "v": 12})
 
 
 def _only(report: Verdict) -> TableVerdict:
@@ -61,7 +49,7 @@ def _only(report: Verdict) -> TableVerdict:
 )
 def test_what_a_run_wrote_is_right_by_every_rule(options: dict[str, str], tmp_path: Path) -> None:
     pipeline = FilePipeline(tmp_path, _delta(tmp_path, **options))
-    _shop(pipeline)
+    change_orders(pipeline)
     pipeline.run()
     report = pipeline.verify()
     assert report.equal, report
@@ -78,7 +66,7 @@ def test_what_a_run_wrote_is_right_by_every_rule(options: dict[str, str], tmp_pa
 
 def test_states_that_an_appending_sink_lacks_or_has_twice(tmp_path: Path) -> None:
     pipeline = FilePipeline(tmp_path, _delta(tmp_path, **{"sink.write-mode": "append"}))
-    _shop(pipeline)
+    change_orders(pipeline)
     pipeline.run()
     _overwrite(tmp_path, "orders", lambda rows: [one for one in rows if (one["id"], one["name"]) != (1, "n1")])
     report = pipeline.verify()
