@@ -9,6 +9,8 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from contextlib import contextmanager
+from functools import partial
 from multiprocessing import get_context
 from statistics import median, quantiles
 from typing import TYPE_CHECKING, Any
@@ -23,6 +25,7 @@ from ingest.sources.kafka import KafkaSource
 if TYPE_CHECKING:
     import argparse
     import subprocess
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 PARTITIONS = 4
@@ -48,7 +51,15 @@ class Feed:
             while count < (now - started) * rate:
                 self.one()
                 count += 1
-            self.producer.poll(0.001)
+            self.pause()
+        self.flush()
+
+    def pause(self) -> None:
+        """Let a millisecond pass."""
+        self.producer.poll(0.001)
+
+    def flush(self) -> None:
+        """Wait until all that was sent is there."""
         self.producer.flush()
 
     def one(self) -> None:
@@ -59,26 +70,26 @@ class Feed:
         self.producer.produce(self.topic, value, b'{"id":%d}' % key, partition=key % PARTITIONS)
 
 
-def load(bootstrap: str, topic: str, first: int, rate: int, seconds: float) -> tuple[int, float]:
+def load(make: Callable[[], Feed], first: int, rate: int, seconds: float) -> tuple[int, float]:
     """Send at a rate, in a process of its own: it shall not compete with the reader for Python.
 
-    Returns how many were sent until now, and when it began, after the producer had connected.
+    Returns how many were sent until now, and when it began, after the feed had connected.
     """
     spawn = get_context("spawn")  # Kafka clients do not survive a fork
     sent = spawn.Queue()
-    process = spawn.Process(target=_load, args=(bootstrap, topic, first, rate, seconds, sent))
+    process = spawn.Process(target=_load, args=(make, first, rate, seconds, sent))
     process.start()
     result: tuple[int, float] = sent.get()
     process.join()
     return result
 
 
-def _load(bootstrap: str, topic: str, first: int, rate: int, seconds: float, sent: Any) -> None:
-    feed = Feed(bootstrap, topic)
+def _load(make: Callable[[], Feed], first: int, rate: int, seconds: float, sent: Any) -> None:
+    feed = make()
     feed.sent = first
     for _ in range(PARTITIONS):
         feed.one()
-    feed.producer.flush()  # connected
+    feed.flush()  # connected
     begun = time.time()
     feed.run(rate, seconds)
     sent.put((feed.sent, begun))
@@ -116,17 +127,9 @@ def measure(bootstrap: str, folder: Path, options: argparse.Namespace, guarantee
     admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result()
     sink = f"  sink.delivery-guarantee: {guarantee}\n"
     file = pipeline_file(folder, bootstrap, topic, f"{topic}.out", PARTITIONS, sink=sink)
-    feed = Feed(bootstrap, topic)
-    feed.run(100, 1)
-    (folder / guarantee).mkdir()
-    pipeline = start(file, folder / guarantee)
-    reader = Reader(bootstrap, f"{topic}.out.orders")
-    try:
-        wait(lambda: len(reader.delays) >= feed.sent, pipeline, 60)
-        feed.sent, _ = load(bootstrap, topic, feed.sent, options.rate, 5)  # warm up
-        feed.sent, begun = load(bootstrap, topic, feed.sent, options.rate, options.seconds)
-        wait(lambda: len(reader.delays) >= feed.sent, pipeline, 60)
-        delays = [delay for sent, delay in reader.delays if sent >= begun]
+    make = partial(Feed, bootstrap, topic)
+    with observed(bootstrap, file, folder / guarantee, make) as (pipeline, reader, feed):
+        delays = delays_of(pipeline, reader, feed, make, options)
         percent = quantiles(delays, n=100)
         print(
             f"{guarantee}, end to end at {options.rate:,} messages/s for {options.seconds} s: "
@@ -134,7 +137,7 @@ def measure(bootstrap: str, folder: Path, options: argparse.Namespace, guarantee
         )
         time.sleep(options.idle)
         feed.one()
-        feed.producer.flush()
+        feed.flush()
         wait(lambda: len(reader.delays) >= feed.sent, pipeline, 60)
         print(f"{guarantee}, first record after {options.idle} s of idleness: {reader.delays[-1][1]:.2f} s")
         found = {
@@ -143,11 +146,40 @@ def measure(bootstrap: str, folder: Path, options: argparse.Namespace, guarantee
             f"{guarantee}, first record after idleness, s": [reader.delays[-1][1]],
         }
         save(options, "latency", found)
+
+
+@contextmanager
+def observed(
+    bootstrap: str, file: Path, folder: Path, make: Callable[[], Feed]
+) -> Iterator[tuple[subprocess.Popen[bytes], Reader, Feed]]:
+    """A pipeline that runs into topics named like its file, a reader of `orders` there, and a feed that has begun."""
+    feed = make()
+    feed.run(100, 1)
+    folder.mkdir()
+    pipeline = start(file, folder)
+    reader = Reader(bootstrap, f"{file.stem}.orders")
+    try:
+        wait(lambda: len(reader.delays) >= feed.sent, pipeline, 60)
+        yield pipeline, reader, feed
     finally:
         pipeline.terminate()
         pipeline.wait(60)
         reader.ended = True
         reader.thread.join()
+
+
+def delays_of(
+    pipeline: subprocess.Popen[bytes],
+    reader: Reader,
+    feed: Feed,
+    make: Callable[[], Feed],
+    options: argparse.Namespace,
+) -> list[float]:
+    """The delays of all records at a rate, in seconds, after the pipeline was warmed up."""
+    feed.sent, _ = load(make, feed.sent, options.rate, 5)
+    feed.sent, begun = load(make, feed.sent, options.rate, options.seconds)
+    wait(lambda: len(reader.delays) >= feed.sent, pipeline, 60)
+    return [delay for sent, delay in reader.delays if sent >= begun]
 
 
 def wait(until: Any, pipeline: subprocess.Popen[bytes], seconds: float) -> None:

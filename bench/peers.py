@@ -90,17 +90,22 @@ class Result:
     """Of all processes, per message."""
 
 
-def flink_python() -> Path:
-    """The Python of Flink's own environment, made on first use."""
-    home = cache() / f"flink-{FLINK}"
+def environment(name: str, *steps: list[str]) -> Path:
+    """The Python of a virtual environment in the cache, made on first use by installing packages step by step."""
+    home = cache() / name
     python = home / "bin" / "python"
     if not (home / "ready").is_file():
         subprocess.run([sys.executable, "-m", "venv", str(home)], check=True)
-        pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        subprocess.run([*pip, "setuptools<80", "wheel"], check=True)
-        subprocess.run([*pip, f"apache-flink=={FLINK}"], check=True)
+        for packages in steps:
+            pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+            subprocess.run([*pip, *packages], check=True)
         (home / "ready").touch()
     return python
+
+
+def flink_python() -> Path:
+    """The Python of Flink's own environment."""
+    return environment(f"flink-{FLINK}", ["setuptools<80", "wheel"], [f"apache-flink=={FLINK}"])
 
 
 def flink_job(folder: Path) -> Path:

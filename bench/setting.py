@@ -24,13 +24,15 @@ if TYPE_CHECKING:
 
 RESULTS: Final = Path(__file__).parent / "results"
 INGEST = str(Path(sys.executable).with_name("ingest"))
-_PIPELINE = """\
+_KAFKA = """\
 source:
   type: kafka
   properties.bootstrap.servers: {bootstrap}
   topic: {topic}
   scan.startup.mode: earliest-offset
-{source}sink:
+"""
+_PIPELINE = """\
+{origin}{source}sink:
   type: {kind}
   properties.bootstrap.servers: {bootstrap}
   sink.topic.partitions: {partitions}
@@ -74,16 +76,17 @@ def pipeline_file(  # noqa: PLR0913  (each is one piece of the file)
     sink: str = "",
     table: str = "<>",
     kind: str = "upsert-kafka",
+    origin: str = "",
 ) -> Path:
     """A pipeline from a topic to a topic for each table, `<into>.<table>`; `source`, `sink`: more lines.
 
-    `kind`: the sink's type.
+    `kind`: the sink's type. `origin`: the whole `source:`, where it is no topic.
     """
     file = folder / f"{into}.yaml"
     file.write_text(
         _PIPELINE.format(
             bootstrap=bootstrap,
-            topic=topic,
+            origin=origin or _KAFKA.format(bootstrap=bootstrap, topic=topic),
             into=into,
             partitions=partitions,
             source=source,
