@@ -101,9 +101,10 @@ bench: setup ## Measure against a raw Kafka copy, in one run (bench/README.md)
 	@$(BIN)/python bench/metrics.py $(SAVE)
 	@$(BIN)/python bench/into_postgres.py $(SAVE)
 
-bench-peers: setup ## Measure beside Flink, and what transforms cost (bench/README.md)
+bench-peers: setup ## Measure beside Flink, Debezium and Flink CDC, and what transforms cost (bench/README.md)
 	@$(BIN)/python bench/peers.py $(SAVE)
 	@$(BIN)/python bench/transforms.py $(SAVE)
+	@$(BIN)/python bench/from_mysql.py --rows 1000000 --changes 500000 --rounds 3 $(SAVE)
 
 docs: setup ## Generate the JSON Schema, the option reference, and tables of pages
 	@$(BIN)/python tools/docs.py
