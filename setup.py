@@ -19,6 +19,7 @@ KAFKA = Path("ingest/kafka/native")
 AVRO = Path("ingest/avro/native")
 MYSQL = Path("ingest/sources/mysql/native")
 LEAVES = [f"ingest/native/{name}.c" for name in ("scan", "values", "readings", "bytes", "cells")]
+LEAVES += [str(path) for path in sorted(MYSQL.glob("*.c"))]
 # What a module includes or cimports may be any of them: a change of one builds all anew
 SOURCES = [
     str(path)
@@ -26,12 +27,22 @@ SOURCES = [
     for folder in (NATIVE, KAFKA, AVRO, MYSQL)
     for path in sorted(folder.glob(kind))
 ]
-WITHOUT_LEAVES = {"codes", "records", "workspace", "table", "arrow", "object_record", "row_encoder", "transform_rows"}
+WITHOUT_LEAVES = {
+    "codes",
+    "records",
+    "workspace",
+    "table",
+    "arrow",
+    "object_record",
+    "row_encoder",
+    "transform_rows",
+    "log_records",
+}
 FLAGS = ["-O3", "-std=gnu11"]
 
 
 def native() -> list[Extension]:
-    """Return an extension for each Cython module of `ingest.native` and of `ingest.avro.native`."""
+    """Return an extension for each Cython module but those of `ingest.kafka.native`."""
     made = []
     for path in sorted([*NATIVE.glob("*.pyx"), *AVRO.glob("*.pyx"), *MYSQL.glob("*.pyx")]):
         depends = [*SOURCES, *LEAVES]
@@ -76,7 +87,9 @@ class BuildSideBySide(build_ext):
     def build_extensions(self) -> None:
         """Build the leaves, and all extensions. Where the leaves do not compile, there is no native code."""
         try:
-            leaves = self.compiler.compile(LEAVES, output_dir=self.build_temp, extra_postargs=FLAGS)
+            leaves = self.compiler.compile(
+                LEAVES, output_dir=self.build_temp, include_dirs=[str(NATIVE)], extra_postargs=FLAGS
+            )
         except CompileError as refused:
             self.warn(f"the leaf functions do not compile, so no native code is built: {refused}")
             self.extensions = []

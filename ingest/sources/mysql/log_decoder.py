@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import zlib
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ingest.sources.mysql import events
-from ingest.sources.mysql.events import BadEvent, FormatDescription, Gtid, Header
+from ingest.sources.mysql.events import FormatDescription, Gtid, Header
 from ingest.sources.mysql.log_records import PendingRecords
 from ingest.sources.mysql.replication import Packets
+
+if TYPE_CHECKING:
+    from ingest.sources.mysql.native.row_image import RowPlan
 
 CLOSED: Final = -1
 _MADE_FOR_READERS: Final = frozenset({events.FORMAT_DESCRIPTION, events.ROTATE, *events.SKIPPED})
@@ -46,6 +49,30 @@ class GtidRun:
     last: int
 
 
+def read_event(data: bytes, description: FormatDescription, offset: int) -> tuple[Event, FormatDescription | None]:
+    """Return the event of a packet in a file that was read up to `offset`, and what it describes. Raise BadEvent."""
+    header = events.read_header(data)
+    described = None
+    if header.kind == events.FORMAT_DESCRIPTION:
+        described = events.read_format(data)
+    elif header.kind == events.ROTATE and header.flags & events.ARTIFICIAL:
+        data = events.without_checksum(data)
+    elif description.checksums:
+        data = events.verify(data)
+    end = _end_of(header, offset)
+    return Event(header, data, end - header.size if end > offset else offset, end), described
+
+
+def _end_of(header: Header, offset: int) -> int:
+    """Return where an event ends, in 64 bits, of which its header has the lowest 32; `offset` for one in no file."""
+    if header.flags & events.ARTIFICIAL or header.kind in {events.HEARTBEAT, events.HEARTBEAT_V2}:
+        return offset
+    if not header.end:  # MariaDB from 11.4 on writes none within transactions
+        return offset if header.kind in _MADE_FOR_READERS else offset + header.size
+    end = offset & ~0xFFFFFFFF | header.end
+    return end + (1 << 32) if end < offset else end
+
+
 class LogDecoder:
     """Where a log stands, and what comes of it. Offsets are those in the current file, and have 64 bits."""
 
@@ -54,22 +81,24 @@ class LogDecoder:
         self.records = PendingRecords()
         self.runs: list[GtidRun] = []
         """The transactions that ended."""
+        self.plain = False
+        """True if native code may handle events by itself: none is compared, none is passed over."""
+        self.opened = CLOSED
+        """Where the open transaction began; CLOSED where none is open."""
+        self.gtid: Gtid | None = None
+        """The GTID of the open transaction."""
+        self.bound = 0
+        """The position at which or behind which a transaction ends that is the last."""
         self.reset(0, 0)
 
     def reset(self, base: int, offset: int) -> None:
         """Stand at a place of a file, of whose events nothing is known. Pending records of the open transaction go."""
         self._packets = Packets()
         self.description = FormatDescription("", b"", checksums=False)
-        self.base, self.offset = base, offset
         self.records.drop(self.records.ended)
-        self.opened = CLOSED
-        """Where the open transaction began; CLOSED where none is open."""
-        self.begun = False
-        """True if the open transaction goes on until something ends it."""
-        self.gtid: Gtid | None = None
-        """The GTID of the open transaction."""
-        self.ended, self.last, self.last_crc = offset, offset, 0
-        """Where the last transaction ended, and where the event begins that ended it, with the CRC32 of its bytes."""
+        self.plain = False
+        self.abandon()
+        self.enter(base, offset)
 
     def enter(self, base: int, offset: int) -> None:
         """Go on in another file."""
@@ -81,47 +110,49 @@ class LogDecoder:
         self._packets.feed(data)
 
     def next(self) -> bytes | None:
-        """Return the next packet that is for the caller; None where more bytes are needed."""
+        """Return the next packet that is for the caller; None where bytes are needed, or records are enough."""
         return self._packets.next()
 
     def event(self, data: bytes) -> Event:
         """Return the event of a packet, and go on to its end. Raise BadEvent."""
-        header = events.read_header(data)
-        if header.kind == events.FORMAT_DESCRIPTION:
-            self.description = events.read_format(data)
-        elif header.kind == events.ROTATE and header.flags & events.ARTIFICIAL:
-            data = events.without_checksum(data)
-        elif self.description.checksums:
-            data = events.verify(data)
-        start, end = self.offset, self.place(header)
-        if end > self.offset:
-            start, self.offset = end - header.size, end
-        return Event(header, data, start, end)
+        found, described = read_event(data, self.description, self.offset)
+        self.description = described or self.description
+        self.offset = found.end
+        return found
 
-    def place(self, header: Header) -> int:
-        """Return where an event ends, in 64 bits: its header has the lowest 32. For one in no file, where it stands."""
-        if header.flags & events.ARTIFICIAL or header.kind in {events.HEARTBEAT, events.HEARTBEAT_V2}:
-            return self.offset
-        if not header.end:  # MariaDB from 11.4 on writes none within transactions
-            return self.offset if header.kind in _MADE_FOR_READERS else self.offset + header.size
-        end = self.offset & ~0xFFFFFFFF | header.end
-        if end < self.offset:
-            end += 1 << 32
-        return end
-
-    def begin(self, start: int, gtid: Gtid | None, *, begun: bool) -> None:
-        """Note that a transaction begins."""
+    def begin_at(self, start: int, gtid: Gtid | None, begun: bool) -> None:  # noqa: FBT001  (native code has it so)
+        """Note that a transaction begins, or goes on with a statement that begins it."""
         if self.opened == CLOSED:
             self.opened = start
+            self.savepoints: dict[bytes, int] = {}
+            """By name: the number of pending records where it was set."""
+            self.given = False
+            """True if records of the open transaction were given on already."""
+            self.held = False
+            """True if nothing of the open transaction is given on before its end."""
+            self.unheld = False
+            """True if the records of the open transaction were dropped, because they are too many to be kept."""
         self.gtid, self.begun = gtid or self.gtid, begun
 
-    def end(self, event: Event) -> None:
+    def end_with(self, event: Event) -> None:
         """Note that the open transaction ends with an event, and that its pending records count."""
         self.records.end()
         self.ended, self.last, self.last_crc = event.end, event.start, zlib.crc32(event.data)
         if self.gtid is not None:
             self._count(self.gtid)
-        self.opened, self.begun, self.gtid = CLOSED, False, None
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Note that no transaction is open any more."""
+        self.opened, self.gtid = CLOSED, None
+        self.begun = False
+        """True if the open transaction goes on until something ends it."""
+        self.given = self.held = self.unheld = False
+        self.savepoints = {}
+
+    def begin_runs(self) -> None:
+        """Forget the transactions that ended."""
+        self.runs = []
 
     def _count(self, gtid: Gtid) -> None:
         """Add a transaction to those that ended."""
@@ -130,8 +161,8 @@ class LogDecoder:
         else:
             self.runs.append(GtidRun(gtid.source, gtid.number, gtid.number))
 
+    def learn(self, table: int, plan: RowPlan | bytes | None) -> None:
+        """Take a table's plan, for native code."""
+
     def forget(self) -> None:
         """Forget what is known of tables: a statement may have changed them."""
-
-
-__all__ = ["CLOSED", "BadEvent", "Event", "GtidRun", "LogDecoder"]

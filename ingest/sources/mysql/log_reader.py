@@ -14,14 +14,15 @@ from ingest.errors import ConfigError, DataLoss, Unavailable
 from ingest.sources.mysql import events, row_events
 from ingest.sources.mysql.connection import connect
 from ingest.sources.mysql.events import BadEvent, Query
-from ingest.sources.mysql.log_decoder import CLOSED, Event, GtidRun, LogDecoder
+from ingest.sources.mysql.log_decoder import CLOSED, Event, GtidRun
 from ingest.sources.mysql.log_model import LogChunk, LogFile, LogPlace, Prepared, Statement
 from ingest.sources.mysql.log_records import entry_of, spread
 from ingest.sources.mysql.replication import HEARTBEAT_S, LogStream, check_packet
 from ingest.sources.mysql.row_decoder import KnownTable, RowDecoder, check
+from ingest.sources.mysql.row_plan import NATIVE, make_decoder, plan_of
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Mapping, Sequence
 
     from ingest.sources.mysql.connection import MySqlServer
     from ingest.sources.mysql.log_model import LogTables
@@ -39,13 +40,20 @@ class LogReader:
 
     def __init__(
         self, server: MySqlServer, server_id: int, tables: LogTables, *, heartbeat_s: float = HEARTBEAT_S,
-        tinyint1_as_boolean: bool = False,
+        tinyint1_as_boolean: bool = False, metadata: bool = False, native: bool = True,
+        open_stream: Callable[[], LogStream] | None = None,
     ) -> None:  # fmt: skip
-        """Take how to reach the server, and the id by which it knows this reader among its replicas."""
+        """Take how to reach the server, and the id by which it knows this reader among its replicas.
+
+        `metadata`: native code is asked for records' positions and times, beside their values. `native`: False for the
+        reference. `open_stream`: what the log comes from, where that is no server.
+        """
         self._server, self._server_id, self._tables, self._heartbeat_s = server, server_id, tables, heartbeat_s
         self.rows = RowDecoder(tinyint1_as_boolean=tinyint1_as_boolean)
+        self._open_stream = open_stream or self._connect
         self._stream: LogStream | None = None
-        self._decoder = LogDecoder()
+        self._native = native and NATIVE
+        self._decoder = make_decoder(CHUNK_BYTES, HELD_BYTES, native=self._native, metadata=metadata)
         self._known: dict[int, KnownTable | None] = {}
         self._file = ""
         self._bases: Mapping[str, int] = {}
@@ -57,13 +65,6 @@ class LogReader:
         """The XA transactions that were prepared in the last `read`."""
         self.finished: list[str] = []
         """The XIDs of those that were committed or rolled back in it."""
-        self._savepoints: dict[bytes, int] = {}
-        self._given = False
-        """True if records of the open transaction were given on already."""
-        self._held = False
-        """True if nothing of the open transaction is given on before its end."""
-        self._unheld = False
-        """True if the records of the open transaction were dropped, because they are too many to be kept."""
 
     # -- What a caller may ask between two chunks -------------------------------------------------------------------
 
@@ -102,7 +103,8 @@ class LogReader:
         """
         self._after, self._bases = after, bases or {}
         self.files, self.statement, self.prepared, self.finished = [], None, [], []
-        self._decoder.runs.clear()
+        self._decoder.begin_runs()
+        self._decoder.bound = bound
         if self._stream is None or self.place.position != start.position or self._decoder.opened != CLOSED:
             self._start(start)
         try:
@@ -136,22 +138,22 @@ class LogReader:
         asked = offset if offset < 1 << 32 else _FIRST
         self._wanted = start.offset
         self._file = start.file
-        self._stream = LogStream(connect(self._server), self._server, self._server_id, self._heartbeat_s)
+        self._stream = self._open_stream()
         self._decoder.reset(start.base, asked)
         self._forget()
         self._stream.start(start.file, asked)
 
+    def _connect(self) -> LogStream:
+        return LogStream(connect(self._server), self._server, self._server_id, self._heartbeat_s)
+
     def _read(self, bound: int) -> Generator[LogChunk | None]:
         decoder, records = self._decoder, self._decoder.records
-        while True:
-            if decoder.opened == CLOSED and decoder.base + decoder.ended >= bound and decoder.offset >= self._wanted:
-                yield from self._take(records.ended)
-                return
+        while not self._reached(bound):
             packet = decoder.next()
             if packet is not None:
                 self._packet(packet)
                 if self.statement is not None:
-                    yield from self._take(len(records) if self._given else records.ended)
+                    yield from self._take(len(records) if decoder.given else records.ended)
                     return
                 if records.size < CHUNK_BYTES:
                     continue
@@ -159,21 +161,28 @@ class LogReader:
                 yield from self._take(records.ended)
             elif records.size >= HELD_BYTES:
                 yield from self._overflow()
-            if packet is None and self._stream is not None:
+            elif packet is None and not self._reached(bound) and self._stream is not None:
                 data = self._stream.read()
                 if data is None:
                     yield None
                 else:
                     decoder.feed(data)
+        yield from self._take(records.ended)
+
+    def _reached(self, bound: int) -> bool:
+        """Tell whether the transaction in which the bound lies was read to its end."""
+        decoder = self._decoder
+        ended = decoder.base + decoder.ended
+        return decoder.opened == CLOSED and ended >= bound and decoder.offset >= self._wanted
 
     def _overflow(self) -> Generator[LogChunk]:
         """Make room where the open transaction is too large to be kept."""
         records = self._decoder.records
-        if self._held:
+        if self._decoder.held:
             records.drop(0)
-            self._unheld = True
+            self._decoder.unheld = True
         else:
-            self._given = True
+            self._decoder.given = True
             yield from self._take(len(records))
 
     def _take(self, count: int) -> Generator[LogChunk]:
@@ -198,6 +207,7 @@ class LogReader:
         if event.filed and event.end <= self._wanted and event.header.kind != events.FORMAT_DESCRIPTION:
             return
         self._event(event)
+        self._decoder.plain = self._check is None and self._decoder.offset >= self._wanted
 
     def _compare(self, event: Event) -> None:
         """Compare the event that ends where reading begins with what it was."""
@@ -286,37 +296,29 @@ class LogReader:
         gtid = events.read_gtid(event.data, event.header.server_id, event.header.kind)
         # MariaDB's is the beginning of a transaction, MySQL's is followed by one
         begun = event.header.kind == events.MARIADB_GTID and gtid is not None and not gtid.standalone
-        self._begin(event.start, gtid, begun=begun)
-
-    def _begin(self, start: int, gtid: events.Gtid | None = None, *, begun: bool = True) -> None:
-        if self._decoder.opened == CLOSED:
-            self._savepoints.clear()
-            self._given = self._held = self._unheld = False
-        self._decoder.begin(start, gtid, begun=begun)
+        self._decoder.begin_at(event.start, gtid, begun)
 
     def _end(self, event: Event) -> None:
         """End a transaction that counts."""
-        if self._unheld:
-            self._unheld = False
+        if self._decoder.unheld:
             msg = "a transaction with savepoints or XA that is larger than is kept"
             raise BadEvent(msg)
-        self._decoder.end(event)
+        self._decoder.end_with(event)
 
     def _rolled_back(self, event: Event) -> None:
         """End a transaction that was rolled back: what stays are changes of tables that have no transactions."""
         self._undo(0)
-        self._unheld = False
-        self._decoder.end(event)
+        self._decoder.end_with(event)
 
     def _drop_all(self) -> None:
         """Forget the open transaction."""
         self._undo(0, all_of_it=True)
-        self._decoder.opened, self._decoder.begun, self._decoder.gtid = CLOSED, False, None
+        self._decoder.abandon()
 
     def _undo(self, start: int, *, all_of_it: bool = False) -> None:
         """Drop records of the open transaction from one on, but those of tables without transactions."""
         records = self._decoder.records
-        if self._given:
+        if self._decoder.given:
             msg = (
                 f"the transaction at {self._decoder.opened} of {self._file} was rolled back after {HELD_BYTES} bytes "
                 "of its rows, which were given on already"
@@ -335,20 +337,20 @@ class LogReader:
         text = _bare(query.text)
         verb = text[:40].upper()
         if verb in {b"BEGIN", b"START TRANSACTION"}:
-            self._begin(event.start)
+            self._decoder.begin_at(event.start, None, True)
         elif verb == b"COMMIT":
             self._end(event)
         elif verb in {b"ROLLBACK", b"ROLLBACK WORK"}:
             self._rolled_back(event)
         elif verb.startswith(b"SAVEPOINT "):
-            self._held = not self._given
-            self._savepoints[text[10:].strip()] = len(self._decoder.records)
+            self._decoder.held = not self._decoder.given
+            self._decoder.savepoints[text[10:].strip()] = len(self._decoder.records)
         elif verb.startswith(b"ROLLBACK TO "):
             name = re.sub(rb"(?i)^ROLLBACK\s+TO\s+(?:SAVEPOINT\s+)?", b"", text).strip()
-            if name not in self._savepoints or self._unheld:
+            if name not in self._decoder.savepoints or self._decoder.unheld:
                 msg = "a savepoint that is not known"
                 raise BadEvent(msg)
-            self._undo(self._savepoints[name])
+            self._undo(self._decoder.savepoints[name])
         elif verb.startswith(b"XA "):
             self._xa(event, text)
         elif not verb.startswith(b"RELEASE SAVEPOINT"):
@@ -357,14 +359,14 @@ class LogReader:
     def _xa(self, event: Event, text: bytes) -> None:
         verb = text.split(None, 2)[1].upper()
         if verb in {b"START", b"BEGIN"}:
-            self._begin(event.start)
-            self._held = True
+            self._decoder.begin_at(event.start, None, True)
+            self._decoder.held = True
         elif verb in {b"COMMIT", b"ROLLBACK"}:
             xid = text.split(None, 2)[2].decode("ascii", "replace")
-            self._begin(event.start)
+            self._decoder.begin_at(event.start, None, True)
             self.finished.append(xid)
             self._xa_finish(event, xid, commit=verb == b"COMMIT")
-            self._decoder.end(event)
+            self._decoder.end_with(event)
 
     def _xa_prepare(self, event: Event) -> None:
         found = events.read_xa_prepare(event.data)
@@ -373,8 +375,7 @@ class LogReader:
             return
         self.prepared.append(Prepared(found.xid, LogPlace(self._file, self._decoder.opened, self._decoder.base)))
         self._decoder.records.drop(self._decoder.records.ended)
-        self._unheld = False
-        self._decoder.end(event)
+        self._decoder.end_with(event)
 
     def _xa_finish(self, event: Event, xid: str, *, commit: bool) -> None:
         """Give on the rows of an XA transaction that is committed here."""
@@ -385,7 +386,7 @@ class LogReader:
         changes_rows = word is not None and word.group().upper() in _CHANGE_ROWS
         base = self._decoder.base
         found = Statement(base + event.start, base + event.end, query, event.header.time, changes_rows)
-        self._begin(event.start, begun=self._decoder.begun)
+        self._decoder.begin_at(event.start, None, self._decoder.begun)
         self._meet(found)
         if self.statement is not None:
             return
@@ -393,7 +394,7 @@ class LogReader:
         if text[-40:].upper().endswith(b"START TRANSACTION"):  # CREATE TABLE … AS SELECT, whose rows follow
             self._decoder.begun = True
         if not self._decoder.begun:
-            self._decoder.end(event)
+            self._decoder.end_with(event)
 
     def _meet(self, found: Statement) -> None:
         """Stop at a statement whose result is not known, or whose rows are not in the log."""
@@ -407,7 +408,7 @@ class LogReader:
         if self._tables.answered(found.position) or not self._tables.matters(found):
             return
         self.statement = found
-        if not self._given:
+        if not self._decoder.given:
             self._decoder.records.drop(self._decoder.records.ended)
 
     def _load(self, event: Event) -> None:
@@ -420,7 +421,10 @@ class LogReader:
 
     def _table_map(self, event: Event) -> None:
         found = row_events.read_table_map(event.data, self._decoder.description)
-        self._known[found.id] = self._resolve(found, self._decoder.base + event.start)
+        known = self._known[found.id] = self._resolve(found, self._decoder.base + event.start)
+        if self._native:
+            body = event.data[events.HEADER_BYTES :]
+            self._decoder.learn(found.id, body if known is None else plan_of(known, body, self.rows.values))
 
     def _resolve(self, found: row_events.TableMap, position: int) -> KnownTable | None:
         """Return the table of a table map; None if it is not read. Raise ConfigError where it is not the one known."""
@@ -436,10 +440,11 @@ class LogReader:
         return known
 
     def _rows(self, event: Event) -> None:
-        rows = row_events.read_rows(event.data, event.header.kind, self._decoder.description)
-        known = self._lookup(rows)
-        if known is None or self._unheld:
+        kind, description = event.header.kind, self._decoder.description
+        known = self._lookup(row_events.table_of(event.data, kind, description))
+        if known is None or self._decoder.unheld:
             return
+        rows = row_events.read_rows(event.data, kind, description)
         records, start = self._decoder.records, self._decoder.base + event.start
         if not event.filed:
             msg = "rows that are in no file"
@@ -448,14 +453,12 @@ class LogReader:
         for at, value in enumerate(spread(values, event.end - event.start)):
             records.add(value, start + at, event.header.time * 1000)
 
-    def _lookup(self, rows: row_events.Rows) -> KnownTable | None:
+    def _lookup(self, table: int) -> KnownTable | None:
         """Return the table of rows; None if it is not read. Raise BadEvent where no table map was before them."""
-        if rows.table not in self._known:
-            if rows.table == _NO_TABLE:
-                return None
-            msg = f"rows of the table {rows.table}, of which no table map came"
+        if table not in self._known and table != _NO_TABLE:
+            msg = f"rows of the table {table}, of which no table map came"
             raise BadEvent(msg)
-        return self._known[rows.table]
+        return self._known.get(table)
 
     def _payload(self, event: Event) -> None:
         """Handle the events of a compressed transaction, which have no places of their own."""

@@ -127,6 +127,12 @@ def bits(data: bytes, count: int) -> tuple[bool, ...]:
     return tuple(bool(data[at // 8] >> at % 8 & 1) for at in range(count))
 
 
+def table_of(event: bytes, kind: int, lengths: FormatDescription) -> int:
+    """Return the id of the table that a row event is of. Raise BadEvent."""
+    size = lengths.length(kind, 10 if kind in _WITH_EXTRA else 8)
+    return Cursor(event, HEADER_BYTES).number(4 if size == 6 else 6)
+
+
 def read_rows(event: bytes, kind: int, lengths: FormatDescription) -> Rows:
     """Return the rows of an event, not compressed. Raise BadEvent."""
     cursor = Cursor(event, HEADER_BYTES)

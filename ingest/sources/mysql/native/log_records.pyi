@@ -1,4 +1,5 @@
 from collections.abc import Collection, Sequence
+from typing import overload
 
 from ingest.model.record import Record
 from ingest.native.records import Messages
@@ -30,5 +31,10 @@ class PendingRecords:
     def take(self, count: int) -> Sequence[Record]:
         """Return the first `count` records, and keep the others."""
 
-class LogRecords(Messages):
+class LogRecords(Messages, Sequence[Record]):
     """Consecutive records of the log."""
+
+    @overload
+    def __getitem__(self, at: int, /) -> Record: ...
+    @overload
+    def __getitem__(self, at: slice, /) -> Sequence[Record]: ...

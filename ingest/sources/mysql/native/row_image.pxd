@@ -1,0 +1,70 @@
+# cython: language_level=3
+"""How rows of a table are decoded: a step for each column of its table map."""
+
+from libc.stdint cimport int64_t, uint8_t
+
+from ingest.sources.mysql.native.log_records cimport PendingRecords
+
+
+cdef enum Step:               # what is done with a value; row_plan.py has the same numbers
+    BY_PYTHON = 0             # rare types
+    SIGNED = 1
+    UNSIGNED = 2
+    TRUTH = 3                 # BIT(1)
+    DATE = 4
+    TIME = 5
+    DATETIME = 6
+    TIMESTAMP = 7
+    YEAR = 8
+    BITS = 9
+    LABEL = 10
+    LABELS = 11
+    UTF8 = 12
+    ASCII = 13
+    WINDOWS = 14
+    BYTES = 15
+    PADDED = 16
+    FLOAT = 17
+    DOUBLE = 18
+    DECIMAL = 19
+    NOTHING = 20              # of a column that is not written
+
+
+cdef struct Piece:
+    const char *text
+    size_t size
+
+
+cdef struct ColumnStep:
+    int step
+    int length_bytes          # bytes that say how many follow; 0: `size` follow
+    int size
+    int precision             # digits of a DECIMAL; bytes to which BINARY is filled up
+    int scale                 # digits of a DECIMAL behind the point; bytes of a fraction
+    Piece name                # the name as JSON behind a comma, with a colon
+    Piece *labels             # of ENUM and SET, as JSON: SET without quotes
+    int label_count
+
+
+cdef class RowPlan:
+    cdef readonly bytes map       # the body of the table map that it is for
+    cdef readonly object known    # the table, as the reference has it
+    cdef tuple kept               # owns the bytes of all pieces
+    cdef object read              # the reference: (place of the column, bytes of a value) -> its JSON text
+    cdef ColumnStep *columns
+    cdef int count
+    cdef size_t room              # bytes that an image has at most, but for texts and bytes
+    cdef Piece head               # before the first image
+    cdef Piece[3] tails           # behind the last one of inserts, updates, deletes
+
+    cdef int rows(
+        self, PendingRecords records, const uint8_t *p, const uint8_t *end, const uint8_t *before,
+        const uint8_t *after, int64_t position, int64_t millis
+    ) except -1
+    cdef const uint8_t *image(
+        self, PendingRecords records, char **to, const uint8_t *p, const uint8_t *end, const uint8_t *present
+    ) except? NULL
+    cdef const uint8_t *by_python(
+        self, PendingRecords records, char **to, int at, const uint8_t *begin, const uint8_t *p, const uint8_t *end
+    ) except NULL
+    cdef const uint8_t *value(self, char **to, ColumnStep *column, const uint8_t *p, size_t size) noexcept nogil

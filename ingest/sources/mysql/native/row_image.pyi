@@ -1,0 +1,19 @@
+from collections.abc import Callable, Sequence
+
+from ingest.sources.mysql.row_decoder import KnownTable
+
+class RowPlan:
+    """How rows of a table are decoded natively; see ingest/sources/mysql/row_plan.py."""
+
+    known: KnownTable
+    map: bytes
+
+    def __init__(
+        self,
+        known: KnownTable,
+        map: bytes,  # noqa: A002  (the log's own word)
+        head: bytes,
+        tails: Sequence[bytes],
+        columns: Sequence[tuple[int, int, int, int, int, bytes, tuple[bytes, ...]]],
+        read: Callable[[int, bytes], bytes],
+    ) -> None: ...

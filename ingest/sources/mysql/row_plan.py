@@ -1,0 +1,128 @@
+"""How native code decodes the rows of a table: a step for each column of its table map.
+
+In: a table of the log as the reference has it. Out: native code's plan. Types that have no step of their own are read
+by the reference, value by value.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Final, cast
+
+import orjson
+
+from ingest.sources.mysql import packed
+from ingest.sources.mysql.columns import Column
+from ingest.sources.mysql.events import Cursor
+from ingest.sources.mysql.log_decoder import LogDecoder
+from ingest.sources.mysql.row_values import real_type
+from ingest.sources.mysql.types import BINARIES, FIXED, GEOMETRIES, is_tinyint1
+
+try:
+    from ingest.sources.mysql.native import log_decoder, row_image
+except ImportError:  # it was installed without a compiler
+    _MADE = False
+else:
+    _MADE = True
+
+if TYPE_CHECKING:
+    from ingest.sources.mysql.native.row_image import RowPlan
+    from ingest.sources.mysql.row_decoder import KnownTable
+    from ingest.sources.mysql.row_values import ValueReader
+
+NATIVE: Final = _MADE and os.environ.get("INGEST_NATIVE") != "off"
+"""True if native code is there, and wanted."""
+(
+    BY_PYTHON, SIGNED, UNSIGNED, TRUTH, DATE, TIME, DATETIME, TIMESTAMP, YEAR, BITS, LABEL, LABELS, UTF8, ASCII,
+    WINDOWS, BYTES, PADDED, FLOAT, DOUBLE, DECIMAL, NOTHING,
+) = range(21)  # fmt: skip
+"""The numbers of `Step` in native/row_image.pxd."""
+_INTEGERS: Final = {1: 1, 2: 2, 9: 3, 3: 4, 8: 8}
+_TEXTS: Final = {"utf8mb4": UTF8, "utf8mb3": UTF8, "utf8": UTF8, "ascii": ASCII, "latin1": WINDOWS}
+_MOMENTS: Final = {17: (TIMESTAMP, 4), 18: (DATETIME, 5), 19: (TIME, 3)}
+MAX_PADDED: Final = 256
+
+
+def make_decoder(most: int, held: int, *, native: bool, metadata: bool) -> LogDecoder:
+    """Return what decodes the log: natively, or the reference.
+
+    `most`: bytes of records that are enough for once; `held`: bytes of an open transaction that are.
+    """
+    return cast("LogDecoder", log_decoder.LogDecoder(most, held, metadata)) if native else LogDecoder()
+
+
+def plan_of(known: KnownTable, raw: bytes, values: ValueReader) -> RowPlan:
+    """Return the plan for a table map, of which `raw` is the body."""
+    columns = known.columns
+    steps = []
+    for at, column in enumerate(columns):
+        code, metadata = known.map.types[at], known.map.metadata[at]
+        step = _step(column or Column("", "varbinary"), code, metadata, values)
+        name = b"," + orjson.dumps(column.name) + b":" if column is not None else b",:"
+        steps.append(((NOTHING if column is None else step[0]), *step[1:5], name, step[5]))
+    table = known.table
+    source = b',"source":{"db":' + _json(table.database) + b',"table":' + _json(table.name) + b'},"op":"'
+    tails = [source + op + b'"}' for op in (b"c", b"u", b"d")]
+    head = b"\0" + known.id.to_bytes(4, "big") + b'{"before":'
+
+    def read(at: int, data: bytes) -> bytes:
+        column = columns[at] or Column("", "varbinary")
+        return values.read(Cursor(data), column, known.map.types[at], known.map.metadata[at])
+
+    return row_image.RowPlan(known, raw, head, tails, steps, read)
+
+
+def _json(name: str) -> bytes:
+    return orjson.dumps(name.encode("utf-8", "replace").decode())
+
+
+def _step(
+    column: Column, code: int, metadata: bytes, values: ValueReader
+) -> tuple[int, int, int, int, int, tuple[bytes, ...]]:
+    """Return step, bytes of a length, bytes of a value, digits or full length, digits behind the point, labels."""
+    real, most = real_type(code, metadata)
+    step, size, first, second = BY_PYTHON, 0, 0, 0
+    labels: tuple[bytes, ...] = ()
+    if real in _INTEGERS:
+        size = _INTEGERS[real]
+        if not (values.tinyint1_as_boolean and is_tinyint1(column)):
+            step = UNSIGNED if column.unsigned else SIGNED
+    elif real in {4, 5}:
+        step, size = (FLOAT, 4) if real == 4 else (DOUBLE, 8)
+    elif real == 246:
+        step, size, first, second = DECIMAL, packed.decimal_size(*metadata), *metadata
+    elif real in {10, 13, 14}:
+        step, size = (YEAR, 1) if real == 13 else (DATE, 3)
+    elif real in _MOMENTS:
+        step, size = _MOMENTS[real]
+        second = (metadata[0] + 1) // 2
+        size += second
+    elif real in packed.OLD_SIZES:
+        size = packed.OLD_SIZES[real][column.fsp]
+    elif real == 16:
+        bits = metadata[1] * 8 + metadata[0]
+        step, size = (TRUTH, 1) if bits == 1 else (BITS, (bits + 7) // 8)
+    elif real == 247:
+        step, size = LABEL, most
+        labels = (b'""', *map(orjson.dumps, column.labels))
+    elif real == 248:
+        step, size = LABELS, most
+        labels = tuple(orjson.dumps(label)[1:-1] for label in column.labels)
+    else:
+        step, length, first = _long(column, real, most)
+        return step, length, 0, first, 0, ()
+    return step, 0, size, first, second, labels
+
+
+def _long(column: Column, real: int, most: int) -> tuple[int, int, int]:
+    """Return the step of a value that has a length, the bytes of that, and the bytes to which it is filled up."""
+    length = (2 if most > 255 else 1) if real in {15, 253, 254, 141} else most
+    kind = column.type
+    if real in {140, 141, 245} or kind in GEOMETRIES or kind in FIXED:
+        return BY_PYTHON, length, 0
+    if kind == "binary":
+        full = column.length or 1
+        return (PADDED if full <= MAX_PADDED else BY_PYTHON), length, min(full, MAX_PADDED)
+    if kind in BINARIES or column.charset in {None, "binary"}:
+        return BYTES, length, 0
+    return _TEXTS.get(column.charset or "", BY_PYTHON), length, 0
