@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 HIDDEN: Final = "!hidden!"
 """How the names begin of columns that MySQL keeps for functional indexes: they are in row images, and of no table."""
-_HIDDEN_COLUMN: Final = Column("", "varbinary")
+UNKNOWN: Final = Column("", "varbinary", hidden=True)
 _JSON: Final = 245
 
 
@@ -39,13 +39,13 @@ class KnownTable:
     map: TableMap
 
     @property
-    def columns(self) -> tuple[Column | None, ...]:
-        """For each column of the table map: the column, or None for one that the server keeps for itself."""
-        names = self.map.names
-        if names is None or len(names) == len(self.table.columns):
-            return self.table.columns
-        given = iter(self.table.columns)
-        return tuple(None if name.startswith(HIDDEN) else next(given, None) for name in names)
+    def columns(self) -> tuple[Column, ...]:
+        """The column for each one of the table map. Those of functional indexes need not be in the history."""
+        names, columns = self.map.names or (), self.table.columns
+        if len(names) == len(columns) or sum(not name.startswith(HIDDEN) for name in names) != len(columns):
+            return columns
+        given = iter(columns)
+        return tuple(UNKNOWN if name.startswith(HIDDEN) else next(given) for name in names)
 
 
 def check(known: KnownTable) -> str:
@@ -56,7 +56,7 @@ def check(known: KnownTable) -> str:
     names, signed = known.map.names, iter(known.map.signed or ())
     for at, column in enumerate(columns):
         has_sign = next(signed, None) if types[at] in NUMERIC else None
-        if column is None:
+        if column.hidden:
             continue
         if names is not None and names[at].lower() != column.name.lower():
             return f"has column {names[at]} in the log where the history of schemas has {column.name}"
@@ -122,10 +122,10 @@ class RowDecoder:
                 text = self._changed(known, cursor, at, before)
             else:
                 begins = cursor.at
-                text = self.values.read(cursor, column or _HIDDEN_COLUMN, types[at], metadata[at])
+                text = self.values.read(cursor, UNKNOWN if column.hidden else column, types[at], metadata[at])
                 if types[at] == _JSON:
                     documents[at] = cursor.data[begins + metadata[at][0] : cursor.at]
-            if column is not None:
+            if not column.hidden:
                 members.append(_text(column.name).encode() + b":" + text)
         return b"{" + b",".join(members) + b"}", documents
 
@@ -133,7 +133,7 @@ class RowDecoder:
         """Return a JSON document after a partial update."""
         changes = cursor.take(cursor.number(4))
         if at not in before:
-            column = known.columns[at] or _HIDDEN_COLUMN
+            column = known.columns[at]
             msg = f"column {column.name} has only the changed parts of a document, and the log lacks what it was before"
             raise ConfigError(msg, "SET GLOBAL binlog_row_value_options = '', or binlog_row_image = 'FULL'")
         return orjson.dumps(json_binary.printed(json_binary.change(json_binary.tree(before[at]), changes)))

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Final, cast
 import orjson
 
 from ingest.sources.mysql import packed
-from ingest.sources.mysql.columns import Column
 from ingest.sources.mysql.events import Cursor
 from ingest.sources.mysql.log_decoder import LogDecoder
+from ingest.sources.mysql.row_decoder import UNKNOWN
 from ingest.sources.mysql.row_values import real_type
 from ingest.sources.mysql.types import BINARIES, FIXED, GEOMETRIES, is_tinyint1
 
@@ -26,6 +26,7 @@ else:
     _MADE = True
 
 if TYPE_CHECKING:
+    from ingest.sources.mysql.columns import Column
     from ingest.sources.mysql.native.row_image import RowPlan
     from ingest.sources.mysql.row_decoder import KnownTable
     from ingest.sources.mysql.row_values import ValueReader
@@ -57,17 +58,16 @@ def plan_of(known: KnownTable, raw: bytes, values: ValueReader) -> RowPlan:
     steps = []
     for at, column in enumerate(columns):
         code, metadata = known.map.types[at], known.map.metadata[at]
-        step = _step(column or Column("", "varbinary"), code, metadata, values)
-        name = b"," + orjson.dumps(column.name) + b":" if column is not None else b",:"
-        steps.append(((NOTHING if column is None else step[0]), *step[1:5], name, step[5]))
+        step = _step(UNKNOWN if column.hidden else column, code, metadata, values)
+        name = b"," + orjson.dumps(column.name) + b":"
+        steps.append(((NOTHING if column.hidden else step[0]), *step[1:5], name, step[5]))
     table = known.table
     source = b',"source":{"db":' + _json(table.database) + b',"table":' + _json(table.name) + b'},"op":"'
     tails = [source + op + b'"}' for op in (b"c", b"u", b"d")]
     head = b"\0" + known.id.to_bytes(4, "big") + b'{"before":'
 
     def read(at: int, data: bytes) -> bytes:
-        column = columns[at] or Column("", "varbinary")
-        return values.read(Cursor(data), column, known.map.types[at], known.map.metadata[at])
+        return values.read(Cursor(data), columns[at], known.map.types[at], known.map.metadata[at])
 
     return row_image.RowPlan(known, raw, head, tails, steps, read)
 

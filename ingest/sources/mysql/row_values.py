@@ -145,6 +145,8 @@ def _body(cursor: Cursor, real: int, most: int) -> bytes:
 def _labels(number: int, column: Column, real: int) -> bytes:
     """Return the labels of an ENUM or SET."""
     labels = column.labels
+    if column.hidden:
+        return b"null"
     if real == 247:
         if number > len(labels):
             msg = f"column {column.name} has label {number}, and the history of schemas has {len(labels)}"
