@@ -121,6 +121,9 @@ class Comparison:
         if not rows and all(one is None for one in right):
             counts.compared += known
             return None
+        if not rows and not self._tables[table].rules.missing_known:
+            counts.unjudged += 1
+            return None
         counts.compared += 1
         counts.open += len(right) > 1
         row = rows[0] if rows else None
@@ -207,11 +210,14 @@ class Comparison:
         """Return whether a row of the sink is what the source says, but for columns that the sink lacks or adds."""
         if one is None or other is None:
             return one is other
-        return one == (other if not self._tables[table].missing else self._there(table, other))
+        if not self._tables[table].left_out:
+            return one == other
+        return self._kept(table, one) == self._kept(table, other)
 
-    def _there(self, table: int, cells: Cells) -> Cells:
-        missing = self._tables[table].missing
-        return {name: text for name, text in cells.items() if name not in missing}
+    def _kept(self, table: int, cells: Cells) -> Cells:
+        """Return the cells that are compared."""
+        left_out = self._tables[table].left_out
+        return {name: text for name, text in cells.items() if name not in left_out}
 
     def _difference(self, table: int, key: str, right: Sequence[Cells | None], rows: Sequence[Cells]) -> RowDifference:
         there = self._tables[table]
@@ -224,7 +230,7 @@ class Comparison:
             return RowDifference("missing", values, tuple((name, text, None) for name, text in wanted.items()))
         if wanted is None:
             return RowDifference("extra", values, tuple((name, None, text) for name, text in rows[0].items()))
-        return RowDifference("other", values, _differing(self._there(table, wanted), rows[0]))
+        return RowDifference("other", values, _differing(self._kept(table, wanted), self._kept(table, rows[0])))
 
 
 _ENDED: Final = "\0ended"
@@ -258,5 +264,5 @@ def _differing(source: Cells, sink: Cells) -> tuple[tuple[str, str | None, str |
 
 
 def _text(row: Cells, there: TableThere) -> str:
-    cells = {name: text for name, text in row.items() if name not in there.missing}
+    cells = {name: text for name, text in row.items() if name not in there.left_out}
     return orjson.dumps(sorted(cells.items())).decode()

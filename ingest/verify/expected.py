@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ingest.checkpoint.checkpoint import Progress
 from ingest.checkpoint.place import CheckpointAccess, UntouchedPlace
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from ingest.config.pipeline import Pipeline
     from ingest.driver.context import Settings
     from ingest.driver.parts import RunParts
+    from ingest.driver.startup import Startup
+    from ingest.encode.upsert_encoder import AnyDestination
     from ingest.kafka.admin import Split
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
@@ -44,29 +46,11 @@ if TYPE_CHECKING:
     from ingest.sinks import SinkCoordinator
     from ingest.spark.session import Session
 
+    Receiver: TypeAlias = Callable[[int, AnyDestination, list[tuple[bytes, bytes | None]]], None]
+    """Whoever gets keys and values of records of one destination, in their order, and the number of their split."""
+
 _AT_ONCE = 5_000
 """Records that are handed on together."""
-
-
-class Receiver(Protocol):
-    """Whoever gets the records of expected rows."""
-
-    def __call__(self, split: int, destination: object, records: list[tuple[bytes, bytes | None]]) -> None:
-        """Take keys and values of one destination, in their order. `split`: a number of the split they are of."""
-
-
-class Expectation(Protocol):
-    """A source of expected rows: of a table's states at the source, in the order of their changes."""
-
-    def read(self, starts: Mapping[Split, int] | None, ends: Mapping[Split, int], take: Receiver) -> RunEnded:
-        """Hand on what becomes of the changes up to these positions; from the beginning where there are no starts.
-
-        Raises IngestError.
-        """
-
-    @property
-    def incomplete(self) -> list[str]:
-        """Splits whose beginning is not there any more, so that the source does not know all rows."""
 
 
 @dataclass(frozen=True)
@@ -92,69 +76,97 @@ class RangesCoordinator(BackfillCoordinator):
         return first if starts is None else {split: max(at, starts.get(split, at)) for split, at in first.items()}
 
 
-class ExpectedRows:
-    """The records that a pipeline makes of topics, or files, between positions."""
+class Readings:
+    """Runs of a pipeline over its source that are written nowhere: who gets the records, and who is warned."""
 
     def __init__(
         self,
         pipeline: Pipeline,
         settings: Settings,
         sink: AnyOptions,
-        tables: Iterable[TableId],
         tell: Callable[[str], None],
         session: Callable[[], Session],
     ) -> None:
-        """`sink`: by whose encoder rows become records. `tables`: source tables. `tell` gets each warning once.
+        """`sink`: by whose encoder rows become records. `tell` gets each warning once.
 
         `session` starts Spark where it is needed, or returns the one that was started.
         """
-        self._session = session
-        self._pipeline = pipeline
+        self.pipeline = pipeline
         self._settings = replace(settings, once=True)
         self._sink = sink
-        self._source = ExpectedSource(pipeline.source, frozenset(tables))
         self._tell = tell
+        self._session = session
         self._told: set[str] = set()
-        self._splits: dict[Split, int] = {}
-        self.incomplete: list[str] = []
 
-    def read(self, starts: Mapping[Split, int] | None, ends: Mapping[Split, int], take: Receiver) -> RunEnded:
-        """Hand on the records of changes between positions. Raise IngestError."""
-        context = RunContext(self._pipeline, self._settings, self._saw)
+    def read(
+        self,
+        source: AnyOptions,
+        startup_of: Callable[[RunContext, RunParts, Counters], Startup],
+        pacing: Pacing,
+        writer: Callable[[], HandingOn],
+    ) -> tuple[RunEnded, RunParts, Start]:
+        """Run once, from where a startup says; returns what the run leaves. Raise IngestError."""
+        context = RunContext(self.pipeline, self._settings, self._saw)
         with ExitStack() as resources:
-            writing = self._pipeline.sink.coordinator(context.name, self._warn)
+            writing = self.pipeline.sink.coordinator(context.name, self.warn)
             resources.callback(writing.close)
-            looking = LookingCoordinator(writing, self._warn)
-            sink = _ExpectedSink(self._sink, looking, lambda: HandingOn(self._splits, take))
+            sink = _ExpectedSink(self._sink, LookingCoordinator(writing, self.warn), writer)
             runner = InProcessRunner(lambda: self._session().hadoop)
             engine = InProcessEngine(runner, lambda: self._session().sql())
             quiet = Listeners(lambda _: None, lambda *_: None)
-            sides = Sides(self._source, sink, None)
-            parts = make_parts(context, self._pipeline.rules, sides, engine, NoStop(), quiet)
-            parts = replace(parts, pacing=OneSplit(0.0, parts.sides.source.rate_limit, None))
+            parts = make_parts(context, self.pipeline.rules, Sides(source, sink, None), engine, NoStop(), quiet)
+            parts = replace(parts, pacing=pacing)
             summary = RunEnded(context.name)
-            counters = Counters(summary, self._pipeline.pipeline.max_tables)
-            startup = RangeStartup(context, parts, counters, starts, ends)
+            counters = Counters(summary, self.pipeline.pipeline.max_tables)
+            startup = startup_of(context, parts, counters)
             try:
                 with (
                     CheckpointAccess(UntouchedPlace(self._settings.checkpoint)) as access,
-                    started(context, parts, startup, access, counters) as (_, driver),
+                    started(context, parts, startup, access, counters) as (start, driver),
                 ):
                     driver.run()
             finally:
                 worker.forget()  # another reading has the same number
-        if starts is None:
-            self.incomplete = [f"{name}[{p}]" for (name, p), at in sorted(startup.first.items()) if at > 0]
-        return summary
+        return summary, parts, start
 
     def _saw(self, event: Event) -> None:
         if isinstance(event, Warned):
-            self._warn(event.text)
+            self.warn(event.text)
 
-    def _warn(self, text: str) -> None:
+    def warn(self, text: str) -> None:
+        """Tell a warning, if it was not told yet."""
         if text not in self._told:
             self._told.add(text)
             self._tell(text)
+
+
+class ExpectedRows:
+    """The records that a pipeline makes of topics, or files, between positions."""
+
+    def __init__(self, readings: Readings, tables: Iterable[TableId]) -> None:
+        """`tables`: source tables."""
+        self._readings = readings
+        self._source = ExpectedSource(readings.pipeline.source, frozenset(tables))
+        self._splits: dict[Split, int] = {}
+        self.incomplete: list[str] = []
+        """Splits whose beginning is not there any more, so that the source does not know all rows."""
+
+    def read(self, starts: Mapping[Split, int] | None, ends: Mapping[Split, int], take: Receiver) -> RunEnded:
+        """Hand on the records of changes between positions, or from the beginning. Raise IngestError."""
+        first: dict[Split, int] = {}
+
+        def startup_of(context: RunContext, parts: RunParts, counters: Counters) -> RangeStartup:
+            return RangeStartup(context, parts, counters, starts, ends, first)
+
+        def number(split: Split) -> int:
+            return self._splits.setdefault(split, len(self._splits))
+
+        pacing = OneSplit(0.0, self._source.rate_limit, None)
+        summary, _, _ = self._readings.read(self._source, startup_of, pacing, lambda: HandingOn(number, take))
+        if starts is None:
+            lost = {split for split in ends if self._source.reads(split) and first.get(split, 1) > 0}
+            self.incomplete = [f"{name}[{p}]" for name, p in sorted(lost)]
+        return summary
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,12 +230,12 @@ class RangeStartup:
         counters: Counters,
         starts: Mapping[Split, int] | None,
         ends: Mapping[Split, int],
+        first: dict[Split, int],
     ) -> None:
-        """Connect to nothing yet."""
+        """Connect to nothing yet. `first` gets the positions where reading begins."""
         self._parts = parts
-        self._starts, self._ends = starts, ends
+        self._starts, self._ends, self._first = starts, ends, first
         self._pipeline = PipelineStartup(context, parts, counters)
-        self.first: dict[Split, int] = {}
 
     def connect(self, checkpoint: Checkpoint) -> Start:
         """Connect everything, and begin at the starts. Raise IngestError."""
@@ -234,7 +246,8 @@ class RangeStartup:
         coordinator: Any = self._parts.source
         ends = {split: at for split, at in self._ends.items() if source.reads(split)}
         progress = Progress()
-        progress.positions = self.first = coordinator.ranges(self._starts, ends, main.ids)
+        progress.positions = coordinator.ranges(self._starts, ends, main.ids)
+        self._first.update(progress.positions)
         progress.ids = dict(coordinator.ids)
         checkpoint.batches = "verify"
         tables, schemas = self._pipeline.schemas(checkpoint, same_cluster=False)
@@ -246,9 +259,9 @@ class RangeStartup:
 class HandingOn(PlainWriter):
     """A task's side of a sink, which hands on what is committed."""
 
-    def __init__(self, splits: dict[Split, int], take: Receiver) -> None:
-        """`splits`: numbers of splits, which grow."""
-        self._splits = splits
+    def __init__(self, number: Callable[[Split], int], take: Receiver) -> None:
+        """`number`: returns the number of a split."""
+        self._number = number
         self._take = take
         self._waiting: list[tuple[Any, bytes, bytes | None]] = []
 
@@ -263,7 +276,7 @@ class HandingOn(PlainWriter):
             by_destination.setdefault(id(to), (to, []))[1].append((key or b"", value))
         self._waiting = []
         for split in positions:
-            number = self._splits.setdefault(split, len(self._splits))
+            number = self._number(split)
             for to, records in by_destination.values():
                 for at in range(0, len(records), _AT_ONCE):
                     self._take(number, to, records[at : at + _AT_ONCE])

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from ingest.component.options import AnyOptions
     from ingest.encode.upsert_encoder import AnyDestination
+    from ingest.kafka.admin import Split
     from ingest.model.change import Change
     from ingest.model.data_type import DataType
     from ingest.model.record import Record
@@ -105,13 +106,16 @@ class RecordsReader:
             self._columns[target], self._keys[target] = kinds, schema.primary_key
             why = self._why_not(target, schema, schemas)
             says_deletes = self._says_deletes
-            rules = TableRules(keeps_deleted=not says_deletes, extra_known=says_deletes)
-            notes = () if says_deletes else (f"value.format: {self._options.value_format} says no deletes",)
+            notes = [] if says_deletes else [f"value.format: {self._options.value_format} says no deletes"]
             if not why:
                 self._sources[target] = self._source(target, schema)
             place = self._place(target)
             absent = not why and not self._is_there(target)
-            out[target] = TableThere(schema.primary_key, rules, place, (), absent, why, notes)
+            whole = bool(why) or absent or self._is_whole(target)
+            if not whole:
+                notes.append("the sink does not have its first records any more: rows that it lacks are not verified")
+            rules = TableRules(keeps_deleted=not says_deletes, extra_known=says_deletes, missing_known=whole)
+            out[target] = TableThere(schema.primary_key, rules, place, absent=absent, skipped=why, notes=tuple(notes))
         return out
 
     def _why_not(self, target: TableId, schema: TableSchema, schemas: Mapping[TableId, TableSchema]) -> str:
@@ -142,6 +146,10 @@ class RecordsReader:
     def _is_there(self, target: TableId) -> bool:
         """Return whether a table's place is there. Raise IngestError."""
         raise NotImplementedError
+
+    def _is_whole(self, target: TableId) -> bool:  # noqa: ARG002  (files are)
+        """Return whether a table's place has all records that were written. Raise IngestError."""
+        return True
 
     def _source(self, target: TableId, schema: TableSchema) -> AnyOptions:
         """Return the options of a source that reads the records of a table."""
@@ -263,6 +271,15 @@ class TopicsReader(RecordsReader):
     def _is_there(self, target: TableId) -> bool:
         return bool(self._connected(target).topics([self._options.place_of(target)]))
 
+    def _is_whole(self, target: TableId) -> bool:
+        starts = self._connected(target).resolve(self._splits(target), "earliest")
+        return not any(starts.values())
+
+    def _splits(self, target: TableId) -> list[Split]:
+        name = self._options.place_of(target)
+        topics = self._connected(target).topics([name])
+        return [(name, p) for p in range(topics[name].partitions)] if name in topics else []
+
     def _connected(self, target: TableId) -> SourceCoordinator:
         if self._coordinator is None:
             self._coordinator = self._sources[target].coordinator(self._pipeline, lambda _: None)
@@ -279,10 +296,8 @@ class TopicsReader(RecordsReader):
         return _read_as(given, options, schema, with_key=with_key, upserts=upserts)
 
     def _chunks(self, target: TableId) -> Iterator[Chunk]:
-        coordinator, name = self._connected(target), self._options.place_of(target)
-        topics = coordinator.topics([name])
-        splits = [(name, p) for p in range(topics[name].partitions)] if name in topics else []
-        starts = coordinator.resolve(splits, "earliest")
+        coordinator = self._connected(target)
+        starts = coordinator.resolve(self._splits(target), "earliest")
         ends = coordinator.ends(starts)
         reader = self._sources[target].reader(self._pipeline)
         try:

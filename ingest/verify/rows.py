@@ -50,6 +50,8 @@ class TableRules:
     """True if each state is a row."""
     extra_known: bool = True
     """True if a row whose key has none at the source is a difference; False where nobody can say."""
+    missing_known: bool = True
+    """True if a row that the sink lacks is a difference; False where it may have been there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +64,19 @@ class TableThere:
     """Where it is, for people."""
     missing: tuple[str, ...] = ()
     """Columns that it lacks."""
+    dropped: tuple[str, ...] = ()
+    """Columns that the source has no longer: the sink keeps what it had of them."""
     absent: bool = False
     """True if it is not there."""
     skipped: str = ""
     """Why it cannot be compared; empty where it can."""
     notes: tuple[str, ...] = ()
     """What of it cannot be verified."""
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """Columns that are not compared row by row."""
+        return (*self.missing, *self.dropped)
 
 
 class SinkReader(Protocol):

@@ -31,7 +31,7 @@ from ingest.model.table import show
 from ingest.paths import is_remote
 from ingest.testing.probe import session_on_demand
 from ingest.verify.comparison import ComparedSides, Comparison
-from ingest.verify.expected import ExpectedRows
+from ingest.verify.expected import ExpectedRows, Readings
 from ingest.verify.rows import Counts, TableVerdict
 from ingest.verify.spool import Spool
 
@@ -45,10 +45,11 @@ if TYPE_CHECKING:
     from ingest.encode.upsert_encoder import AnyDestination
     from ingest.kafka.admin import Split
     from ingest.model.table import TableId
+    from ingest.observe.events import RunEnded
     from ingest.schema.evolve import Schemas
     from ingest.spark.session import Session
     from ingest.verify.comparison import FoundKey, Key
-    from ingest.verify.expected import Expectation
+    from ingest.verify.expected import Receiver
     from ingest.verify.rows import SinkReader, TableThere
 
 MOST_TWICE: Final = 1_000_000
@@ -65,6 +66,15 @@ class PipelinePlace(NamedTuple):
     planned: dict[Split, int]
     """Positions that it has not: the ends of the batch in work."""
     running: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """Keys that are compared once more."""
+
+    base: Spool
+    """What the source says of them so far."""
+    keys: set[Key] = field(default_factory=set)
 
 
 @dataclass(slots=True)
@@ -143,7 +153,7 @@ class Verification:
         with self._opened(where) as checkpoint:
             progress, unfinished = checkpoint.progress()
             schemas = checkpoint.schemas(self._pipeline.rules)
-            running = status(checkpoint)["state"] == "running"
+            now = status(checkpoint)
         reached = dict(progress.positions)
         planned = dict(reached)
         if unfinished is not None:
@@ -153,6 +163,11 @@ class Verification:
         if not reached:
             msg = f"the checkpoint {where} has no position yet: nothing is written that could be verified"
             raise CheckpointError(msg, "let the pipeline run first; or give its --checkpoint, if it has another one")
+        running = now["state"] == "running"
+        if running and now["command"] in {"backfill", "replay"}:
+            self._warn(
+                f"a {now['command']} is going on: until it is over, rows of the sink may be older than the source's"
+            )
         return PipelinePlace(reached, planned, running), schemas
 
     @contextmanager
@@ -182,52 +197,72 @@ class Verification:
         return [target for target, one in found.items() if not one.skipped]
 
     def _compare(self, place: PipelinePlace, targets: Sequence[TableId], folder: Path) -> None:
-        """Compare tables, and once more what is not sure. Raise IngestError."""
+        """Compare tables with topics or files, and once more what is not sure. Raise IngestError."""
         sources = {source for target in targets for source in self._sources[target]}
-        expected = ExpectedRows(self._pipeline, self._settings, self._reader.sink, sources, self._warn, self._session)
+        expected = ExpectedRows(self._readings(), sources)
+
+        def read_on(starts: Mapping[Split, int] | None, ends: Mapping[Split, int], take: Receiver) -> None:
+            if starts is None or any(at > starts.get(split, -1) for split, at in ends.items()):
+                self._count(expected.read(starts, ends, take))
+
         sink = self._read_sink(targets, Spool(folder, "sink"))
         later = self._look()[0]
-        before = self._expect(expected, None, place.reached, Spool(folder, "before"))
-        since = self._expect(expected, place.reached, later.planned, Spool(folder, "since"))
+        before, since = Spool(folder, "before"), Spool(folder, "since")
+        read_on(None, place.reached, self._taking(before))
+        read_on(place.reached, later.planned, self._taking(since))
         self._note_incomplete(expected.incomplete)
+        again = self._judge(ComparedSides(before, since, sink), folder, running=later.running)
+        if again is not None:
+            passed = self._wait(later.planned)
+            sink = self._read_sink_again(again, folder)
+            since = Spool(folder, "since-again")
+            read_on(later.planned, self._look()[0].planned, self._taking(since, again.keys))
+            self._judge_again(ComparedSides(again.base, since, sink), passed=passed)
+
+    def _readings(self) -> Readings:
+        return Readings(self._pipeline, self._settings, self._reader.sink, self._warn, self._session)
+
+    def _judge(
+        self,
+        sides: ComparedSides,
+        folder: Path,
+        *,
+        running: bool,
+    ) -> Again | None:
+        """Add what differs to the report; returns what is to be compared once more, as the pipeline goes on writing."""
         counts = [one.counts for one in self._report.tables]
-        comparison = Comparison(self._there, counts, states=self._reader.states)
-        again: set[Key] = set()
-        base = Spool(folder, "base")
-        for found in comparison.compare(ComparedSides(before, since, sink)):
-            if later.running and len(again) < MOST_TWICE:
-                again.add((found.table, found.key))
+        again = Again(Spool(folder, "base"))
+        for found in Comparison(self._there, counts, states=self._reader.states).compare(sides):
+            key = found.table, found.key
+            if running and len(again.keys) < MOST_TWICE:
+                again.keys.add(key)
+                self._report.tables[found.table].twice += 1
                 for split, cells in found.states:
-                    base.add(found.table, split, found.key, cells)
+                    again.base.add(found.table, split, found.key, cells)
             else:
                 self._add(found)
-        if again:
-            self._compare_again(expected, later, again, base, folder)
+        return again if again.keys else None
 
-    def _compare_again(
-        self, expected: Expectation, place: PipelinePlace, again: AbstractSet[Key], base: Spool, folder: Path
-    ) -> None:
-        """Compare keys once more, when the pipeline has passed what it had planned at the first time."""
-        for number, _ in again:
-            self._report.tables[number].twice += 1
-        passed = self._wait(place.planned)
-        numbers = {number for number, _ in again}
-        targets = [target for target, number in self._numbers.items() if number in numbers]
-        schemas = self._look()[1]
-        for target, one in self._reader.tables({one: schemas.sinks[one] for one in targets}).items():
-            rules = self._there[self._numbers[target]].rules
-            self._there[self._numbers[target]] = replace(one, rules=rules)
-        sink = self._read_sink(targets, Spool(folder, "sink-again"), again)
-        later = self._look()[0]
-        since = self._expect(expected, place.planned, later.planned, Spool(folder, "since-again"), again)
-        comparison = Comparison(self._there, [Counts() for _ in self._there], states=self._reader.states)
-        for found in comparison.compare(ComparedSides(base, since, sink)):
+    def _judge_again(self, sides: ComparedSides, *, passed: bool) -> None:
+        """Add to the report what still differs. `passed`: whether the pipeline has passed what it had planned."""
+        counts = [Counts() for _ in self._there]
+        for found in Comparison(self._there, counts, states=self._reader.states).compare(sides):
             self._add(found)
         if not passed:
             self._warn(
                 f"the pipeline has not passed what it had planned within {self._wait_s:.0f} s (--wait): rows of that "
                 "batch may be shown as differences; see ingest status"
             )
+
+    def _read_sink_again(self, again: Again, folder: Path) -> Spool:
+        """Read the keys that are compared once more."""
+        numbers = {number for number, _ in again.keys}
+        targets = [target for target, number in self._numbers.items() if number in numbers]
+        schemas = self._look()[1]
+        for target, one in self._reader.tables({one: schemas.sinks[one] for one in targets}).items():
+            before = self._there[self._numbers[target]]
+            self._there[self._numbers[target]] = replace(one, rules=before.rules, dropped=before.dropped)
+        return self._read_sink(targets, Spool(folder, "sink-again"), again.keys)
 
     def _read_sink(self, targets: Sequence[TableId], spool: Spool, only: AbstractSet[Key] | None = None) -> Spool:
         for target, rows in self._reader.rows(targets):
@@ -237,17 +272,8 @@ class Verification:
                     spool.add(number, 0, key, cells)
         return spool
 
-    def _expect(
-        self,
-        expected: Expectation,
-        starts: Mapping[Split, int] | None,
-        ends: Mapping[Split, int],
-        spool: Spool,
-        only: AbstractSet[Key] | None = None,
-    ) -> Spool:
-        """Put what the source says between positions into a spool, and return it."""
-        if starts is not None and all(at <= starts.get(split, -1) for split, at in ends.items()):
-            return spool
+    def _taking(self, spool: Spool, only: AbstractSet[Key] | None = None) -> Receiver:
+        """Return what puts expected rows into a spool."""
 
         def take(split: int, destination: AnyDestination, records: list[tuple[bytes, bytes | None]]) -> None:
             target = self._reader.target(destination)
@@ -258,13 +284,14 @@ class Verification:
                 if only is None or (number, key) in only:
                     spool.add(number, split, key, cells)
 
-        summary = expected.read(starts, ends, take)
+        return take
+
+    def _count(self, summary: RunEnded) -> None:
         changed = self._report.changed
         for reason, counts in ((_CUT, summary.cut), ("rounded", summary.rounded)):
             if counts:
                 changed[reason] = changed.get(reason, 0) + sum(counts.values())
         self._report.rejected += summary.rejected
-        return spool
 
     def _note_incomplete(self, splits: Sequence[str]) -> None:
         """Let rows of unknown keys be no differences where the source has forgotten some."""

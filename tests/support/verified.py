@@ -39,7 +39,9 @@ class FilePipeline:
         """`source`: options of the source, one of files where it has no type."""
         files = {"type": "file", "path": str(folder / "*.in"), "file.envelope": True}
         given: dict[str, Any] = {} if source is not None and "type" in source else files
-        given = {"scan.max.pre.fetch.records": 0, **given, **(source or {"value.format": "debezium-json"})}
+        given |= source or {"value.format": "debezium-json"}
+        if given["type"] != "mysql":
+            given.setdefault("scan.max.pre.fetch.records", 0)
         self.text = json.dumps({
             "pipeline": {"name": "p"}, "source": given,
             "sink": dict(sink), **sections,

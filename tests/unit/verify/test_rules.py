@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
+from lake_tables import overwrite
 from verified import FilePipeline, change_orders, found
 
 from ingest.delta.warehouse import DeltaWarehouse
@@ -23,10 +23,7 @@ def _delta(folder: Path, **more: Any) -> dict[str, Any]:
 
 
 def _overwrite(folder: Path, name: str, change: Any) -> None:
-    """Write a table anew, with what becomes of its rows."""
-    table = DeltaWarehouse(str(folder / "lake"), {}).load(("shop", name))
-    data = table.to_pyarrow_table()
-    write_deltalake(table, pa.Table.from_pylist(change(data.to_pylist()), schema=data.schema), mode="overwrite")
+    overwrite(folder / "lake", ("shop", name), change)
 
 
 def _only(report: Verdict) -> TableVerdict:

@@ -44,7 +44,7 @@ def _meanwhile(monkeypatch: pytest.MonkeyPatch, *steps: Callable[[], None]) -> N
         return iter(there)
 
     monkeypatch.setattr(FilesReader, "rows", read)
-    monkeypatch.setattr(verification, "status", lambda _: {"state": "running"})
+    monkeypatch.setattr(verification, "status", lambda _: {"state": "running", "command": "run"})
 
 
 def _again(report: Verdict) -> int:
