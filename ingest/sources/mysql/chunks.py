@@ -33,9 +33,12 @@ FLOATS: Final = frozenset({"float", "double"})
 _SPLIT_BY: Final = INTEGERS | NUMBERED | TIMES | FLOATS | TEXTS | BINARIES - {"vector"} | {"decimal", "year", *FIXED}
 
 _EXACT_LABELS: Final = 53
+_CHUNK_BYTES: Final = 64 << 20
+"""Bytes of a chunk, about, at most."""
 _NUMBER: Final = re.compile(r"-?[0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?").fullmatch
 _HEX: Final = re.compile(r"(?:[0-9A-Fa-f]{2})*").fullmatch
-_PLAIN: Final = re.compile(r"[-0-9A-Za-z :.]*").fullmatch
+_MOMENT: Final = re.compile(r"-?[0-9][-0-9 :.]*").fullmatch
+_ADDRESS: Final = re.compile(r"[-0-9A-Fa-f:.]+").fullmatch
 _CHARSET: Final = re.compile(r"[a-z0-9_]+").fullmatch
 
 
@@ -85,9 +88,46 @@ def split_key(table: Table, chosen: str | None = None) -> tuple[Column, ...]:
         return (column,)
     for names in (table.primary_key, *table.unique_keys):
         key = tuple(column for name in names if (column := columns.get(name.lower())) is not None)
-        if key and len(key) == len(names) and all(c.type in _SPLIT_BY and not c.nullable for c in key):
+        if key and len(key) == len(names) and all(map(_may_split, key)):
             return key
     return ()
+
+
+def _may_split(column: Column) -> bool:
+    """Return whether each row has a value of a column, in the log as well, and values have an order."""
+    return column.type in _SPLIT_BY and not (column.nullable or column.generated or column.hidden)
+
+
+def keeps_order(before: Table, now: Table, key: Sequence[str]) -> bool:
+    """Return whether bounds of a table have the same meaning after its definition has changed.
+
+    They have another one where the key consists of other columns, or its texts or labels have another order: then the
+    table is split from its first row on again.
+    """
+    return [_order_of(before, name) for name in key] == [_order_of(now, name) for name in key] != []
+
+
+def _order_of(table: Table, name: str) -> object:
+    column = table.find(name)
+    if column is None:
+        return table.name, table.columns
+    whole = column.type in INTEGERS
+    return "integer" if whole else column.type, column.charset, column.collation, column.labels
+
+
+def rows_at_once(connection: Connection, table: Table, rows: int) -> int:
+    """Return how many rows a chunk should have: fewer than `rows` where they are large. Raise pymysql.MySQLError.
+
+    MySQL's chunks are kept until the log was read up to their mark.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT AVG_ROW_LENGTH FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s",
+            (table.database, table.name),
+        )
+        found = cursor.fetchone()
+    average = int(found[0] or 0) if found is not None else 0
+    return max(1, min(rows, _CHUNK_BYTES // max(average, 1)))
 
 
 def next_bound(connection: Connection, table: Table, key: Sequence[Column], after: Bound | None, rows: int
@@ -109,7 +149,10 @@ def next_bound(connection: Connection, table: Table, key: Sequence[Column], afte
 
 
 def source_of(table: Table, key: Sequence[Column]) -> str:
-    """Return what stands behind FROM: the primary key's index is used where the table is split by it."""
+    """Return what stands behind FROM: the primary key's index is used where the table is split by it.
+
+    Another index may be invisible to statements, and naming it then is an error.
+    """
     by_primary = key and tuple(column.name.lower() for column in key) == tuple(map(str.lower, table.primary_key))
     return f"{name_of(table)} FORCE INDEX (PRIMARY)" if by_primary else name_of(table)
 
@@ -177,7 +220,7 @@ def literal(column: Column, text: str) -> str:
     if (kind in INTEGERS or kind in NUMBERED or kind == "decimal") and _NUMBER(text):
         return text
     # A year as a number of one or two digits would be another year
-    if (kind in TIMES or kind in FIXED or kind == "year") and _PLAIN(text):
+    if ((kind in TIMES or kind == "year") and _MOMENT(text)) or (kind in FIXED and _ADDRESS(text)):
         return f"'{text}'"
     msg = f"{text[:100]!r} is no key of a column {kind}"
     raise ValueError(msg)

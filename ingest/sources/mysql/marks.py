@@ -146,12 +146,13 @@ class Lock:
         self._connect = connect
 
     @contextmanager
-    def of(self, name: str) -> Generator[None]:
-        """Hold the lock of a table. `name`: quoted, as statements have it."""
+    def of(self, name: str) -> Generator[Connection]:
+        """Hold the lock of a table, until the connection that is given is closed. `name`: quoted."""
         connection = self._connect()
         try:
             with connection.cursor() as cursor:
                 cursor.execute(f"LOCK TABLES {name} READ")
-            yield
+            yield connection
         finally:
-            connection.close()  # which unlocks
+            if connection.open:
+                connection.close()

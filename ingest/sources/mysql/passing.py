@@ -192,7 +192,7 @@ def passed(records: Sequence[Record], tables: Mapping[int, Passing]) -> Sequence
 
     `tables`: the tables in snapshot, by the id of their schema. Raise ConfigError, and what `Ask` raises.
     """
-    read = [_changes_in(record) for record in records]
+    read = [changes_in(record) for record in records]
     asked: dict[int, list[tuple[int, RowChange, tuple[int, int]]]] = {}
     for at, changes in enumerate(read):
         for index, (id_, change) in enumerate(changes):
@@ -223,7 +223,7 @@ def passed(records: Sequence[Record], tables: Mapping[int, Passing]) -> Sequence
     return out
 
 
-def _changes_in(record: Record) -> list[tuple[int, RowChange]]:
+def changes_in(record: Record) -> list[tuple[int, RowChange]]:
     """Return the changes of a record, each with the id of its schema."""
     value = record.value() or b""
     id_, text = int.from_bytes(value[1:_HEAD], "big"), value[_HEAD:]

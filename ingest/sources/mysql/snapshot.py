@@ -21,6 +21,7 @@ from ingest.sources.mysql.chunk_rows import RowReader, grouped
 from ingest.sources.mysql.chunks import name_of
 from ingest.sources.mysql.marks import Lock, LogPoint, Visibility, log_end, snapshot_point
 from ingest.sources.mysql.merging import identity_of, merge
+from ingest.sources.mysql.types import data_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
@@ -55,7 +56,7 @@ class TableGone(Exception):
 
 
 class ChunkReader:
-    """Reads one chunk after the other over one connection."""
+    """Reads one chunk after the other over one connection; it is kept as long as that, for what it has learned."""
 
     def __init__(
         self,
@@ -79,6 +80,8 @@ class ChunkReader:
         self._visibility = visibility or Visibility(connection)
         self._lock = lock
         self._rows = RowReader(tinyint1_as_boolean=tinyint1_as_boolean, native=native).read
+        self._says_points = True
+        """False where the server does not say the position of a snapshot."""
         self.mark = LogPoint("", 0)
         """The mark of the chunk that was read last."""
 
@@ -116,17 +119,19 @@ class ChunkReader:
 
     def _read(self, reading: Reading) -> Generator[Sequence[Record]]:
         transactional = reading.table.engine.lower() in _TRANSACTIONAL
-        point = snapshot_point(self._connection) if transactional else None
+        point = snapshot_point(self._connection) if transactional and self._says_points else None
         if point is not None:
             self.mark = point
             self._check(reading, point)
             yield from self._rows(self._connection, reading)
-        elif identity_of(reading.table):
+            return
+        self._says_points = self._says_points and not transactional
+        if identity_of(reading.table):
             yield from self._read_and_merge(reading)
+        elif self._lock is not None:
+            yield from self._read_locked(reading, self._lock, transactional=transactional)
         else:
-            self.mark = self._exact_point(reading)
-            self._check(reading, self.mark)
-            yield from self._rows(self._connection, reading)
+            yield from self._read_quietly(reading, transactional=transactional)
 
     def _read_and_merge(self, reading: Reading) -> Generator[Sequence[Record]]:
         low = self._visibility.low_mark()
@@ -144,26 +149,36 @@ class ChunkReader:
         else:
             yield from groups
 
-    def _exact_point(self, reading: Reading) -> LogPoint:
-        """Begin a transaction whose snapshot is of a known point, and return that. Raise ConfigError."""
-        if self._lock is not None:
-            with self._lock.of(name_of(reading.table)):
-                locked = log_end(self._connection)
-                _begin(self._connection)
-            return locked
+    def _read_locked(self, reading: Reading, lock: Lock, *, transactional: bool) -> Generator[Sequence[Record]]:
+        """Yield the rows of a table without a key, which nobody may write until the transaction has begun."""
+        with lock.of(name_of(reading.table)) as locking:
+            self.mark = log_end(self._connection)
+            _begin(self._connection)
+            self._check(reading, self.mark)
+            if transactional:
+                locking.close()
+            yield from self._rows(self._connection, reading)
+
+    def _read_quietly(self, reading: Reading, *, transactional: bool) -> Generator[Sequence[Record]]:
+        """Yield the rows of a table without a key, in a transaction during whose beginning nothing was written."""
         point = self._visibility.quiet_point(lambda: _begin(self._connection))
-        if point is None:
-            name = f"{reading.table.database}.{reading.table.name}"
-            msg = (
-                f"table {name} has no primary key, and no unique key without nulls, and the server writes too often to "
-                "know the position of the log at which its rows are read"
-            )
-            hint = (
-                f"give it a key (ALTER TABLE {name} ADD PRIMARY KEY …), start at a quieter time, or let it be locked "
-                "for a moment: scan.snapshot.keyless: lock"
-            )
-            raise ConfigError(msg, hint)
-        return point
+        if point is not None:
+            self.mark = point
+            self._check(reading, point)
+            yield from self._rows(self._connection, reading)
+            # A table without transactions shows what is written while it is read
+            if transactional or log_end(self._connection) == point:
+                return
+        name = f"{reading.table.database}.{reading.table.name}"
+        msg = (
+            f"table {name} has no primary key, and no unique key without nulls, and the server writes too often to "
+            "know the position of the log at which its rows are read"
+        )
+        hint = (
+            f"give it a key (ALTER TABLE {name} ADD PRIMARY KEY …), start at a quieter time, or let it be locked "
+            "for a moment: scan.snapshot.keyless: lock"
+        )
+        raise ConfigError(msg, hint)
 
     def _check(self, reading: Reading, mark: LogPoint) -> None:
         """Compare the table with the history's. From here to the transaction's end no statement can change it."""
@@ -189,8 +204,6 @@ def _begin(connection: Connection) -> None:
 
 
 def _shape(table: Table) -> tuple[object, ...]:
-    """Return what decides how a table's rows are read; its comments do not."""
-    columns = [
-        (c.name, c.type, c.length, c.precision, c.scale, c.fsp, c.unsigned, c.charset, c.labels) for c in table.columns
-    ]
+    """Return what decides how a table's rows are read and told apart."""
+    columns = [(column.name, column.type, data_type(column)) for column in table.columns if not column.hidden]
     return (*columns, *map(str.lower, table.primary_key))

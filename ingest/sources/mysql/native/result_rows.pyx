@@ -9,7 +9,6 @@ cimport cython
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
-from libc.math cimport fabs, floor, signbit
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 from libc.string cimport memchr, memcpy
 
@@ -18,6 +17,7 @@ from ingest.native.scan cimport (
 )
 from ingest.sources.mysql import query_values
 from ingest.sources.mysql.native.log_records cimport PendingRecords
+from ingest.sources.mysql.native.packed cimport put_short_float
 
 cdef enum:
     NUMBER = 0
@@ -86,19 +86,6 @@ cdef bint read_double(const char *p, size_t size, double *value) noexcept:
     if negative:
         value[0] = -value[0]
     return True
-
-
-cdef char *put_short_single(char *to, double value) noexcept:
-    """Write a float of at most six digits, which has no second text of so few. NULL for what the reference writes."""
-    cdef double size = fabs(value), power = 10000, scaled
-    if not size < 1e6:
-        return NULL
-    while power >= 1:
-        scaled = floor(size * power + 0.5)
-        if scaled < 1e6 and <float> (scaled / power) == <float> size:
-            return put_short_double(to, -(scaled / power) if signbit(value) else scaled / power)
-        power /= 10
-    return NULL
 
 
 cdef char *put_number(char *to, const char *p, size_t size) noexcept:
@@ -341,7 +328,7 @@ cdef char *put_value(char *to, int code, const char *p, size_t size) noexcept:
     if code == DOUBLE:
         return put_short_double(to, value) if read_double(p, size, &value) else NULL
     if code == SINGLE:
-        return put_short_single(to, value) if read_double(p, size, &value) else NULL
+        return put_short_float(to, <float> value) if read_double(p, size, &value) else NULL
     if code == FLAG:
         if size != 1:
             return NULL

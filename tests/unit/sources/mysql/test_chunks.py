@@ -10,13 +10,18 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 from mysql_tables import table_now
 
+from ingest.errors import ConfigError
 from ingest.sources.mysql.chunk_rows import Reading, raw_rows, statement_of
 from ingest.sources.mysql.chunks import (
     Bound,
     TableChunk,
+    keeps_order,
+    literal,
     next_bound,
+    rows_at_once,
     split_key,
 )
+from ingest.sources.mysql.columns import Column, Table
 from ingest.sources.mysql.connection import MySqlServer, connect
 from ingest.sources.mysql.key_order import KeyOrder
 
@@ -25,7 +30,6 @@ if TYPE_CHECKING:
 
     from mysql_servers import MySql
 
-    from ingest.sources.mysql.columns import Column, Table
     from ingest.sources.mysql.connection import Connection
 
 KEYS: Final = {
@@ -188,3 +192,71 @@ def images_of(connection: Connection, table: Table, key: Sequence[Column], chunk
         }
         for row in raw_rows(connection, statement_of(Reading(table, 1, tuple(key), chunk)))
     ]
+
+
+def table(*columns: Column, primary: Sequence[str] = (), unique: Sequence[Sequence[str]] = ()) -> Table:
+    return Table("shop", "t", columns, tuple(primary), tuple(map(tuple, unique)))
+
+
+ID, NAME, NOTE = (
+    Column("id", "int", nullable=False), Column("Name", "varchar", 9, nullable=False, collation="latin1_bin"),
+    Column("note", "varchar", 9),
+)  # fmt: skip
+
+
+def test_the_key_of_a_table() -> None:
+    """The whole primary key; else the first unique key of which each row has values; else none."""
+    assert split_key(table(ID, NAME, primary=["ID", "name"])) == (ID, NAME)
+    assert split_key(table(ID, NAME, NOTE, unique=[["note"], ["name", "id"], ["id"]])) == (NAME, ID)
+    assert split_key(table(ID, NOTE, unique=[["note"]])) == ()
+    assert split_key(table(ID)) == ()
+    made = Column("made", "int", nullable=False, generated=True)
+    assert split_key(table(ID, made, unique=[["made"], ["id"]])) == (ID,)
+    assert split_key(table(Column("at", "point", nullable=False), primary=["at"])) == ()
+    assert split_key(table(ID, NAME, primary=["id"]), "NAME") == (NAME,)
+
+
+@pytest.mark.parametrize(("chosen", "why"), [
+    ("nope", "has no column nope"), ("note", "note may be null"), ("doc", "json has no order"),
+])  # fmt: skip
+def test_a_column_that_splits_nothing(chosen: str, why: str) -> None:
+    """A column by which rows could be lost is refused, by its name."""
+    given = table(ID, NOTE, Column("doc", "json", nullable=False), primary=["id"])
+    with pytest.raises(ConfigError, match=rf"chunk\.key-column: shop\.t.*{why}"):
+        split_key(given, chosen)
+
+
+def test_bounds_after_a_change_of_the_table() -> None:
+    """Bounds stay valid unless the key has other columns, or another order."""
+    before = table(ID, NAME, primary=["id", "name"])
+    wider = Column("id", "bigint", nullable=False)
+    assert keeps_order(before, table(NOTE, wider, NAME), ["id", "Name"])
+    assert not keeps_order(before, table(ID, NOTE), ["id", "Name"])
+    folded = Column("Name", "varchar", 9, nullable=False, collation="latin1_swedish_ci")
+    assert not keeps_order(before, table(ID, folded), ["id", "Name"])
+    assert keeps_order(before, table(ID, folded), ["id"])
+    assert not keeps_order(before, table(Column("id", "varchar", 9)), ["id"])
+
+
+@pytest.mark.parametrize("column", [
+    Column("k", "int"), Column("k", "varchar", charset="latin1"), Column("k", "datetime"), Column("k", "uuid"),
+    Column("k", "double"), Column("k", "blob"), Column("k", "varchar", charset="x; DROP"), Column("k", "json"),
+])  # fmt: skip
+@pytest.mark.parametrize("text", ["1 OR 1=1", "' OR ''='", "`", "0x", "1;", "\\'", "g0"])
+def test_only_values_are_literals(column: Column, text: str) -> None:
+    """A bound of a checkpoint that somebody has changed is no statement."""
+    with pytest.raises(ValueError, match="is no key"):
+        literal(column, text)
+
+
+def test_large_rows_are_read_in_smaller_chunks(reading: Connection) -> None:
+    """A chunk has 64 MiB about, and one row at least."""
+    rows = [f"{k}, REPEAT('x', 1000000)" for k in range(12)]
+    large = of_key(reading, "large", "k INT PRIMARY KEY, v LONGBLOB", rows)
+    with reading.cursor() as cursor:
+        cursor.execute("ANALYZE TABLE `chunks.of`.large")
+    assert 10 < rows_at_once(reading, large, 8096) < 200
+    assert rows_at_once(reading, large, 5) == 5
+    small = of_key(reading, "small", "k INT PRIMARY KEY", [])
+    assert rows_at_once(reading, small, 8096) == 8096
+    assert rows_at_once(reading, Table("chunks.of", "gone", (ID,)), 8096) == 8096

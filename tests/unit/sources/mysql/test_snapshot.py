@@ -263,6 +263,33 @@ def test_without_a_key_while_it_is_written(mysql5: MySql) -> None:
     mysql5.execute("DROP DATABASE snap")
 
 
+def test_without_a_key_and_without_transactions(mariadb: MySql) -> None:
+    """Such a table shows rows that are written while it is read: that is noticed, or a lock is held until the end."""
+    mariadb.execute(
+        "CREATE DATABASE IF NOT EXISTS snap", "CREATE TABLE snap.h (v INT) ENGINE = MyISAM",
+        "INSERT INTO snap.h VALUES (1)",
+    )  # fmt: skip
+    connection = reader(mariadb)
+    table = known(connection, "h")
+    quiet = Visibility(connection, sleep=lambda _: None)
+    chunks = ChunkReader(connection, table_now, nothing, visibility=quiet)
+    assert rows_of(chunks, Reading(table, 1, ())) == [{"v": 1}]
+    assert chunks.mark == log_end(connection)
+    written = chunks.read(Reading(table, 1, ()))
+    assert len(next(written)) == 1
+    mariadb.execute("INSERT INTO snap.h VALUES (2)")
+    with pytest.raises(ConfigError, match=r"snap\.h has no primary key"):
+        next(written)
+    locked = ChunkReader(connection, table_now, nothing, visibility=quiet, lock=Lock(lambda: reader(mariadb)))
+    held = locked.read(Reading(table, 1, ()))
+    assert len(next(held)) == 2
+    with pytest.raises(pymysql.OperationalError, match=r"(?i)lock wait timeout"):
+        mariadb.execute("SET lock_wait_timeout = 1", "INSERT INTO snap.h VALUES (3)")
+    assert list(held) == []
+    mariadb.execute("INSERT INTO snap.h VALUES (3)", "DROP DATABASE snap")
+    connection.close()
+
+
 def test_low_mark_without_gtids() -> None:
     """Where nobody says what is visible, the low mark is a point that was the log's end some seconds ago."""
     now, points = [0.0], [LogPoint("b.1", 4)]
