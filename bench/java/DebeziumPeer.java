@@ -38,6 +38,7 @@ public class DebeziumPeer {
             put("topic.prefix", "bench");
             put("table.include.list", args[3]);
             put("include.schema.changes", "false");
+            put("tombstones.on.delete", "false");
             put("schema.history.internal", "io.debezium.relational.history.MemorySchemaHistory");
             put("snapshot.mode", log ? "recovery" : "initial_only");
             put("snapshot.locking.mode", "none");
