@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
 
 _NO_JAVA = Path(__file__).parent / "support" / "no-java"
-_DATABASES = frozenset({"postgres", "secured", "mariadb", "mariadb11", "mysql5", "mysql_server"})
+_DATABASES = frozenset({"postgres", "secured", "mariadb", "mariadb11", "mysql5", "mysql_server", "sandbox_mysql"})
 """Fixtures that start a database."""
 _ROOM = 3 << 30
 """Bytes that a worker may need: a broker, a Java that runs share, Spark in memory, and a run with its own Java."""

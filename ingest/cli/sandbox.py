@@ -1,6 +1,6 @@
 """`ingest sandbox up | down | status`: runs a real Kafka on this machine, for development, tests and the demo.
 
-A schema registry and a PostgreSQL server run beside it where they are asked for.
+A schema registry, a PostgreSQL server and a MariaDB server run beside it where they are asked for.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ import typer
 
 from ingest.cli.parameters import FormatOption, OutputFormat
 from ingest.cli.screen import CommandGroup
-from ingest.sandbox import broker, postgres, registry, sample
+from ingest.sandbox import broker, mysql, postgres, registry, sample
 from ingest.sandbox.secure import USER, Secure, client_properties
 
 if TYPE_CHECKING:
     from ingest.sandbox.broker import Broker
+    from ingest.sandbox.mysql import RunningMariaDb
     from ingest.sandbox.postgres import RunningDatabase
     from ingest.sandbox.registry import RunningRegistry
     from ingest.sandbox.sample import RunningSample
@@ -48,11 +49,17 @@ def up(
     secure: Annotated[bool, typer.Option("--secure", help="Add listeners with TLS, SCRAM, PLAIN and mTLS.")] = False,
     with_registry: Annotated[bool, typer.Option("--registry", help="Start a schema registry, too.")] = False,
     with_postgres: Annotated[bool, typer.Option("--postgres", help="Start a PostgreSQL server, too.")] = False,
+    with_mysql: Annotated[
+        bool, typer.Option("--mysql", help="Start a MariaDB server with a shop's tables, whose rows change, too.")
+    ] = False,
     with_sample: Annotated[
         bool, typer.Option("--sample", help="Fill topics with a shop's messages, and go on changing its rows.")
     ] = False,
     rate: Annotated[
-        float, typer.Option(min=0, max=10_000, metavar="N", help="With --sample: N changes a second; 0 only fills.")
+        float,
+        typer.Option(
+            min=0, max=10_000, metavar="N", help="With --sample or --mysql: N changes a second; 0 only fills."
+        ),
     ] = 1.0,
     form: FormatOption = OutputFormat.TEXT,
 ) -> None:
@@ -60,11 +67,18 @@ def up(
     place = folder or broker.default_folder()
     if with_postgres:
         postgres.programs()  # what is missing is said before anything is started
+    if with_mysql:
+        mysql.programs()
     found = broker.up(place, port, heap, secure=secure)
     beside = registry.up(place, secure=secure) if with_registry else registry.status(place)
     database = postgres.up(place) if with_postgres else postgres.status(place)
+    tables = mysql.up(place) if with_mysql else mysql.status(place)
+    if with_mysql and tables is not None:
+        from ingest.sandbox import mysql_shop  # noqa: PLC0415  (an extra that not everybody has)
+
+        mysql_shop.up(place, tables, rate)
     shop = sample.up(place, found.bootstrap, rate) if with_sample else sample.status(place)
-    _show(found, beside, database, form)
+    _show(found, beside, database, tables, form)
     if form is OutputFormat.TEXT:
         _show_sample(shop, filled=with_sample)
 
@@ -77,6 +91,11 @@ def down(
     """Stop it cleanly. Its topics, schemas and tables stay, unless --wipe."""
     place = folder or broker.default_folder()
     sample.down(place)
+    if mysql.status(place) is not None:
+        from ingest.sandbox import mysql_shop  # noqa: PLC0415  (as above)
+
+        mysql_shop.down(place)
+    mysql.down(place, wipe=wipe)
     postgres.down(place, wipe=wipe)
     registry.down(place, wipe=wipe)
     stopped = broker.down(place, wipe=wipe)
@@ -88,7 +107,7 @@ def status(folder: FolderOption = None, form: FormatOption = OutputFormat.TEXT) 
     """Say whether it runs, where it listens and where its log is. Exit code 1 where it does not run."""
     place = folder or broker.default_folder()
     found = broker.status(place)
-    _show(found, registry.status(place), postgres.status(place), form)
+    _show(found, registry.status(place), postgres.status(place), mysql.status(place), form)
     if form is OutputFormat.TEXT:
         _show_sample(sample.status(place), filled=False)
     if found is None:
@@ -96,11 +115,15 @@ def status(folder: FolderOption = None, form: FormatOption = OutputFormat.TEXT) 
 
 
 def _show(
-    found: Broker | None, beside: RunningRegistry | None, database: RunningDatabase | None, form: OutputFormat
+    found: Broker | None,
+    beside: RunningRegistry | None,
+    database: RunningDatabase | None,
+    tables: RunningMariaDb | None,
+    form: OutputFormat,
 ) -> None:
     if form is OutputFormat.JSON:
         running = {} if found is None else asdict(found)
-        others = {"registry": beside, "postgres": database}
+        others = {"registry": beside, "postgres": database, "mysql": tables}
         state = {
             "running": found is not None, **running,
             **{name: None if one is None else asdict(one) for name, one in others.items()},
@@ -115,12 +138,17 @@ def _show(
         if database is not None:
             typer.echo(f"PostgreSQL {database.version} at {database.endpoint} (process {database.pid})")
             typer.echo(f"log: {database.log}")
+        if tables is not None:
+            typer.echo(f"MariaDB {tables.version} at {tables.host}:{tables.port} (process {tables.pid})")
+            typer.echo(f"log: {tables.log}")
         if found.secure is not None:
             _show_secure(found)
         if beside is not None and beside.tls is not None:
             _show_registry(beside.tls, f"{found.folder}/secure")
         if database is not None:
             _show_postgres(database)
+        if tables is not None:
+            _show_mysql(tables)
 
 
 def _show_sample(shop: RunningSample | None, *, filled: bool) -> None:
@@ -154,3 +182,12 @@ def _show_postgres(database: RunningDatabase) -> None:
     typer.echo(f'\nthe password: export INGEST_SECRET_POSTGRES="$(cat {shlex.quote(database.password_file)})"\n')
     typer.echo(f"sink:\n  type: postgres\n  endpoint: {database.endpoint}\n  dbname: {postgres.DATABASE}")
     typer.echo(f"  username: {postgres.USER}\n  password: ${{secret_values.postgres}}")
+
+
+def _show_mysql(found: RunningMariaDb) -> None:
+    password = shlex.quote(found.password_file)
+    typer.echo(f'\nthe password: export INGEST_SECRET_MYSQL="$(cat {password})"\n')
+    typer.echo(f"source:\n  type: mysql\n  hostname: {found.host}\n  port: {found.port}\n  username: {mysql.USER}")
+    typer.echo(f"  password: ${{secret_values.mysql}}\n  tables: {mysql.DATABASE}.\\.*")
+    client = f"mariadb --host={found.host} --port={found.port} --user={mysql.OWNER} {mysql.DATABASE}"
+    typer.echo(f'\nto change its rows: MYSQL_PWD="$(cat {password})" {client}')

@@ -67,8 +67,8 @@ class RunningSample:
 class Shop:
     """The shop's rows, and the messages that its database's changes become. The same seed gives the same changes."""
 
-    def __init__(self, to: Producer, now_ms: int, seed: int = 7) -> None:
-        """Have no rows yet."""
+    def __init__(self, to: Producer | None, now_ms: int, seed: int = 7) -> None:
+        """Have no rows yet. `to`: where messages go; None where there are none."""
         self.tables: dict[str, dict[int, Row]] = {table: {} for table in _TYPES}
         self._to = to
         self._random = Random(seed)  # noqa: S311  (it makes an example, no secret)
@@ -146,10 +146,11 @@ class Shop:
 
     def sent(self) -> None:
         """Let the client see what became of its records: a broker that is away is waited for."""
-        self._to.poll()
+        if self._to is not None:
+            self._to.poll()
 
     def _send(self, topic: str, key: bytes | None, value: bytes | None) -> None:
-        while not self._to.send(topic, key, value, None, None):
+        while self._to is not None and not self._to.send(topic, key, value, None, None):
             self._to.poll()
             time.sleep(0.01)
 
