@@ -33,6 +33,7 @@ from ingest.testing.probe import session_on_demand
 from ingest.verify.comparison import ComparedSides, Comparison
 from ingest.verify.expected import ExpectedRows, Readings
 from ingest.verify.rows import Counts, TableVerdict
+from ingest.verify.snapshots import SnapshotRows, unread
 from ingest.verify.spool import Spool
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from ingest.driver.context import Settings
     from ingest.encode.upsert_encoder import AnyDestination
     from ingest.kafka.admin import Split
+    from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
     from ingest.observe.events import RunEnded
     from ingest.schema.evolve import Schemas
@@ -135,7 +137,10 @@ class Verification:
             targets = self._look_up(schemas)
             if targets:
                 with tempfile.TemporaryDirectory(prefix="ingest-verify-") as folder:
-                    self._compare(place, targets, Path(folder))
+                    if getattr(self._pipeline.source, "type", "") == "mysql":
+                        self._compare_database(targets, Path(folder))
+                    else:
+                        self._compare(place, targets, Path(folder))
         if self._reader.cut:
             self._report.changed[_CUT] = self._report.changed.get(_CUT, 0) + self._reader.cut
         for target, (count, why) in self._reader.unreadable.items():
@@ -168,6 +173,10 @@ class Verification:
             self._warn(
                 f"a {now['command']} is going on: until it is over, rows of the sink may be older than the source's"
             )
+        left = unread(progress.source_state)
+        if left:
+            msg = f"rows that were there at the start are not all read yet, of {', '.join(left[:5])}"
+            raise ConfigError(msg, "verify when ingest status says that the snapshot is over")
         return PipelinePlace(reached, planned, running), schemas
 
     @contextmanager
@@ -219,6 +228,27 @@ class Verification:
             read_on(later.planned, self._look()[0].planned, self._taking(since, again.keys))
             self._judge_again(ComparedSides(again.base, since, sink), passed=passed)
 
+    def _compare_database(self, targets: Sequence[TableId], folder: Path) -> None:
+        """Compare tables with those of a database, and once more what is not sure. Raise IngestError."""
+        expected = SnapshotRows(self._readings())
+        before, since = Spool(folder, "before"), Spool(folder, "since")
+        for _ in range(2):  # the second one takes the log to behind the position of each chunk
+            self._count(expected.read(self._taking(before)))
+        behind: set[Key] = set()
+        if not self._wait(expected.positions):
+            self._count(expected.changes(self._collecting(behind)))
+        self._drop_columns(expected.schemas)
+        sink = self._read_sink(targets, Spool(folder, "sink"))
+        running = self._look()[0].running
+        self._count(expected.read(self._taking(since)))
+        again = self._judge(ComparedSides(before, since, sink), folder, behind, running=running)
+        if again is not None:
+            passed = self._wait(expected.positions)
+            sink = self._read_sink_again(again, folder)
+            since = Spool(folder, "since-again")
+            self._count(expected.read(self._taking(since, again.keys)))
+            self._judge_again(ComparedSides(again.base, since, sink), passed=passed)
+
     def _readings(self) -> Readings:
         return Readings(self._pipeline, self._settings, self._reader.sink, self._warn, self._session)
 
@@ -226,15 +256,21 @@ class Verification:
         self,
         sides: ComparedSides,
         folder: Path,
+        behind: AbstractSet[Key] = frozenset(),
         *,
         running: bool,
     ) -> Again | None:
-        """Add what differs to the report; returns what is to be compared once more, as the pipeline goes on writing."""
+        """Add what differs to the report; returns what is to be compared once more, as the pipeline goes on writing.
+
+        `behind`: keys of which nobody knows what the sink should have, as the pipeline has not read their changes yet.
+        """
         counts = [one.counts for one in self._report.tables]
         again = Again(Spool(folder, "base"))
         for found in Comparison(self._there, counts, states=self._reader.states).compare(sides):
             key = found.table, found.key
-            if running and len(again.keys) < MOST_TWICE:
+            if key in behind:
+                counts[found.table].behind += 1
+            elif running and len(again.keys) < MOST_TWICE:
                 again.keys.add(key)
                 self._report.tables[found.table].twice += 1
                 for split, cells in found.states:
@@ -286,12 +322,41 @@ class Verification:
 
         return take
 
+    def _collecting(self, keys: set[Key]) -> Receiver:
+        """Return what collects the keys of expected rows."""
+
+        def take(_: int, destination: AnyDestination, records: list[tuple[bytes, bytes | None]]) -> None:
+            target = self._reader.target(destination)
+            if target is not None:
+                found = self._reader.expected(target, destination, records)
+                keys.update((self._numbers[target], key) for key, _ in found)
+
+        return take
+
     def _count(self, summary: RunEnded) -> None:
         changed = self._report.changed
         for reason, counts in ((_CUT, summary.cut), ("rounded", summary.rounded)):
             if counts:
                 changed[reason] = changed.get(reason, 0) + sum(counts.values())
         self._report.rejected += summary.rejected
+
+    def _drop_columns(self, schemas: Mapping[TableId, TableSchema]) -> None:
+        """Leave columns out that no source of a table has any longer: the sink keeps what it had of them."""
+        stored = self._look()[1].sources
+        for target, sources in self._sources.items():
+            lost = [
+                {column.name for column in stored[one].schema.columns}
+                - {column.name for column in schemas[one].columns}
+                for one in sources
+                if one in schemas
+            ]
+            names = tuple(sorted(set.intersection(*lost))) if lost else ()
+            if names:
+                number = self._numbers[target]
+                self._there[number] = replace(self._there[number], dropped=names)
+                self._report.tables[number].notes.append(
+                    f"columns that the source has no longer are not compared: {', '.join(names)}"
+                )
 
     def _note_incomplete(self, splits: Sequence[str]) -> None:
         """Let rows of unknown keys be no differences where the source has forgotten some."""
