@@ -1,4 +1,4 @@
-"""`ingest schema show | history | diff`: shows the table schemas that a pipeline inferred, from its checkpoint."""
+"""`ingest schema show | history | diff | set`: the table schemas that a pipeline inferred, from its checkpoint."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from ingest.cli.parameters import FormatOption, OutputFormat, SetOption, parse_v
 from ingest.cli.screen import CommandGroup
 from ingest.cli.table import counted
 from ingest.config.loader import load
+from ingest.errors import ConfigError
 from ingest.model.table import show as shown
 from ingest.model.text import one_line
 from ingest.paths import usual_checkpoint
@@ -46,14 +47,19 @@ ObservedOption = Annotated[
 
 @contextmanager
 def _opened(
-    target: str, checkpoint: str | None, variables: list[str] | None, conf: list[str] | None
+    target: str,
+    checkpoint: str | None,
+    variables: list[str] | None,
+    conf: list[str] | None,
+    *,
+    write: bool = False,
 ) -> Iterator[Checkpoint]:
     where = target
     file = Path(target)
     if file.is_file():
         pipeline = load(file, parse_variables(variables)).pipeline
         where = checkpoint or str(usual_checkpoint(file.stem if pipeline is None else pipeline.pipeline.name))
-    with opened(where, parse_variables(conf), write=False) as found:
+    with opened(where, parse_variables(conf), write=write) as found:
         yield found
 
 
@@ -132,6 +138,37 @@ def diff(
     for name, events in found_changes:
         for event in events:
             typer.echo(f"{one_line(shown(name))}> {event}")
+
+
+@app.command("set")
+def set_(
+    target: TargetArgument,
+    statement: Annotated[
+        str, typer.Argument(metavar="STATEMENT", help="CREATE TABLE with all columns, as SHOW CREATE TABLE prints it.")
+    ],
+    table: Annotated[
+        str,
+        typer.Option("--table", metavar="TABLE", help="The id of the table, as shop.orders.", autocompletion=tables),
+    ],
+    checkpoint: CheckpointOption = None,
+    variables: SetOption = None,
+    conf: ConfOption = None,
+) -> None:
+    """Say what a table of MySQL was after a statement that stopped the run. Refused while a run uses the checkpoint.
+
+    It counts for the next statement in the log that is not understood, and that may touch the table.
+    """
+    from ingest.sources.mysql.answers import new_answer  # noqa: PLC0415  (other pipelines have no statements)
+
+    with _opened(target, checkpoint, variables, conf, write=True) as found:
+        progress, batch = found.progress()
+        if (progress.source_state if batch is None else batch.source_state) is None:
+            msg = "the pipeline's source has no history of schemas"
+            raise ConfigError(msg, "this is for `type: mysql`; declare columns in scan.value.initial-schemas.ddls")
+        name, document = new_answer(table, statement, found.documents())
+        found.begin()  # as `checkpoint reset` does: a run elsewhere is fenced
+        found.keep_documents({name: document})
+    typer.echo(f"{one_line(table)}: kept for the next statement about it that is not understood; start the run again")
 
 
 def _print(versions: list[Version], form: OutputFormat) -> None:

@@ -37,6 +37,8 @@ class Merged:
     """By table and column: a value that gave a known column another type."""
     learnt: bool = False
     """True if the source has learned something: the next batch goes on by that."""
+    emptied: Sequence[TableId] = ()
+    """Source tables that were emptied behind the batch's last row."""
 
 
 class Books:
@@ -81,7 +83,8 @@ class Books:
         known = self._memory.new_schemas()  # they come first: a row may be of what a statement before it has made
         observed = [] if failure else [pair for result in results for pair in sorted(result.observed.items())]
         widening = {} if failure else {key: value for one in results for key, value in one.widening.items()}
-        return Merged(before, [*known, *observed], failure, widening, learnt=bool(notes))
+        emptied = self._memory.emptied()
+        return Merged(before, [*known, *observed], failure, widening, learnt=bool(notes), emptied=emptied)
 
     def commit(self, results: Sequence[TaskResult]) -> None:
         """Add to the sink's tables what tasks delivered for that, where the driver does so. Raise IngestError.

@@ -47,6 +47,7 @@ class Driver:
                 self.life.touch()
                 merged = self.books.merge(batch, results)  # merge: positions reached, counters, observed schemas
                 self.books.commit(results)  # commit: where the driver does that, not the tasks
+                self.schemas.empty(merged.emptied)  # empty: tables that the source has emptied behind these rows
                 news = merged.observed, merged.widening
                 evolution = self.schemas.evolve(*news)  # evolve: the sink's tables first, then the store
                 self.broadcast.add(evolution)

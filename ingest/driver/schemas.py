@@ -171,6 +171,26 @@ class SchemaStore:
         self.schemas = evolution.schemas
         return evolution
 
+    def empty(self, emptied: Iterable[TableId]) -> None:
+        """Delete the rows of source tables that were emptied, where they are all that a sink table has.
+
+        Rows stay where the sink keeps those that are gone, where other tables' rows are among them, and where the
+        pipeline leaves `truncate.table` out. Raises IngestError.
+        """
+        for table in emptied:
+            source = self.schemas.sources.get(table)
+            for target in () if source is None else source.targets:
+                others = sorted(
+                    name for name, one in self.schemas.sources.items() if name != table and target in one.targets
+                )
+                why = f"rows of {show(others[0])} are there, too" if others else ""
+                if not self._rules.policy.allows_kind("truncate.table"):
+                    why = "the pipeline leaves truncate.table out"
+                if not why and not self._tables.empty(target):
+                    why = "the sink keeps rows that are gone"
+                if why:
+                    self._context.warn(f"table {show(table)} was emptied; its rows stay in {show(target)}: {why}")
+
     def _tell_signals(self, table: TableId, schema: TableSchema) -> None:
         """Warn of a new table that looks like Debezium's signal table. Its name is the user's choice."""
         debezium = str(self._context.pipeline.source.format.name).startswith("debezium")

@@ -76,6 +76,10 @@ class SinkTables:
         """
         return self._sink.add(scope, batch, additions)
 
+    def empty(self, table: TableId) -> bool:
+        """Delete all rows of a table; returns False where the sink cannot. Raise IngestError."""
+        return self._sink.empty(table, self.keys.counts)
+
     def marks(self) -> list[Any]:
         """Return what the checkpoint is to keep of the tables that were written to."""
         return self._sink.marks()

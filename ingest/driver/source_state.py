@@ -62,6 +62,10 @@ class SourceMemory:
         """Return schemas that the source knows of before there is a row; raises IngestError."""
         return [] if self._keeper is None else self._keeper.new_schemas()
 
+    def emptied(self) -> list[TableId]:
+        """Return the source tables that were emptied since the last call; raises IngestError."""
+        return [] if self._keeper is None else getattr(self._keeper, "emptied", list)()
+
     def weights(self, splits: Mapping[Split, object]) -> dict[Split, float] | None:
         """Return how many records a position of each split stands for; None where positions count records."""
         return None if self._keeper is None else {split: self._keeper.weight(split) for split in splits}

@@ -87,8 +87,10 @@ def encode(
                 return result
             if failed is None:
                 for row in rows:
-                    if row[5] is not None and row[5].unread:
-                        _count_unread(row[5].unread, cache.compiled[row[0]].unread)
+                    if row[5] is not None and (row[5].unread or row[5].left_out):
+                        encoder = cache.compiled[row[0]]
+                        _count(row[5].unread, encoder.unread)
+                        _count(row[5].left_out, encoder.withheld)
                 if rows and not marked:
                     cache.compiled[rows[0][0]].bytes_out += bytes_of(result.records[before:])
                 continue
@@ -102,8 +104,8 @@ def encode(
     return result
 
 
-def _count_unread(unread: Iterable[str], counts: dict[str, int]) -> None:
-    for name in unread:
+def _count(names: Iterable[str], counts: dict[str, int]) -> None:
+    for name in names:
         count_up(counts, name, 1, OTHERS)
 
 

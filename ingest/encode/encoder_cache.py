@@ -10,7 +10,7 @@ from ingest.model.reject import RowError
 from ingest.schema.evolve import Schemas
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     import msgspec
 
@@ -60,12 +60,13 @@ class FanOutEncoder:
         self.bytes_in = self.bytes_out = 0
         self.parts = self._encoders = encoders
         """The encoders, whose counters by column these are."""
+        self._withheld: dict[str, int] = {}
         self._unread: dict[str, int] = {}
 
     @property
     def withheld(self) -> dict[str, int]:
-        """By column: values that the encoders withheld since the last time that this was asked for."""
-        return _taken(encoder.withheld for encoder in self._encoders)
+        """By column: values that did not get into the sink, of the table and of the encoders."""
+        return _added(self._withheld, _taken(encoder.withheld for encoder in self._encoders))
 
     @property
     def cut(self) -> dict[str, int]:
@@ -75,9 +76,7 @@ class FanOutEncoder:
     @property
     def unread(self) -> dict[str, int]:
         """By column: values of rows before a change that are not known, of the table and of the encoders."""
-        for column, count in _taken(encoder.unread for encoder in self._encoders).items():
-            self._unread[column] = self._unread.get(column, 0) + count
-        return self._unread
+        return _added(self._unread, _taken(encoder.unread for encoder in self._encoders))
 
     @property
     def rounded(self) -> dict[str, int]:
@@ -131,6 +130,13 @@ def _taken(all_counts: Iterable[dict[str, int]]) -> dict[str, int]:
             out[column] = out.get(column, 0) + count
         counts.clear()
     return out
+
+
+def _added(to: dict[str, int], counts: Mapping[str, int]) -> dict[str, int]:
+    """Return counts by column to which others were added."""
+    for column, count in counts.items():
+        to[column] = to.get(column, 0) + count
+    return to
 
 
 class EncoderCache:

@@ -264,7 +264,10 @@ class MetadataColumns:
         unread = {name: why for name, why in unread.items() if name not in of_keys}
         numbers = {extra.value_prefix + name for name in own.numbers}.difference(theirs)
         numbers |= {extra.key_prefix + name for name in keys.numbers}
-        return InlineSchema({**renamed, **self._types}, primary, own.overlay, own.sparse, unread, frozenset(numbers))
+        left_out = tuple(extra.value_prefix + name for name in own.left_out)
+        return InlineSchema(
+            {**renamed, **self._types}, primary, own.overlay, own.sparse, unread, frozenset(numbers), left_out
+        )
 
 
 def _begins_with(text: bytes, fields: Mapping[str, bytes]) -> bool:

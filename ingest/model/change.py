@@ -46,6 +46,8 @@ class InlineSchema:
     unknown, also with `overlay`."""
     numbers: frozenset[str] = frozenset()
     """Columns whose values are texts that each hold a number, which is what a key has of them."""
+    left_out: tuple[str, ...] = ()
+    """Columns whose values no type has, so that the rows have null there: they are counted as withheld."""
 
     def beside(self, unread: Mapping[str, str]) -> InlineSchema:
         """Return the same for a message with these columns in `unread`, and a before image that is no overlay."""

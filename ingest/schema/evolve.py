@@ -185,9 +185,12 @@ class Policy:
 
     def allows(self, event: SchemaChange) -> bool:
         """Tell whether a change reaches the sink."""
-        kind = KINDS[type(event)]
+        return self.allows_kind(KINDS[type(event)])
+
+    def allows_kind(self, kind: str) -> bool:
+        """Tell whether changes of a kind reach the sink."""
         families = {kind, "all", *kind.split(".")[:2]}
-        if self.behavior == "ignore" and not isinstance(event, CreateTable):
+        if self.behavior == "ignore" and kind != KINDS[CreateTable]:
             return False
         return (not self.include or not families.isdisjoint(self.include)) and families.isdisjoint(self.exclude)
 

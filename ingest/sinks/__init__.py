@@ -156,6 +156,13 @@ class SinkCoordinator(Protocol):
         `scope`: the owner of progress at the sink. Returns, by reason, how many changes were left out.
         """
 
+    def empty(self, table: TableId, partitions: Mapping[str, int]) -> bool:
+        """Delete all rows of a table, between two batches. A crash may repeat it.
+
+        `partitions`: by topic, over how many partitions keys are hashed. Returns False where the sink keeps rows that
+        are gone, and all are to stay: the caller says so.
+        """
+
     def changed(self, events: Iterable[SchemaChange]) -> list[str]:
         """Return lines to show for schema changes."""
 

@@ -142,6 +142,12 @@ class DeltaCoordinator(LakeCoordinator[DeltaTable]):
             self._keep_up(name)
         return done.older
 
+    def _empty(self, name: tuple[str, ...]) -> DeltaTable:
+        table = self._load(name)
+        table.delete()
+        self._seen.committed(name, table.version())
+        return table
+
     def _keep_up(self, name: tuple[str, ...]) -> None:
         """Compact a table. What fails is said once: the batch is in the table."""
         try:

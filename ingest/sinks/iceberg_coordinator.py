@@ -152,6 +152,12 @@ class IcebergCoordinator(LakeCoordinator[Table]):
             self._note(name, table, scope, batch)
             return older
 
+    def _empty(self, name: tuple[str, ...]) -> Table:
+        table = self._compare(name, self._warehouse.catalog.load_table(name))
+        table.delete()
+        self._warehouse.hint(table)
+        return table
+
     def _keep_up(self, catalog: Catalog, name: tuple[str, ...]) -> Table:
         """Compact a table; returns it as it is then. What fails is said once: the batch is in the table."""
         why = ""

@@ -283,6 +283,23 @@ class LakeCoordinator(PlainSinkCoordinator, Generic[There]):
                     self._apply(there, wanted, found)
         self._tell_older()
 
+    @abstractmethod
+    def _empty(self, name: TableName) -> There:
+        """Delete all rows of a table that is there; returns it as it is then. Raise what the library raises."""
+
+    def empty(self, table: TableId, _partitions: Mapping[str, int]) -> bool:
+        """Delete all rows of a table, unless it keeps those that are gone. Raise IngestError."""
+        if self._appends or not self._lake_options.removes_rows:
+            return False
+        name = (*(table[:-1] or (self._lake_options.namespace,)), table[-1])
+        if self._is_new():
+            return True
+        with self._asking(f"empty the table {show(name)}"):
+            if self._exists(name) and self._has_rows(name):
+                there, known = self._empty(name), self._marks.get(name)
+                self._marks[name] = self._mark(name, there, 0 if known is None else known.batch)
+        return True
+
     def filled(self, tables: Iterable[TableId]) -> set[str]:
         """Return the tables that are there and have rows. Raise IngestError."""
         ids = {(*(one[:-1] or (self._lake_options.namespace,)), one[-1]) for one in tables}

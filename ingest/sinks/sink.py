@@ -246,6 +246,10 @@ class PlainSinkCoordinator:
         """Do nothing: tasks commit by themselves."""
         return {}
 
+    def empty(self, _table: TableId, _partitions: Mapping[str, int]) -> bool:
+        """Return False: rows stay."""
+        return False
+
     def changed(self, _events: Iterable[SchemaChange]) -> list[str]:
         """Return nothing to show."""
         return []

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ingest.errors import DataLoss, TopicMissing
 from ingest.kafka import progress
 from ingest.kafka.admin import Cluster, ClusterProbe, Topic
+from ingest.kafka.keys import delete_keys
 from ingest.kafka.ownership import Ownership
 from ingest.kafka.writer import KafkaWriter
 from ingest.model.commit import old_copy
@@ -141,6 +142,15 @@ class TopicsCoordinator(TypedSinkCoordinator["TopicsOptions"]):
                 )
         self._ready |= wanted
         self._found |= there
+
+    def empty(self, table: TableId, _partitions: Mapping[str, int]) -> bool:
+        """Write a tombstone for each key that a topic of rows has, into the partition that has it."""
+        if self._options.cleanup != "compact":
+            return False
+        assert self._cluster is not None
+        for topic in self.topics([table]):
+            delete_keys(self._cluster, self._conf, topic)
+        return True
 
     # -- exactly-once ------------------------------------------------------------------------------------------------
 

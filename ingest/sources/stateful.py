@@ -49,6 +49,12 @@ class StatefulCoordinator(Protocol):
     def new_schemas(self) -> list[tuple[TableId, TableSchema]]:
         """Return schemas that are new since the last call: tables have them before their next row."""
 
+    def emptied(self) -> list[TableId]:
+        """Return the source tables that were emptied since the last call: the sink is to have no rows of them.
+
+        Their rows so far are before that, and none of those that come later is written yet.
+        """
+
     def weight(self, split: Split) -> float:
         """Return how many records a position of a split stands for, on average: batches are sized by that."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import uuid
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,6 +12,8 @@ from confluent_kafka import TopicPartition
 from harness import message
 from planted import planted_into_records
 from verified import FilePipeline, found
+
+from ingest.sinks import SINKS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -184,3 +187,22 @@ def test_verify_reads_an_upsert_topic_from_its_first_record(kafka: Kafka, tmp_pa
     assert found(report) == {}
     assert report.tables[0].counts.unjudged == 4
     assert "does not have all of its records" in report.tables[0].notes[0]
+
+
+def test_a_topic_of_rows_that_the_source_empties_gets_a_tombstone_for_each_key(kafka: Kafka) -> None:
+    """In the partition that has the key, be it another one than that of its hash; a changelog keeps what it has."""
+    name = kafka.create(f"emptied-{uuid.uuid4().hex[:8]}", partitions=3)
+    given = {"type": "upsert-kafka", "properties.*": {"bootstrap.servers": kafka.bootstrap}}
+    options: Any = SINKS["upsert-kafka"].model_validate({**given, "key.format": "json", "value.format": "json"})
+    for partition, key in ((0, b"a"), (0, b"b"), (1, b"c"), (2, b"d")):
+        kafka.send(name, (key, b"{}"), partition=partition)
+    kafka.send(name, (b"b", None), partition=0)
+    side = options.coordinator("p", lambda _: None)
+    side.connect()
+    for _ in range(2):
+        assert side.empty((name,), {})
+    side.close()
+    written = [(one.partition, one.key) for one in kafka.read(name) if one.value is None]
+    assert sorted(written) == [(0, b"a"), (0, b"b"), (1, b"c"), (2, b"d")]
+    changes: Any = SINKS["kafka"].model_validate({**given, "type": "kafka", "value.format": "debezium-json"})
+    assert not changes.coordinator("p", lambda _: None).empty((name,), {})

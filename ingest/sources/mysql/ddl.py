@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from ingest.sources.mysql import charset_names
+from ingest.sources.mysql import charset_names, text_charsets
 from ingest.sources.mysql.ddl_alter import alter, index
 from ingest.sources.mysql.ddl_create import create
 from ingest.sources.mysql.definitions import table_name
@@ -72,6 +72,17 @@ def apply(
         else:
             return session.effect
     return Effect(doubt=doubt, touches=_named(tables, statement))
+
+
+def statement_text(statement: bytes, collation: int | None) -> str:
+    """Return the text of a statement of the log. `collation`: the number of the client's, as its event has it."""
+    from pymysql.charset import charset_by_id  # noqa: PLC0415  (`ingest schema set` needs no client)
+
+    try:
+        charset = "utf8mb4" if collation is None else str(vars(charset_by_id(collation))["name"])
+    except KeyError:  # those that PyMySQL does not know are of MySQL 8 and MariaDB 11, and of Unicode
+        charset = "utf8mb4"
+    return text_charsets.decode(charset, statement)[0]
 
 
 def _named(tables: Mapping[TableName, Table], statement: str) -> frozenset[TableName]:

@@ -5,10 +5,12 @@ Snapshot and log write the same text for a value: that of the table in docs/spec
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 from ingest.model import types
 from ingest.model.data_type import CharType, DecimalType, TimeType, VarcharType
+from ingest.model.values import fits
 
 if TYPE_CHECKING:
     from ingest.model.data_type import DataType
@@ -67,6 +69,14 @@ def data_type(column: Column, *, tinyint1_as_boolean: bool = False) -> DataType:
     if kind in BINARIES:
         return types.BYTES
     return _SIMPLE.get(kind, types.STRING)
+
+
+_DAY: Final = re.compile(rb'"[0-9]{4}-[0-9]{2}-[0-9]{2}(?: [0-9:.]{8,15})?Z?"')
+
+
+def is_no_day(data_type: DataType, text: bytes) -> bool:
+    """Return whether a value is a date of MySQL's that is none of the calendar, as `"0000-00-00"`."""
+    return isinstance(data_type, types.TIMES) and _DAY.fullmatch(text) is not None and not fits(data_type, text)
 
 
 def is_tinyint1(column: Column) -> bool:

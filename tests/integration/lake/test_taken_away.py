@@ -238,3 +238,26 @@ def test_a_run_and_a_plan_say_what_was_taken_away_and_a_backfill_brings_it(
     done = shop.backfill("shop.orders")
     assert done.code == 0, done.err
     assert shop.rows(columns="id, n") == [(1, 0), (2, 0)]
+
+
+def test_a_table_that_the_source_empties_loses_its_rows_and_goes_on(sink: AnyLakeSink) -> None:
+    """What this pipeline took away itself is nothing that anybody is told of; a crash may repeat it."""
+    sink.write(TABLE, SCHEMA, row(1), row(2))
+    sink.write(TABLE, SCHEMA, row(1, 5))
+    assert sink.side.empty(TABLE, {})
+    assert sink.side.empty(TABLE, {})
+    assert sink.lake.rows("shop", "t") == []
+    sink.write(TABLE, SCHEMA, row(2, 7))
+    again = sink.driver()
+    again.resume("checkpoint", sink.side.marks(), remedy)
+    again.declare({TABLE: SCHEMA})
+    assert [tuple(one) for one in sink.lake.rows("shop", "t")] == [(2, 7)]
+    assert sink.warnings == []
+    assert sink.side.empty(("shop", "never-made"), {})
+
+
+def test_a_table_of_all_states_is_never_emptied(kind: str, tmp_path: Path) -> None:
+    """Nor is one whose deleted rows stay."""
+    for more in (APPEND, {"sink.delete-strategy": "soft"}):
+        found = lake_of(kind, tmp_path / "kept", **more)
+        assert not found.side.empty(TABLE, {})

@@ -140,3 +140,18 @@ def test_a_run_marks_rows_as_deleted_from_then_on(shop: Shop) -> None:
     shop.add("d", {"id": 3, "n": 3}, None)
     assert shop.run().code == 0
     assert shop.rows("id, _deleted")[2] == (3, False)
+
+
+def test_a_table_that_the_source_empties_loses_its_rows(postgres: Database, name: str) -> None:
+    """Not where deleted rows stay, or where a table has a history; a table that is not there is none to empty."""
+    sink = options(postgres)
+    table = made(sink, name, schema("id INT", "n INT"))
+    write(sink, table, row(1, 1), row(2, 2))
+    side = owned(sink)
+    assert side.empty((name, "t"), {})
+    assert side.empty((name, "never-made"), {})
+    assert postgres.rows(f"{name}.t", "id") == []
+    write(sink, table, row(2, 3), batch=2)
+    for more in (SOFT, {"sink.write-mode": "history"}):
+        assert not owned(options(postgres, **more)).empty((name, "t"), {})
+    assert postgres.rows(f"{name}.t", "id, n") == [(2, 3)]

@@ -23,7 +23,7 @@ from ingest.sinks.sink import PlainSinkCoordinator
 from ingest.testing.in_process import InProcessRunner
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from ingest.model.table import TableId
 
@@ -42,6 +42,12 @@ class Picky(PlainSinkCoordinator):
         self.checkpoint = checkpoint
         self.prepared: list[tuple[TableId, list[int]]] = []
         self.gone: set[str] = set()
+        self.emptied: list[TableId] = []
+        self.keeps = False
+
+    def empty(self, table: TableId, _partitions: Mapping[str, int]) -> bool:
+        self.emptied.append(table)
+        return not self.keeps
 
     def connect(self) -> str:
         return "sink"
@@ -176,3 +182,31 @@ def test_many_tables_in_one_version_are_broadcast(monkeypatch: pytest.MonkeyPatc
     sent = SchemaBroadcast(InProcessRunner(lambda: (None, None)), made.store, coordinator({A: 0}))
     sent.add(made.store.evolve([((name,), schema()) for name in "abc"]))
     assert (sent.version, sent.deltas) == (1, [])
+
+
+def test_a_table_that_the_source_empties_is_emptied_in_the_sink() -> None:
+    made = CompiledRule()
+    made.store.evolve([(T, schema()), (("u",), schema())])
+    made.store.empty([T, ("never-seen",)])
+    assert made.sink.emptied == [T]
+    assert made.told.warnings == []
+
+
+@pytest.mark.parametrize(
+    ("sections", "keeps", "why"),
+    [
+        ({"route": [{"source-table": "t|u", "sink-table": "both"}]}, False, "rows of u are there, too"),
+        ({"sink": {"exclude.schema.changes": "truncate.table"}}, False, "leaves truncate.table out"),
+        ({"sink": {"exclude.schema.changes": "truncate"}}, False, "leaves truncate.table out"),
+        ({}, True, "the sink keeps rows that are gone"),
+    ],
+)
+def test_rows_that_stay_are_said(sections: dict[str, Any], keeps: bool, why: str) -> None:
+    made = CompiledRule(**sections)
+    made.sink.keeps = keeps
+    made.store.evolve([(T, schema()), (("u",), schema())])
+    made.store.empty([T])
+    assert made.sink.emptied == ([T] if keeps else [])
+    (warning,) = made.told.warnings
+    assert warning.startswith("table t was emptied; its rows stay in ")
+    assert why in warning

@@ -76,7 +76,7 @@ def test_what_is_well_formed_is_encoded() -> None:
         changed(before=msgspec.Raw(b"{")), changed(before=msgspec.Raw(b"null")), changed(before=msgspec.Raw()),
         changed(declared=InlineSchema({}, ("id",) * 17)), changed(declared=InlineSchema({}, ["id"])),  # type: ignore[arg-type]
         changed(declared=InlineSchema({}, (b"id",))),  # type: ignore[arg-type]
-        changed(declared=InlineSchema(unread={"a": "it is none"})),
+        changed(declared=InlineSchema(unread={"a": "it is none"})), changed(declared=InlineSchema(left_out=("a",))),
         changed(kind=Kind.DELETE, before=None),
     ],
 )  # fmt: skip
