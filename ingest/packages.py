@@ -38,7 +38,7 @@ class Extra(NamedTuple):
 
 EXTRAS: Final = {
     "postgres": Extra("ingest[postgres]", ("psycopg",), "sinks in PostgreSQL"),
-    "mysql": Extra("ingest[mysql]", ("pymysql",), "sources in MySQL"),
+    "mysql": Extra("ingest[mysql]", ("pymysql", "zstandard"), "sources in MySQL"),
     "iceberg": Extra("ingest[iceberg]", ("pyiceberg", "sqlalchemy", "pyiceberg_core"), "tables of Iceberg"),
     "delta": Extra("ingest[delta]", ("deltalake",), "tables of Delta"),
     "protobuf": Extra("ingest[protobuf]", ("grpc_tools",), "schemas of Protocol Buffers that are texts"),

@@ -68,6 +68,8 @@ def of_source(kind: str) -> str:
     name = kind.lower().removesuffix("-cdc").removesuffix("cdc")
     if name not in _DATABASES:
         return ""
+    if name in {"mysql", "mariadb"}:
+        return ": MySQL and MariaDB are read by type: mysql"
     how = "value.format: debezium-json"
     if name == "mongodb":
         how = "value.format: json, and in Debezium the transform ExtractNewDocumentState"

@@ -32,8 +32,8 @@ Shorter ones would hide parts of almost every text.
 _MAX_LINES: Final = 1_000
 """Number of lines of a secret that are masked one by one."""
 
-_NAMES_ONLY: Final = frozenset({"dew.csms.secretName", "properties-from-secret"})
-"""Options that hold the name of a secret, and not the secret itself."""
+_NAMES_ONLY: Final = frozenset({"dew.csms.secretName", "properties-from-secret", "ssl.key"})
+"""Options that hold the name of a secret, or of its file, and not the secret itself."""
 
 HARMLESS: Final = frozenset({
     "security.protocol", "sasl.mechanism", "sasl.mechanisms", "sasl.username", "sasl.kerberos.service.name",

@@ -52,6 +52,7 @@ TYPES: Final[dict[str, DataType]] = {
     "timestamp-type": types.STRING,
     "headers": MapType(types.STRING, types.BYTES),
     "leader-epoch": types.INT,
+    "op_ts": types.TIMESTAMP_LTZ,
     "__raw_key__": types.STRING,
     "__raw_value__": types.STRING,
 }
@@ -327,6 +328,7 @@ def _value_of(name: str, extra: ExtraColumns) -> Callable[[Record], bytes]:
         "partition": lambda record: b"%d" % (origin(record).partition() or 0),
         "offset": lambda record: b"%d" % (origin(record).offset() or 0),
         "timestamp": timestamp,
+        "op_ts": timestamp,  # what MySQL's source calls it
         "timestamp-type": lambda record: b'"%b"' % _TIMESTAMP_TYPES[record.timestamp()[0]].encode(),
         "headers": headers,
         "leader-epoch": lambda record: b"null" if (epoch := record.leader_epoch()) is None else b"%d" % epoch,

@@ -129,4 +129,6 @@ def _key_avro(extra: ExtraColumns) -> AvroSpec | None:
 def _metadata_kind(name: str, extra: ExtraColumns) -> str:
     if name.startswith("__raw_") and extra.type_of(name) == STRING:
         return f"METADATA_{name.strip('_').removeprefix('raw_').upper()}_TEXT"
+    if name == "op_ts":
+        return "METADATA_TIMESTAMP"
     return f"METADATA_{name.strip('_').replace('-', '_').upper()}"

@@ -173,6 +173,7 @@ SOURCES: Registry[RecordOptions] = Registry(
         "kafka": "ingest.sources.kafka:KafkaSource",
         "upsert-kafka": "ingest.sources.upsert_kafka:UpsertKafkaSource",
         "file": "ingest.sources.file:FileSource",
+        "mysql": "ingest.sources.mysql.options:MySqlSource",
     },
 )
 """The sources that come with the package, by their `type`."""

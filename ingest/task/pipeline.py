@@ -102,7 +102,7 @@ class ShardTask:
                 over = source.ended() or self._rejects.full or ways.refused.waiting
                 if over:
                     break
-                if (ways.apart and chunk is not None) or self._interval.passed():
+                if (ways.apart and chunk is not None) or (not source.within and self._interval.passed()):
                     self._commit()
         over = over or source.stopped or not ways.apart
         self._result.waited = ways.refused.waiting

@@ -34,6 +34,8 @@ class ReadChunk:
     """The records that the pipeline does not want."""
     gone: str = ""
     """Why there is nothing of the messages to decode; empty where there is."""
+    more: bool = False
+    """True if more records of the position of the last one follow: the split stays at it until all are there."""
 
     def position(self, index: int) -> int:
         """Return the position of the split after `messages[:index]`."""
@@ -61,11 +63,13 @@ class RangeReading:
                 if chunk is None:
                     yield None
                     continue
-                messages, end = chunk.messages, offset_of(chunk.messages[-1]) + 1
+                more = getattr(chunk, "more", False)
+                messages, end = chunk.messages, offset_of(chunk.messages[-1]) + (not more)
                 self._traffic.read(messages)
                 kept = () if wanted is None else [wanted(message.headers()) for message in messages]
                 if all(kept):
-                    yield ReadChunk(chunk.split, chunk.topic, messages, end, gone=getattr(chunk, "gone", ""))
+                    gone = getattr(chunk, "gone", "")
+                    yield ReadChunk(chunk.split, chunk.topic, messages, end, gone=gone, more=more)
                 else:
                     left_out = [*compress(messages, map(not_, kept))]
                     yield ReadChunk(chunk.split, chunk.topic, [*compress(messages, kept)], end, left_out)

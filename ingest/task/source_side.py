@@ -53,6 +53,8 @@ class SourceSide:
         self._deadline = deadline
         self._reader = reader
         self._tombstones = LoneTombstones(setup)
+        self.within = False
+        """True if what was read last has one position with what follows, so that a commit would be no progress."""
         self._reading = RangeReading(reader, setup.source.wanted, result.traffic)
         self.changelog = Changelog(setup.scope, task.ids, reader, decoder) if setup.changelog else None
         """None if inserts and updates need not be told apart."""
@@ -74,6 +76,7 @@ class SourceSide:
 
     def encode(self, chunk: ReadChunk) -> Generator[EncodedPart]:
         """Yield what becomes of a chunk, part by part: see `ChunkEncoder.parts`."""
+        self.within = chunk.more
         for part in self._encoder.parts(chunk):
             self._tombstones.tell(chunk, part)
             if part.changes:
@@ -90,7 +93,8 @@ class SourceSide:
     def ended(self) -> bool:
         """Return whether the task is to end here: at a reject too many, at its time, or when nothing more is new."""
         now = time.monotonic()
-        return self._result.stopped_by_reject or now > self._deadline or self._ahead.ended(now)
+        late = now > self._deadline and not self.within
+        return self._result.stopped_by_reject or late or self._ahead.ended(now)
 
     def pass_gaps(self, positions: dict[Split, int]) -> None:
         """Move the positions over gaps at the end of ranges: no record there shows how far they were read."""

@@ -131,7 +131,8 @@ def setters(owner: str, key: str) -> list[str]:
     found = in_files().get((owner, key), [])
     if found:
         return found
-    word = re.compile(rf"(?<![\w.-])(?:{re.escape(COLLECTOR)}\.)?{re.escape(key)}(?:['\"]?\s*:|\Z)")
+    name = re.escape(key[:-1]) + r"[\w.-]+" if key.endswith(".*") else re.escape(key)
+    word = re.compile(rf"(?<![\w.-])(?:{re.escape(COLLECTOR)}\.)?{name}(?:['\"]?\s*:|\Z)")
     return sorted({name for name, text in texts() if word.search(text)})
 
 

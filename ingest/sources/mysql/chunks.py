@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from ingest.errors import ConfigError
+from ingest.model.table import selector
 from ingest.sources.mysql.types import BINARIES, FIXED, TEXTS
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ TIMES: Final = frozenset({"date", "datetime", "timestamp", "time"})
 FLOATS: Final = frozenset({"float", "double"})
 _SPLIT_BY: Final = INTEGERS | NUMBERED | TIMES | FLOATS | TEXTS | BINARIES - {"vector"} | {"decimal", "year", *FIXED}
 
+_KEY_COLUMN: Final = re.compile(r"\s*([^:;]+):([^:;]+)\s*")
 _EXACT_LABELS: Final = 53
 _CHUNK_BYTES: Final = 64 << 20
 """Bytes of a chunk, about, at most."""
@@ -40,6 +42,14 @@ _HEX: Final = re.compile(r"(?:[0-9A-Fa-f]{2})*").fullmatch
 _MOMENT: Final = re.compile(r"-?[0-9][-0-9 :.]*").fullmatch
 _ADDRESS: Final = re.compile(r"[-0-9A-Fa-f:.]+").fullmatch
 _CHARSET: Final = re.compile(r"[a-z0-9_]+").fullmatch
+
+
+class ChunkColumn(NamedTuple):
+    """A column by which some tables are cut into chunks."""
+
+    tables: str
+    """A selector."""
+    column: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +64,19 @@ class TableChunk:
 
 WHOLE: Final = TableChunk()
 """All rows of a table."""
+
+
+def chunk_columns(text: str) -> tuple[ChunkColumn, ...]:
+    """Return what `scan.incremental.snapshot.chunk.key-column` says. Raise ValueError."""
+    out = []
+    for part in filter(str.strip, text.split(";")):
+        found = _KEY_COLUMN.fullmatch(part)
+        if found is None:
+            msg = f"{part.strip()[:100]!r} is not TABLE:COLUMN; several are separated by ';'"
+            raise ValueError(msg)
+        selector(found[1].strip())
+        out.append(ChunkColumn(found[1].strip(), found[2].strip()))
+    return tuple(out)
 
 
 def quoted(name: str) -> str:

@@ -72,7 +72,8 @@ class LogReader:
     def place(self) -> LogPlace:
         """The end of the last transaction that was read to its end."""
         decoder = self._decoder
-        last = decoder.last if decoder.ended > decoder.last else None
+        # The first event of a file is its description, which is compared by its time
+        last = decoder.last if decoder.ended > decoder.last > _FIRST else None
         return LogPlace(self._file, decoder.ended, decoder.base, last, decoder.last_crc)
 
     @property
@@ -251,6 +252,10 @@ class LogReader:
         """Pass over what changes no row, and stop at everything else."""
         kind = event.header.kind
         if kind in events.SKIPPED | events.STATEMENT_DATA | {events.HEARTBEAT, events.HEARTBEAT_V2}:
+            decoder = self._decoder
+            if event.filed and decoder.opened == CLOSED:
+                # Nothing may follow it: a bound may lie in it, and reading goes on behind it
+                decoder.ended, decoder.last, decoder.last_crc = event.end, event.start, zlib.crc32(event.data)
             return
         if kind == events.INCIDENT:
             msg = f"{self._server.name} says that its log lacks changes: an incident ({self._file}, at {event.start})"

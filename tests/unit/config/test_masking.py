@@ -62,7 +62,7 @@ def test_names_that_hold_secrets_and_names_that_do_not() -> None:
     assert quiet == {
         "aliyun.kafka.accessKeyId", "aliyun.kafka.accessKeySecret", "aliyun.kafka.endpoint",
         "aliyun.kafka.instanceId", "aliyun.kafka.regionId", "catalog.properties.*", "metrics.password", "password",
-        "sink.custom-header",
+        "sink.custom-header", "ssl.key.password",
         "storage.properties.*", "variables",
         *(f"{name}.{option}" for name in REGISTERED for option in (
             "basic-auth.credentials-source", "basic-auth.user-info", "bearer-auth.credentials-source",

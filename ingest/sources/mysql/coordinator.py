@@ -1,0 +1,319 @@
+"""The driver's side of the source: where the log begins and ends, the history of schemas, which rows are read when.
+
+Its state is in the checkpoint with each plan (`state.py`); what a task gets is a function of it and the task's ranges.
+Rules: docs/spec/mysql.md.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
+
+import msgspec
+import pymysql
+
+from ingest.errors import ConfigError, DataLoss
+from ingest.model.table import show, table_in
+from ingest.sources.mysql import catalogue
+from ingest.sources.mysql.connection import connect, explain
+from ingest.sources.mysql.history import History, SchemaEntry
+from ingest.sources.mysql.lanes import Lanes
+from ingest.sources.mysql.log_search import LogSearch, identity, log_listing, log_status
+from ingest.sources.mysql.positions import FIRST, LogFiles
+from ingest.sources.mysql.reader import AssignedChunk, MySqlAssignment, TableRegions, TaskNotes
+from ingest.sources.mysql.state import LANES, LOG, SNAPSHOT, ReachedPlace, State
+from ingest.sources.mysql.statements import StatementHistory
+from ingest.sources.stateful import SourceState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from ingest.kafka.admin import Split
+    from ingest.model.probe import SideProbe
+    from ingest.model.schema import TableSchema
+    from ingest.model.table import TableId
+    from ingest.sources.mysql.connection import Connection
+    from ingest.sources.mysql.history import Name
+    from ingest.sources.mysql.options import MySqlSource
+    from ingest.sources.mysql.reader import ChunkNote, LogNote
+    from ingest.sources.mysql.state import LaneChunk, TableSnapshot
+
+_T = TypeVar("_T")
+_LAST: Final = 1 << 63
+"""Above every position."""
+_BYTES_A_RECORD: Final = 160
+"""Bytes of the log that a change takes, about: batches are sized by it until they have been measured."""
+
+
+class MySqlCoordinator:
+    """The driver's side. Raises IngestError only."""
+
+    def __init__(self, options: MySqlSource, pipeline: str, warn: Callable[[str], None]) -> None:
+        """Connect to nothing yet."""
+        self.ids = {LOG[0]: "mysql", SNAPSHOT: "mysql"}
+        self._options = options
+        self._pipeline = pipeline
+        self._warn = warn
+        self._server = options.server
+        self._search = LogSearch(self._server)
+        self._connection: Connection | None = None
+        self._statements: StatementHistory | None = None
+        self._state: State | None = None
+        self._history = History()
+        self._lanes = Lanes(options)
+        self._documents: dict[str, Any] = {}
+        self._new: list[SchemaEntry] = []
+        """Entries whose schemas nobody has got yet."""
+
+    # -- The connection -----------------------------------------------------------------------------------------------
+
+    def _ask(self, what: str, question: Callable[[Connection], _T]) -> _T:
+        """Return what a question gives; where the connection is gone, it is made anew, once. Raise IngestError."""
+        for again in (True, False):
+            connection = self._connection
+            if connection is None or not connection.open:
+                connection = self._connection = connect(self._server)
+                again = False  # noqa: PLW2901  (a new connection does not fail for being old)
+            try:
+                return question(connection)
+            except pymysql.MySQLError as exc:
+                self._connection = None
+                connection.close()
+                if not again:
+                    raise explain(exc, what, self._server) from exc
+        raise AssertionError
+
+    def connect(self) -> str:
+        """Return an identity of where records come from."""
+        self._ask("ask for its version", catalogue.server)
+        return f"mysql://{self._server.name}"
+
+    def fingerprint(self, _identity: str) -> dict[str, Any]:
+        """Return what a checkpoint of this source depends on: the server may change, as after a failover."""
+        return {"type": "mysql"}
+
+    # -- The state ----------------------------------------------------------------------------------------------------
+
+    @property
+    def _now(self) -> State:
+        assert self._state is not None
+        return self._state
+
+    def state(self) -> SourceState:
+        """Return the state as of now."""
+        return SourceState(self._now.to_json(), self._documents)
+
+    def restore(self, state: SourceState) -> None:
+        """Take over the state of the batch that is planned next, or again."""
+        self._state = State.from_json(state.value)
+        self._documents = {name: state.documents[name] for name in self._state.documents}
+        entries = [SchemaEntry.from_json(one) for name in self._state.documents for one in self._documents[name]]
+        self._history = History(tuple(entries), frozenset(self._state.answers))
+        self._new = list(self._history.newest())
+
+    def assign(self, ranges: Mapping[Split, tuple[int, int]]) -> MySqlAssignment:
+        """Return what the task of these ranges gets."""
+        state = self._now
+        chunks = []
+        for (topic, lane), (start, end) in ranges.items():
+            if topic == SNAPSHOT:
+                chunks += [self._chunk(lane, one) for one in state.lanes[lane] if start <= one.position < end]
+        if LOG not in ranges:
+            return MySqlAssignment(chunks=chunks)
+        last = state.files.place(state.place.position)[0]
+        bases = {file.name: file.base for file in state.files.files if file.base >= last.base}
+        return MySqlAssignment(state.place, bases, [self._regions(one) for one in state.snapshots], chunks)
+
+    def _chunk(self, lane: int, chunk: LaneChunk) -> AssignedChunk:
+        entry = self._history.at(chunk.name, _LAST)
+        known = entry is not None and entry.table is not None and self._now.snapshot(chunk.name) is not None
+        number = entry.id if entry is not None and known else 0
+        return AssignedChunk(lane, chunk.position, number, self._key(chunk.name), chunk.lower, chunk.upper)
+
+    def _regions(self, one: TableSnapshot) -> TableRegions:
+        return TableRegions(one.name, self._key(one.name), tuple(one.regions()))
+
+    def _key(self, name: Name) -> tuple[str, ...]:
+        """Return the columns that a table is split by."""
+        entry = self._history.at(name, _LAST)
+        table = None if entry is None else entry.table
+        return () if table is None else tuple(column.name for column in self._lanes.key(table))
+
+    def shared(self) -> History:
+        """Return what all tasks get."""
+        return self._history
+
+    def learn(self, notes: Sequence[Any]) -> None:
+        """Take into the state what readers have noted."""
+        for note in notes:
+            found = msgspec.convert(note, TaskNotes)
+            for chunk in found.chunks:
+                self._learn_chunk(chunk)
+            if found.log is not None:
+                self._learn_log(found.log)
+
+    def _learn_chunk(self, note: ChunkNote) -> None:
+        state = self._now
+        if not note.file:
+            self._lanes.mark(state, note.lane, note.position, None)
+            return
+        if state.files.file(note.file) is None:
+            state.files = state.files.grown(self._ask("list its log files", log_listing))
+        self._lanes.mark(state, note.lane, note.position, state.files.position(note.file, note.offset))
+
+    def _learn_log(self, note: LogNote) -> None:
+        state = self._now
+        if note.place.position > state.place.position:
+            state.place = note.place
+        for name, _, time in note.files:
+            state.files = state.files.timed(name, time)
+        statement = note.statement
+        if statement is None or self._history.answered(statement.position):
+            return
+        statements = self._with_statements()
+        applied = self._ask(
+            "ask for columns",
+            lambda connection: statements.apply(self._history, statement, state.next_entry, connection),
+        )
+        self._add(applied.entries, [statement.position])
+
+    def _with_statements(self) -> StatementHistory:
+        if self._statements is None:
+            about = self._ask("ask for its version", catalogue.server)
+            databases = self._ask("ask for databases", catalogue.databases)
+            self._statements = StatementHistory(about, databases, self._options.reads, booleans=self._options.booleans)
+        return self._statements
+
+    def _add(self, entries: Sequence[SchemaEntry], answers: Sequence[int]) -> None:
+        """Add entries to the history, as a document of its own."""
+        state, since = self._now, self._now.place.position
+        self._history = self._history.with_entries(entries, answers, since=since)
+        state.answers = sorted(self._history.answers)
+        if entries:
+            state.next_entry = entries[-1].id + 1
+            name = f"history-{entries[0].id}"
+            state.documents.append(name)
+            self._documents[name] = [entry.to_json() for entry in entries]
+            self._new += [entry for entry in entries if entry.read and entry.table is not None]
+
+    def new_schemas(self) -> list[tuple[TableId, TableSchema]]:
+        """Return schemas that are new since the last call."""
+        found, self._new = self._new, []
+        return [(entry.table_id, entry.schema()) for entry in found if entry.read]
+
+    def weight(self, split: Split) -> float:
+        """Return how many records a position of a split stands for."""
+        return 1 / _BYTES_A_RECORD if split == LOG else float(self._options.chunk_size)
+
+    def grows(self, split: Split) -> bool:
+        """Return whether `--once` reads a split to wherever it ends: chunks are planned while it runs."""
+        return split != LOG
+
+    # -- Where reading starts -----------------------------------------------------------------------------------------
+
+    def start(
+        self, stored: Mapping[Split, int], _ids: Mapping[str, str], _owner: str, _from_time: int | None
+    ) -> dict[Split, int]:
+        """Return where each split starts: where it stood, else what the options say."""
+        if self._state is not None and stored:
+            return self.check(stored)
+        about = self._ask("ask who it is", identity)
+        file, offset = self._first_place()
+        files = LogFiles((about,)).grown(self._ask("list its log files", log_listing), file)
+        base = files.position(file, FIRST) - FIRST
+        self._state = State(
+            files, ReachedPlace(file, offset, base), planned=[0] * LANES, lanes=[[] for _ in range(LANES)]
+        )
+        names = self._ask("list its tables", catalogue.names)
+        wanted = [name for name in names if self._options.reads(table_in(*name))]
+        if not wanted:
+            self._warn(f"no table of {self._server.name} matches source.tables so far")
+        server = self._ask("ask for its version", catalogue.server)
+        tables = self._ask("ask for columns", lambda connection: catalogue.tables(connection, wanted, server))
+        entries = [
+            SchemaEntry(number, 0, name, table, read=True, booleans=self._options.booleans)
+            for number, (name, table) in enumerate(sorted(tables.items()), self._now.next_entry)
+        ]
+        self._add(entries, [])
+        if self._options.startup_mode in {"initial", "snapshot"}:
+            self._lanes.begin(self._now, [entry.name for entry in entries])
+        return {LOG: base + offset, **{(SNAPSHOT, lane): 0 for lane in range(LANES)}}
+
+    def _first_place(self) -> tuple[str, int]:
+        """Return the place where a run starts that no checkpoint says where."""
+        options = self._options
+        if options.startup_mode == "earliest-offset":
+            return self._ask("list its log files", log_listing)[0][0], FIRST
+        if options.startup_mode == "specific-offset" and options.startup_file is not None:
+            return options.startup_file, options.startup_position or FIRST
+        if options.startup_mode == "timestamp":
+            found = self._search.find_time((options.startup_timestamp or 0) / 1000)
+            return found.file, found.offset
+        status = self._ask("ask for the log's position", log_status)
+        return status.file, status.offset
+
+    def check(self, positions: Mapping[Split, int]) -> dict[Split, int]:
+        """Return the positions, where the log is still the one that they are of. Raise DataLoss."""
+        state = self._now
+        about = self._ask("ask who it is", identity)
+        if not about.is_same(state.files.identity):
+            msg = f"{self._server.name} is {about.name}, and the log was read of {state.files.identity.name}"
+            raise DataLoss(msg, "see hostname and port")
+        self._search.check(state.files, state.place.log_place)
+        return dict(positions)
+
+    def ends(self, positions: Mapping[Split, int]) -> dict[Split, int]:
+        """Return where each split ends now."""
+        state = self._now
+        status = self._ask("ask for the log's position", log_status)
+        state.files = state.files.grown(self._ask("list its log files", log_listing))
+        self._lanes.forget(state, positions)
+        self._lanes.plan(state, self._history, positions, lambda question: self._ask("cut a table", question))
+        ends = {(SNAPSHOT, lane): state.planned[lane] for lane in range(LANES)}
+        if self._options.startup_mode == "snapshot":
+            return {**ends, LOG: positions[LOG]}
+        return {**ends, LOG: state.files.position(status.file, status.offset)}
+
+    def extent(self, ends: Mapping[Split, int]) -> dict[Split, tuple[int, int]]:
+        """Return empty ranges: no record is looked at before the first batch."""
+        return {split: (end, end) for split, end in ends.items()}
+
+    def reads(self, _topic: str) -> bool:
+        """Return False: no topic is read."""
+        return False
+
+    def finished(self, _positions: Mapping[Split, int]) -> bool:
+        """Return whether a bounded source was read to its end: in the mode `snapshot`, when the rows are."""
+        return self._options.startup_mode == "snapshot" and all(one.read for one in self._now.snapshots)
+
+    def discover(self, _positions: Mapping[Split, int]) -> dict[Split, int]:
+        """Return nothing: all splits are there from the start."""
+        return {}
+
+    def resolve(self, splits: Iterable[Split], to: Literal["earliest", "latest"] | int) -> dict[Split, int]:
+        """Raise ConfigError: an operator's words for positions mean nothing in a log of a database."""
+        msg = f"positions of {len([*splits])} splits of a database cannot be set to {to}"
+        raise ConfigError(msg, "begin with another --checkpoint, and scan.startup.mode, or `ingest backfill` tables")
+
+    def topics(self, names: Iterable[str]) -> Mapping[str, Any]:
+        """Return nothing: there are no topics."""
+        return dict.fromkeys(names) and {}
+
+    def commit(self, _positions: Mapping[Split, int]) -> None:
+        """Show nothing: nobody watches."""
+
+    keep = commit
+
+    def probe(self) -> SideProbe | None:
+        """Return None: the log's reader notices a server that is away."""
+        return None
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._connection is not None and self._connection.open:
+            self._connection.close()
+        self._connection = None
+
+
+def shown(name: tuple[str, str]) -> str:
+    """Return a table for messages."""
+    return show(table_in(*name))

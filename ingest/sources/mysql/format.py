@@ -1,0 +1,153 @@
+"""The form of the source's records: Debezium's envelope behind the id of an entry of the history of schemas.
+
+In: such records. Out: changes, with the types and the key of their entry. Values are the JSON of their types already
+(docs/spec/mysql.md#types), so native code takes rows as the bytes that they are; this is its reference. A record of a
+compressed event may be an array of changes, each with an id of its own.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+import msgspec
+from pydantic import PrivateAttr
+
+from ingest.component.options import InlineSchemaOptions
+from ingest.formats.debezium_json import DebeziumDecoder
+from ingest.formats.form import Form
+from ingest.formats.typed import Reads, Typed, TypedColumn
+from ingest.model.change import TOMBSTONE, Reject
+from ingest.model.data_type import StringType
+from ingest.model.jsontext import MALFORMED, reason
+from ingest.schema.type_hints import TypeHints
+from ingest.sources.mysql.history import KnownSchemas
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from ingest.model.change import Change, Decoded
+    from ingest.model.data_type import DataType
+    from ingest.model.table import TableId
+    from ingest.sources.mysql.history import SchemaEntry
+
+HEAD: Final = 5
+"""Bytes in front of the envelope: a zero, and the id of the entry in four bytes."""
+_MAX_KEPT: Final = 20_000
+"""Schemas that a decoder keeps, with what the pipeline declares beside them."""
+
+
+def head_of(entry: int) -> bytes:
+    """Return the bytes in front of a record that has this entry's columns."""
+    return b"\0" + entry.to_bytes(4, "big")
+
+
+class MySqlRows(InlineSchemaOptions):
+    """The form of records, which has no options."""
+
+    name: ClassVar[str] = "mysql"
+    codes: ClassVar[Mapping[str, str]] = {}
+    ignore_parse_errors: ClassVar[bool] = False
+    as_string: ClassVar[bool] = False
+    unavailable_value: ClassVar[str] = "keep"
+    """A column that an image lacks is not known: there is no placeholder that could stand for it."""
+
+    _schemas: KnownSchemas = PrivateAttr(default_factory=KnownSchemas)
+
+    @property
+    def schemas(self) -> KnownSchemas:
+        """The entries of the history that this process knows."""
+        return self._schemas
+
+    @property
+    def reading(self) -> TypeHints:
+        """The types and hints that inference goes by."""
+        return TypeHints()
+
+    @property
+    def form(self) -> Form:
+        """Debezium's messages behind ids."""
+        return Form("debezium", registered=True)
+
+    @property
+    def inline_types(self) -> tuple[str, Callable[[bytes], Mapping[str, TypedColumn]]]:
+        """The types of columns by the head of a record."""
+
+        def columns(head: bytes) -> Mapping[str, TypedColumn]:
+            entry = self.schemas.entry(int.from_bytes(head[1:HEAD], "big"))
+            return {} if entry is None else typed_columns(entry)
+
+        return "schema", columns
+
+    def decoder(self, _topic: str, *, keyed: bool = False) -> MySqlDecoder:  # noqa: ARG002  (records have no keys)
+        """Return a decoder for one split's records."""
+        return MySqlDecoder(self)
+
+
+def typed_columns(entry: SchemaEntry) -> dict[str, TypedColumn]:
+    """Return the columns of a row with this entry."""
+    return {
+        name: TypedColumn(kind, reads=(Reads.ANY, 0, 0), is_number=_is_long_decimal(kind, number))
+        for name, (kind, number) in entry.types.items()
+    }
+
+
+def _is_long_decimal(kind: DataType, number: bool) -> bool:  # noqa: FBT001  (of a pair)
+    """Return whether a text holds a number: a DECIMAL of more digits than any type of numbers has."""
+    return number and isinstance(kind, StringType)
+
+
+class MySqlDecoder(DebeziumDecoder):
+    """Decodes one split."""
+
+    def __init__(self, options: MySqlRows) -> None:
+        """Keep the options."""
+        chosen: Any = options
+        super().__init__(chosen)
+        self._schemas = options.schemas
+        self._known: dict[tuple[frozenset[tuple[str, DataType]], bytes], Typed] = {}
+
+    def decode(self, _keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> list[Decoded]:
+        """One result per value, in order."""
+        return [self._one(value) for value in values]
+
+    def _one(self, value: bytes | None) -> Decoded:
+        if value is None:
+            return TOMBSTONE
+        try:
+            if value[:1] != b"[":
+                return self._decode_one(None, _enveloped(int.from_bytes(value[1:HEAD], "big"), value[HEAD:]))
+            changes: list[Change] = []
+            for one in msgspec.json.decode(value, type=list[_Part]):
+                found = self._decode_one(None, _enveloped(one.id, bytes(one.change)))
+                if isinstance(found, Reject):
+                    return found
+                if isinstance(found, tuple):
+                    changes.append(found)
+        except MALFORMED as exc:
+            return Reject("malformed", f"not a record of this source: {reason(exc)}")
+        return changes
+
+    def _inline_schema(self, schema: bytes, table: TableId, *, of_key: bool = False) -> Typed:  # noqa: ARG002  (the base's)
+        """Return the columns of the entry with this id."""
+        given = self._options.declared(table)
+        place = frozenset(given.items()), schema
+        known = self._known.get(place)
+        if known is None:
+            entry = self._schemas.entry(int(schema))
+            known = Typed({}) if entry is None else Typed(typed_columns(entry), entry.key, given=given)
+            if len(self._known) >= _MAX_KEPT:
+                self._known.clear()
+            self._known[place] = known
+        return known
+
+
+class _Part(msgspec.Struct):
+    """One change of a record that has several."""
+
+    id: int
+    change: msgspec.Raw
+
+
+def _enveloped(entry: int, change: bytes) -> bytes:
+    """Return a change as a message of Debezium's with its schema, for which the entry's id stands."""
+    return b'{"schema":%d,"payload":%b}' % (entry, change)

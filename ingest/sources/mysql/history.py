@@ -1,0 +1,201 @@
+"""The history of schemas: which columns each table had from which position of the log on.
+
+The coordinator adds entries, tasks look them up: a row is decoded by the columns that were valid at its position, also
+where its range is read again. Entries are never changed, so a checkpoint keeps each once.
+Rules: docs/spec/mysql.md#schemas.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import msgspec
+
+from ingest.model.schema import Column as SchemaColumn
+from ingest.model.schema import TableSchema
+from ingest.model.table import table_in
+from ingest.sources.mysql import types
+from ingest.sources.mysql.columns import Table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from dataclasses import Field
+
+    from ingest.model.data_type import DataType
+    from ingest.model.table import TableId
+
+Name = tuple[str, str]
+"""A database, and a table in it."""
+_FIRST_WORD: Final = re.compile(rb"(?:\s+|/\*[^!M].*?\*/|--[ \t][^\n]*\n|#[^\n]*\n)*([A-Za-z]+|/\*)", re.DOTALL)
+_OF_SCHEMAS: Final = frozenset({b"CREATE", b"ALTER", b"DROP", b"RENAME", b"TRUNCATE", b"/*"})
+"""First words of statements that may change tables; an executable comment may hold any."""
+
+
+class ColumnKind(NamedTuple):
+    """The type of a column's values."""
+
+    type: DataType
+    long: bool
+    """True if it is a text because a number may have more digits than DECIMAL has room for."""
+
+
+@dataclass(frozen=True)
+class SchemaEntry:
+    """The columns of a table from a position on."""
+
+    id: int
+    position: int
+    """Of the statement: rows behind it have these columns."""
+    name: Name
+    table: Table | None
+    """None: there is no such table from there on, or it is not known."""
+    read: bool
+    """True if the pipeline reads it."""
+    booleans: bool
+    """True if TINYINT(1) is a BOOLEAN."""
+
+    @cached_property
+    def types(self) -> Mapping[str, ColumnKind]:
+        """The types of the columns, by name."""
+        columns = () if self.table is None else self.table.columns
+        return {
+            one.name: ColumnKind(types.data_type(one, tinyint1_as_boolean=self.booleans), long=one.type == "decimal")
+            for one in columns
+            if not one.hidden
+        }
+
+    @cached_property
+    def key(self) -> tuple[str, ...]:
+        """The primary key, else the first unique key whose columns are never null."""
+        return () if self.table is None else key_of(self.table)
+
+    @property
+    def table_id(self) -> TableId:
+        """The table's id."""
+        return table_in(*self.name)
+
+    def schema(self) -> TableSchema:
+        """Return what the table is like for a sink."""
+        columns = tuple(SchemaColumn(name, kind.type, name not in self.key) for name, kind in self.types.items())
+        return TableSchema(columns, self.key)
+
+    def to_json(self) -> list[Any]:
+        """Return the entry as JSON has it."""
+        table = None if self.table is None else _plain(self.table)
+        return [self.id, self.position, [*self.name], table, self.read, self.booleans]
+
+    @classmethod
+    def from_json(cls, value: list[Any]) -> SchemaEntry:
+        """Return the entry of what `to_json` made. Raise ValueError or TypeError."""
+        number, position, (database, name), table, read, booleans = value
+        made = None if table is None else msgspec.convert(table, Table)
+        return cls(number, position, (database, name), made, read, booleans)
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401  (a tree of dataclasses)
+    """Return a dataclass as JSON has it, without fields that are as by default: there may be millions of columns."""
+    if isinstance(value, tuple):
+        return [_plain(one) for one in value]
+    if not is_dataclass(value):
+        return value
+    given = ((one.name, getattr(value, one.name), _default(one)) for one in fields(value))
+    return {name: _plain(found) for name, found, default in given if found != default}
+
+
+def _default(one: Field[Any]) -> object:
+    return one.default if one.default_factory is MISSING else one.default_factory()
+
+
+def key_of(table: Table) -> tuple[str, ...]:
+    """Return the columns of the primary key, else of the first unique key whose columns are never null."""
+    nullable = {column.name for column in table.columns if column.nullable}
+    unique = (key for key in table.unique_keys if nullable.isdisjoint(key))
+    return table.primary_key or next(unique, ())
+
+
+@dataclass
+class History:
+    """All entries. It is what tasks get, and never changed: `with_entries` makes another one."""
+
+    entries: tuple[SchemaEntry, ...] = ()
+    answers: frozenset[int] = frozenset()
+    """Positions of statements whose effect the entries have."""
+    _by_name: dict[Name, tuple[list[int], list[SchemaEntry]]] = field(default_factory=dict, repr=False)
+    _by_id: dict[int, SchemaEntry] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        """Index the entries."""
+        for entry in self.entries:
+            positions, found = self._by_name.setdefault(entry.name, ([], []))
+            at = bisect_right(positions, entry.position)
+            positions.insert(at, entry.position)
+            found.insert(at, entry)
+            self._by_id[entry.id] = entry
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return what it is made of: a worker makes the indexes anew."""
+        return History, (self.entries, self.answers)
+
+    def with_entries(self, entries: Iterable[SchemaEntry], answers: Iterable[int] = (), *, since: int = 0) -> History:
+        """Return a history that has more entries and answers, without answers before a position."""
+        return History((*self.entries, *entries), frozenset(at for at in (*self.answers, *answers) if at >= since))
+
+    def entry(self, number: int) -> SchemaEntry | None:
+        """Return the entry with an id."""
+        return self._by_id.get(number)
+
+    def at(self, name: Name, position: int) -> SchemaEntry | None:
+        """Return the entry that a table has at a position; None where nothing is known of it there."""
+        positions, found = self._by_name.get(name, ((), ()))
+        index = bisect_right(positions, position)
+        return found[index - 1] if index else None
+
+    def newest(self) -> Iterator[SchemaEntry]:
+        """Yield the last entry of each table that there is."""
+        for _, found in self._by_name.values():
+            if found[-1].table is not None:
+                yield found[-1]
+
+    # -- What the reader of the log asks --------------------------------------------------------------------------
+
+    def read(self, database: str, name: str, position: int) -> tuple[int, Table] | None:
+        """Return the id and the columns that a table has at a position; None if it is not read."""
+        entry = self.at((database, name), position)
+        return None if entry is None or entry.table is None or not entry.read else (entry.id, entry.table)
+
+    def answered(self, position: int) -> bool:
+        """Return whether the entries have the effect of the statement at a position."""
+        return position in self.answers
+
+    def matters(self, statement: bytes, *, changes_rows: bool) -> bool:
+        """Return whether a statement may touch tables: of those that change rows, whether it names one that is read."""
+        if not changes_rows:
+            return may_change_tables(statement)
+        text = statement.decode("utf-8", "replace").lower()
+        return any(entry.read and entry.name[1].lower() in text for entry in self.newest())
+
+
+def may_change_tables(statement: bytes) -> bool:
+    """Return whether a statement may change tables, by its first word."""
+    found = _FIRST_WORD.match(statement)
+    return found is not None and found[1].upper() in _OF_SCHEMAS
+
+
+class KnownSchemas:
+    """The history that this process has, for the decoders and the reader of a pipeline."""
+
+    def __init__(self) -> None:
+        """Know nothing yet."""
+        self.history = History()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return none of it: what a task needs comes with the task."""
+        return KnownSchemas, ()
+
+    def entry(self, number: int) -> SchemaEntry | None:
+        """Return the entry with an id."""
+        return self.history.entry(number)

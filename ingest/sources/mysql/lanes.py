@@ -1,0 +1,141 @@
+"""Which chunks of which tables are read next: tables are cut while they are read, and chunks go to lanes.
+
+In: the state, and the server. Out: chunks at positions of lanes, and marks of those that were read. A chunk's place in
+its table is known by its upper bound; so what a task says of it finds its piece again.
+Rules: docs/spec/mysql.md#snapshot.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Final
+
+from ingest.model.table import selector, table_in
+from ingest.sources.mysql.chunks import chunk_columns, next_bound, split_key
+from ingest.sources.mysql.state import LANES, SNAPSHOT, LaneChunk, Piece, TableSnapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from typing import TypeAlias
+
+    from ingest.kafka.admin import Split
+    from ingest.sources.mysql.chunks import Bound
+    from ingest.sources.mysql.columns import Column, Table
+    from ingest.sources.mysql.connection import Connection
+    from ingest.sources.mysql.history import History, Name
+    from ingest.sources.mysql.options import MySqlSource
+    from ingest.sources.mysql.state import State
+
+    Question: TypeAlias = Callable[[Connection], Bound | None]
+
+AHEAD: Final = 2
+"""Chunks that a lane has to be read at first."""
+MOST: Final = 60
+"""Chunks of a lane in one batch, at most: the sink keeps a note of each with its progress."""
+
+
+class Lanes:
+    """The chunks that are next."""
+
+    def __init__(self, options: MySqlSource, now: Callable[[], float] = time.monotonic) -> None:
+        """Plan nothing yet."""
+        self._options = options
+        self._columns = chunk_columns(options.chunk_columns or "")
+        self._ahead = AHEAD
+        self._at: dict[int, int] = {}
+        """The position of each lane at the last look."""
+        self._now = now
+        self._since, self._saved = now(), float(options.chunk_size)
+
+    def begin(self, state: State, names: Iterable[Name]) -> None:
+        """Let tables be read from their first row on."""
+        for name in names:
+            if state.snapshot(name) is None:
+                state.snapshots.append(TableSnapshot(name))
+
+    def key(self, table: Table) -> tuple[Column, ...]:
+        """Return the columns that a table is split by; none where it is one piece. Raise ConfigError."""
+        name = table_in(table.database, table.name)
+        chosen = next((one.column for one in self._columns if selector(one.tables).match(name) is not None), None)
+        return split_key(table, chosen)
+
+    def forget(self, state: State, positions: Mapping[Split, int]) -> None:
+        """Forget chunks that are read, and tables of which the log has passed all marks."""
+        for lane in range(LANES):
+            at = positions.get((SNAPSHOT, lane), 0)
+            state.lanes[lane] = [chunk for chunk in state.lanes[lane] if chunk.position >= at]
+        log = positions.get(("binlog", 0), 0)
+        state.snapshots = [
+            one for one in state.snapshots
+            if not one.read or max((piece.mark or 0 for piece in one.pieces), default=0) > log
+        ]  # fmt: skip
+        for one in state.snapshots:
+            one.shrink(log)
+
+    def plan(
+        self, state: State, history: History, positions: Mapping[Split, int], ask: Callable[[Question], Bound | None]
+    ) -> None:
+        """Give each lane the chunks that it may read next. Raise IngestError.
+
+        `ask`: asks the server for the end of a chunk.
+        """
+        self._learn_pace(positions)
+        newest = {entry.name: entry for entry in history.newest()}
+        gone = [one.name for one in state.snapshots if one.rest and one.name not in newest]
+        state.snapshots = [one for one in state.snapshots if one.name not in gone]
+        waiting = [one for one in state.snapshots if one.rest]
+        while waiting:
+            behind = {
+                lane: state.planned[lane] - positions.get((SNAPSHOT, lane), 0) for lane in range(LANES)
+            }  # fmt: skip
+            lane = min(behind, key=lambda k: (behind[k], k))
+            if behind[lane] >= self._ahead or not self._may_read():
+                return
+            one = waiting[0]
+            table = newest[one.name].table
+            assert table is not None
+            self._cut(state, one, table, lane, ask)
+            if not one.rest:
+                waiting.pop(0)
+
+    def _cut(
+        self, state: State, one: TableSnapshot, table: Table, lane: int, ask: Callable[[Question], Bound | None]
+    ) -> None:
+        """Cut the next chunk off the rest of a table."""
+        key, after = self.key(table), one.after
+        size = self._options.chunk_size
+        upper = ask(lambda connection: next_bound(connection, table, key, after, size)) if key else None
+        one.pieces.append(Piece(upper))
+        one.rest = upper is not None
+        state.lanes[lane].append(LaneChunk(state.planned[lane], one.name, after, upper))
+        state.planned[lane] += 1
+        self._saved -= size
+
+    def _learn_pace(self, positions: Mapping[Split, int]) -> None:
+        """Plan as far ahead as two batches read."""
+        for lane in range(LANES):
+            at = positions.get((SNAPSHOT, lane), 0)
+            self._ahead = max(self._ahead, min(MOST, 2 * (at - self._at.get(lane, at))))
+            self._at[lane] = at
+
+    def _may_read(self) -> bool:
+        """Return whether `scan.snapshot.rows-per-second` lets another chunk begin."""
+        limit = self._options.rows_per_second
+        if limit is None:
+            return True
+        now = self._now()
+        most = max(limit, float(self._options.chunk_size))
+        self._saved, self._since = min(self._saved + (now - self._since) * limit, most), now
+        return self._saved >= 0
+
+    @staticmethod
+    def mark(state: State, lane: int, position: int, mark: int | None) -> None:
+        """Note the mark of a chunk that was read; None: the table is gone."""
+        chunk = next((one for one in state.lanes[lane] if one.position == position), None)
+        table = None if chunk is None else state.snapshot(chunk.name)
+        if chunk is None or table is None:
+            return
+        if mark is None:
+            state.snapshots = [one for one in state.snapshots if one.name != chunk.name]
+        else:
+            table.mark(chunk.upper, mark)

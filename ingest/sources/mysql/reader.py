@@ -1,0 +1,381 @@
+"""A task's side of the source: the log from a place on, and chunks of tables.
+
+In: ranges, and what the coordinator gives a task: the history of schemas, where a transaction begins, chunks. Out:
+records, and notes of what was met. Rules: docs/spec/mysql.md.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+import pymysql
+
+from ingest.sources.mysql import catalogue
+from ingest.sources.mysql.chunk_rows import Reading
+from ingest.sources.mysql.chunks import TableChunk
+from ingest.sources.mysql.connection import connect, explain
+from ingest.sources.mysql.history import Name, may_change_tables
+from ingest.sources.mysql.log_model import LogPlace
+from ingest.sources.mysql.log_reader import LogReader
+from ingest.sources.mysql.marks import Lock, LogPoint
+from ingest.sources.mysql.passing import Passing, Region, changes_in, passed
+from ingest.sources.mysql.snapshot import ChunkReader, TableChanged, TableGone
+from ingest.sources.mysql.state import LOG, SNAPSHOT, ReachedPlace
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Mapping, Sequence
+
+    from ingest.kafka.admin import Split
+    from ingest.model.record import Record
+    from ingest.sources.mysql.columns import Table
+    from ingest.sources.mysql.connection import Connection
+    from ingest.sources.mysql.history import History, KnownSchemas
+    from ingest.sources.mysql.log_model import Statement
+    from ingest.sources.mysql.options import MySqlSource
+    from ingest.sources.mysql.passing import RowChange
+
+
+@dataclass(frozen=True, slots=True)
+class MySqlChunk:
+    """Consecutive records of one split."""
+
+    split: Split
+    messages: Sequence[Record]
+    topic: str
+    more: bool = False
+    """True if they are a part of something that has one position: the split stays at it."""
+
+
+_FAR: Final = 1 << 40
+"""The base of a log file that is above those of all files before it."""
+
+
+class TableRegions(msgspec.Struct, array_like=True, frozen=True):
+    """A table in snapshot, for the reader of the log."""
+
+    name: Name
+    key: tuple[str, ...]
+    """The columns that it is split by."""
+    pieces: tuple[tuple[tuple[str, ...] | None, int | None], ...]
+    """Upper bounds and marks, in the order of the key."""
+
+
+class AssignedChunk(msgspec.Struct, array_like=True, frozen=True):
+    """A chunk that a task reads."""
+
+    lane: int
+    position: int
+    entry: int
+    """The id of the table's entry in the history; 0: the table is gone, and the chunk is passed over."""
+    key: tuple[str, ...]
+    lower: tuple[str, ...] | None
+    upper: tuple[str, ...] | None
+
+
+class ChunkNote(msgspec.Struct, array_like=True, frozen=True):
+    """The mark of a chunk that was read."""
+
+    lane: int
+    position: int
+    file: str
+    """Empty: the table is gone."""
+    offset: int
+
+
+class MySqlAssignment(msgspec.Struct, frozen=True):
+    """What one task gets."""
+
+    place: ReachedPlace | None = None
+    """Where reading the log begins: at or before the range; None where the task reads no log."""
+    bases: dict[str, int] = {}
+    """The bases of log files, by their names."""
+    regions: list[TableRegions] = []
+    """The tables in snapshot, for the task that reads the log."""
+    chunks: list[AssignedChunk] = []
+    """Chunks to read."""
+
+
+class StatementNote(msgspec.Struct, frozen=True):
+    """A statement that a task has met, before which it ended."""
+
+    position: int
+    end: int
+    database: str
+    text: str
+    sql_mode: int
+    time: int
+
+
+class LogNote(msgspec.Struct, frozen=True):
+    """How far a task has read the log."""
+
+    place: ReachedPlace
+    files: list[tuple[str, int, int]] = []
+    """Names, bases and times of the files that it entered."""
+    statement: StatementNote | None = None
+
+
+class TaskNotes(msgspec.Struct, frozen=True):
+    """What the coordinator is to learn of a task."""
+
+    log: LogNote | None = None
+    chunks: list[ChunkNote] = []
+
+
+class _Tables:
+    """The history of schemas, as the reader of the log asks for it."""
+
+    def __init__(self, schemas: KnownSchemas) -> None:
+        self._schemas = schemas
+
+    def read(self, database: str, name: str, position: int) -> tuple[int, Table] | None:
+        return self._schemas.history.read(database, name, position)
+
+    def answered(self, position: int) -> bool:
+        return self._schemas.history.answered(position)
+
+    def matters(self, statement: Statement) -> bool:
+        return self._schemas.history.matters(statement.query.text, changes_rows=statement.changes_rows)
+
+
+class _OneTable:
+    """One table at its columns of now, for a chunk that is merged with the log."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+
+    def read(self, database: str, name: str, _position: int) -> tuple[int, Table] | None:
+        same = (database, name) == (self._table.database, self._table.name)
+        return (1, self._table) if same else None
+
+    def answered(self, _position: int) -> bool:
+        return False
+
+    def matters(self, statement: Statement) -> bool:
+        text = statement.query.text.decode("utf-8", "replace").lower()
+        own = self._table.name.lower() in text
+        return own and (statement.changes_rows or may_change_tables(statement.query.text))
+
+
+class MySqlReader:
+    """Reads the log, and chunks, of one server. Connections stay from task to task."""
+
+    def __init__(self, options: MySqlSource, pipeline: str) -> None:
+        """Connect to nothing yet."""
+        self._options = options
+        self._schemas: KnownSchemas = options.format.schemas
+        self._server_id, self._lane_id = options.server_ids(pipeline)[0], options.lane_id()
+        self._log: LogReader | None = None
+        self._assigned = MySqlAssignment()
+        self._position: dict[Split, int] = {}
+        self._places: list[ReachedPlace] = []
+        """Ends of transactions of this task, in order."""
+        self._statement: Statement | None = None
+        self._chunks: list[ChunkNote] = []
+        """Chunks that were read in this task."""
+        self._questions: Connection | None = None
+        """What asks for the order of keys."""
+        self._rows: Connection | None = None
+        """What reads chunks."""
+
+    # -- What the coordinator gives, and learns ---------------------------------------------------------------------
+
+    def take(self, assigned: MySqlAssignment, shared: History) -> None:
+        """Take over what a task gets."""
+        self._assigned = assigned
+        self._schemas.history = shared
+        self._places, self._statement, self._chunks = [], None, []
+
+    def commit_note(self, positions: Mapping[Split, int]) -> Any:  # noqa: ANN401  (JSON)
+        """Return what the sink is to keep with a commit: marks of chunks, which are known nowhere else."""
+        chunks = self._finished(positions)
+        return msgspec.to_builtins(TaskNotes(None, chunks)) if chunks else None
+
+    def resume(self, note: Any) -> None:  # noqa: ANN401  (as above)
+        """Take over what the sink has kept."""
+        self._chunks = msgspec.convert(note, TaskNotes).chunks
+
+    def _finished(self, positions: Mapping[Split, int]) -> list[ChunkNote]:
+        return [one for one in self._chunks if one.position < positions.get((SNAPSHOT, one.lane), 0)]
+
+    def notes(self, positions: Mapping[Split, int]) -> list[Any]:
+        """Return what the coordinator is to learn."""
+        log, chunks = self._log_note(positions), self._finished(positions)
+        return [msgspec.to_builtins(TaskNotes(log, chunks))] if log is not None or chunks else []
+
+    def _log_note(self, positions: Mapping[Split, int]) -> LogNote | None:
+        at, place = positions.get(LOG), self._assigned.place
+        if at is None or place is None:
+            return None
+        found = max((one for one in (place, *self._places) if one.position <= at), key=lambda one: one.position)
+        files = [] if self._log is None else [(file.name, file.base, file.time) for file in self._log.files]
+        met, statement = self._statement, None
+        if met is not None and met.position <= at:
+            query = met.query
+            text, database = (
+                part.decode("utf-8", "surrogateescape") if isinstance(part, bytes) else part
+                for part in (query.text, query.database)
+            )
+            statement = StatementNote(met.position, met.end, database, text, query.sql_mode, met.time)
+        if found == place and statement is None:
+            return None
+        return LogNote(found, files, statement)
+
+    # -- Reading ------------------------------------------------------------------------------------------------------
+
+    def read(self, ranges: Mapping[Split, tuple[int, int]]) -> Generator[MySqlChunk | None]:
+        """Yield chunks until every range is read, or a statement is met. Raise IngestError."""
+        self._position = {split: start for split, (start, _) in ranges.items()}
+        for split, (start, end) in sorted(ranges.items()):
+            if split == LOG:
+                yield from self._read_log(start, end)
+            else:
+                yield from self._read_lane(split, start, end)
+
+    def _read_log(self, start: int, end: int) -> Generator[MySqlChunk | None]:
+        place = self._assigned.place
+        assert place is not None
+        log = self._log
+        if log is None:
+            options = self._options
+            log = self._log = LogReader(
+                options.server, self._server_id, _Tables(self._schemas), heartbeat_s=options.heartbeat,
+                tinyint1_as_boolean=options.booleans,
+            )  # fmt: skip
+        passing = self._passing()
+        for found in log.read(place.log_place, end, after=start, bases=self._assigned.bases):
+            if found is None:
+                yield None
+                continue
+            self._position[LOG] = found.position
+            self._keep_place(log)
+            messages = found.messages if not passing else passed(found.messages, passing)
+            if messages:
+                yield MySqlChunk(LOG, messages, LOG[0])
+        self._keep_place(log)
+        self._statement = log.statement
+        self._position[LOG] = self._places[-1].position if log.statement is None else log.statement.position
+
+    def _keep_place(self, log: LogReader) -> None:
+        place = log.place
+        if not self._places or place.position > self._places[-1].position:
+            self._places.append(ReachedPlace.of(place))
+
+    def _passing(self) -> dict[int, Passing]:
+        """Return what of the changes of tables in snapshot is written, by the ids of their entries."""
+        out: dict[int, Passing] = {}
+        of = {one.name: one for one in self._assigned.regions}
+        for entry in self._schemas.history.entries if of else ():
+            regions, table = of.get(entry.name), entry.table
+            if regions is None or table is None:
+                continue
+            columns = {column.name: column for column in table.columns}
+            if not all(name in columns for name in regions.key):
+                continue
+            key = [columns[name] for name in regions.key]
+            pieces = [Region(upper, mark) for upper, mark in regions.pieces]
+            out[entry.id] = Passing(key, pieces, self._ask_order, len(entry.types))
+        return out
+
+    def _ask_order(self, sql: str) -> Sequence[object]:
+        if self._questions is None or not self._questions.open:
+            self._questions = connect(self._options.server)
+        with self._questions.cursor() as cursor:
+            cursor.execute(sql)
+            return cursor.fetchone() or ()
+
+    # -- Chunks -------------------------------------------------------------------------------------------------------
+
+    def _read_lane(self, split: Split, start: int, end: int) -> Generator[MySqlChunk | None]:
+        """Yield the rows of chunks. A lane ends before a chunk whose table is not as the history has it yet."""
+        chunks = {one.position: one for one in self._assigned.chunks if one.lane == split[1]}
+        for position in range(start, end):
+            chunk = chunks[position]
+            entry = self._schemas.history.entry(chunk.entry)
+            mark = LogPoint("", 0)
+            if entry is not None and entry.table is not None:
+                columns = {column.name: column for column in entry.table.columns}
+                reading = Reading(
+                    entry.table, entry.id, tuple(columns[name] for name in chunk.key),
+                    TableChunk(chunk.lower, chunk.upper), position, int(time.time() * 1000),
+                )  # fmt: skip
+                try:
+                    mark = yield from self._read_chunk(split, reading)
+                except TableChanged:
+                    return
+                except TableGone:
+                    mark = LogPoint("", 0)
+            self._chunks.append(ChunkNote(split[1], position, mark.file, mark.offset))
+            self._position[split] = position + 1
+
+    def _read_chunk(self, split: Split, reading: Reading) -> Generator[MySqlChunk | None, None, LogPoint]:
+        """Yield a chunk's rows, and return its mark; raises TableChanged and TableGone."""
+        options = self._options
+        try:
+            if self._rows is None or not self._rows.open:
+                self._rows = connect(options.server)
+            lock = Lock(lambda: connect(options.server)) if options.keyless == "lock" else None
+            reader = ChunkReader(
+                self._rows, table_now, self._between, lock=lock, tinyint1_as_boolean=options.booleans
+            )  # fmt: skip
+            before: Sequence[Record] = ()
+            with closing(reader.read(reading)) as groups:
+                for records in groups:
+                    if before:
+                        yield MySqlChunk(split, before, SNAPSHOT, more=True)
+                    before = records
+            if before:
+                self._position[split] = reading.position
+                yield MySqlChunk(split, before, SNAPSHOT)
+        except pymysql.MySQLError as exc:
+            name = f"{reading.table.database}.{reading.table.name}"
+            raise explain(exc, f"read rows of {name}", options.server) from exc
+        return reader.mark
+
+    def _between(self, table: Table, low: LogPoint, high: LogPoint) -> Sequence[RowChange]:
+        """Return the changes of a table in the log between two points. Raise TableChanged."""
+        options = self._options
+        tables = _OneTable(table)
+        log = LogReader(
+            options.server, self._lane_id, tables, heartbeat_s=options.heartbeat, tinyint1_as_boolean=options.booleans
+        )
+        base = 0 if low.file == high.file else _FAR
+        found: list[RowChange] = []
+        start = LogPlace(low.file, low.offset, 0)
+        try:
+            for chunk in log.read(start, base + high.offset, bases={low.file: 0, high.file: base}):
+                for record in () if chunk is None else chunk.messages:
+                    found += [change for _, change in changes_in(record)]
+            if log.statement is not None:
+                raise TableChanged(None, high)
+        finally:
+            log.close()
+        return found
+
+    def position(self, split: Split) -> int:
+        """Return the next position that a range would give."""
+        return self._position[split]
+
+    def first(self, split: Split) -> int:
+        """Return the first position of a split, which the coordinator knows better."""
+        return self._position.get(split, 0)
+
+    def close(self) -> None:
+        """Close the connections."""
+        if self._log is not None:
+            self._log.close()
+            self._log = None
+        for connection in (self._questions, self._rows):
+            if connection is not None and connection.open:
+                connection.close()
+        self._questions = self._rows = None
+
+
+def table_now(connection: Connection, database: str, name: str) -> Table | None:
+    """Return a table as the server has it in a transaction of this connection."""
+    found = catalogue.tables(connection, [(database, name)], catalogue.server(connection))
+    return found.get((database, name))

@@ -1,0 +1,153 @@
+"""What the source keeps in a checkpoint beside positions: where its log stands, and how far tables are read.
+
+It is JSON by msgspec. The history of schemas is kept in documents of its own (`history.py`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ingest.sources.mysql.history import Name  # noqa: TC001  (msgspec reads the annotations)
+from ingest.sources.mysql.log_model import LogPlace
+from ingest.sources.mysql.positions import LogFiles  # noqa: TC001  (as above)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ingest.sources.mysql.chunks import Bound
+
+LOG = ("binlog", 0)
+"""The split of the log."""
+SNAPSHOT = "snapshot"
+"""The first part of the splits of the snapshot; the second is the lane's number."""
+LANES = 8
+"""Lanes of the snapshot: so many tasks read rows at once, at most."""
+
+
+class ReachedPlace(msgspec.Struct, array_like=True, frozen=True):
+    """The end of a transaction in the log, or the beginning of a file (`log_reader.LogPlace`)."""
+
+    file: str
+    offset: int
+    base: int
+    last: int | None = None
+    last_crc: int = 0
+
+    @property
+    def position(self) -> int:
+        """The position of the place."""
+        return self.base + self.offset
+
+    @property
+    def log_place(self) -> LogPlace:
+        """The same for the reader of the log."""
+        return LogPlace(self.file, self.offset, self.base, self.last, self.last_crc)
+
+    @classmethod
+    def of(cls, place: LogPlace) -> ReachedPlace:
+        """Return what the reader of the log has reached."""
+        return cls(place.file, place.offset, place.base, place.last, place.last_crc)
+
+
+class Piece(msgspec.Struct, array_like=True):
+    """Rows of a table whose key is above the piece before, and not above `upper`."""
+
+    upper: tuple[str, ...] | None
+    """None: up to the last row."""
+    mark: int | None = None
+    """The position of the log whose state the sink has of them; None: they are not read yet."""
+
+
+class LaneChunk(msgspec.Struct, array_like=True, frozen=True):
+    """A chunk at its position in a lane."""
+
+    position: int
+    name: Name
+    lower: tuple[str, ...] | None
+    upper: tuple[str, ...] | None
+
+
+class TableSnapshot(msgspec.Struct):
+    """A table whose rows are read, or of which the log has not passed all marks yet."""
+
+    name: Name
+    pieces: list[Piece] = []
+    """In the order of the key: those that are read, then those that are planned, then one of the rest."""
+    rest: bool = True
+    """True if the last piece has not been cut into chunks yet."""
+    chunks: int = 0
+    """Chunks that are read."""
+    rows: int = 0
+    """The server's estimate of the table's rows."""
+
+    @property
+    def after(self) -> Bound | None:
+        """The bound above which the rest begins."""
+        return self.pieces[-1].upper if self.pieces else None
+
+    @property
+    def read(self) -> bool:
+        """True if all of its rows are read."""
+        return not self.rest and all(piece.mark is not None for piece in self.pieces)
+
+    def regions(self) -> Iterator[tuple[Bound | None, int | None]]:
+        """Yield upper bounds and marks of all pieces, the rest included."""
+        for piece in self.pieces:
+            yield piece.upper, piece.mark
+        if self.rest:
+            yield None, None
+
+    def mark(self, upper: Bound | None, at: int) -> None:
+        """Note at which position a piece was read."""
+        for piece in self.pieces:
+            if piece.upper == upper:
+                self.chunks += piece.mark is None
+                piece.mark = at
+
+    def shrink(self, log: int) -> None:
+        """Put neighbours together whose marks the log has passed, or that are alike: so the state stays small."""
+        out: list[Piece] = []
+        for piece in self.pieces:
+            before = out[-1] if out else None
+            if before is None or before.mark is None or piece.mark is None:
+                out.append(piece)
+            elif before.mark == piece.mark or max(before.mark, piece.mark) <= log:
+                out[-1] = Piece(piece.upper, max(before.mark, piece.mark))
+            else:
+                out.append(piece)
+        self.pieces = out
+
+
+class State(msgspec.Struct):
+    """All of it."""
+
+    files: LogFiles
+    place: ReachedPlace
+    """The last place at or before the position of the log."""
+    snapshots: list[TableSnapshot] = []
+    lanes: list[list[LaneChunk]] = []
+    """For each lane: chunks that are planned and not read yet."""
+    planned: list[int] = []
+    """For each lane: the position after the last chunk that was planned."""
+    documents: list[str] = []
+    """Names of the documents that have the history of schemas."""
+    answers: list[int] = []
+    """Positions of statements whose effect the history has, as far as they may be read again."""
+    next_entry: int = 1
+    gtids: str = ""
+    """Transactions that were read up to `place`, and those before them."""
+
+    def snapshot(self, name: Name) -> TableSnapshot | None:
+        """Return how far a table is read; None where all of it is, and the log has passed its marks."""
+        return next((table for table in self.snapshots if table.name == name), None)
+
+    def to_json(self) -> Any:  # noqa: ANN401  (of any depth)
+        """Return the state as JSON has it."""
+        return msgspec.to_builtins(self)
+
+    @classmethod
+    def from_json(cls, value: Any) -> State:  # noqa: ANN401  (as above)
+        """Return the state of what `to_json` made. Raise msgspec.ValidationError."""
+        return msgspec.convert(value, cls)
