@@ -13,6 +13,7 @@ from ingest.encode.upsert_encoder import UpsertEncoder
 from ingest.formats import FORMATS, has_schemas, is_of_rows
 from ingest.formats.metadata_columns import MetadataColumns
 from ingest.model.change import Reject
+from ingest.model.rowtext import key_image
 from ingest.model.schema import TableSchema
 from ingest.model.table import show
 from ingest.schema.ddl import create_statement
@@ -107,6 +108,8 @@ class RecordsReader:
             why = self._why_not(target, schema, schemas)
             says_deletes = self._says_deletes
             notes = [] if says_deletes else [f"value.format: {self._options.value_format} says no deletes"]
+            if left_out:
+                notes.append(f"columns of metadata.list are not compared: {', '.join(left_out)}")
             if not why:
                 self._sources[target] = self._source(target, schema)
             place = self._place(target)
@@ -194,12 +197,12 @@ class RecordsReader:
         before, after = (
             None if one is None else cells_of(bytes(one), columns, coarse=self._coarse) for one in change[2:4]
         )
+        image = None if change[4] is None else key_image(change[4], columns)
+        of_key = {} if image is None else cells_of(bytes(image), columns, coarse=self._coarse)
         if after is None:
-            of_key = {} if change[4] is None else cells_of(change[4], columns, coarse=self._coarse)
             rows.append(KeyedRow(key_of({**(before or {}), **of_key}, key), None))
             return
-        if change[4] is not None and not self._of_rows:
-            after = {**cells_of(change[4], {name: columns[name] for name in key if name in columns}), **after}
+        after = {**{name: text for name, text in of_key.items() if name in key}, **after}
         now = key_of(after, key)
         if before is not None and before.keys() >= set(key) and key_of(before, key) != now:
             rows.append(KeyedRow(key_of(before, key), None))
@@ -211,9 +214,9 @@ class RecordsReader:
         self.unreadable[targets[0]] = count + 1, first
 
     def _target_of(self, table: TableId, targets: Sequence[TableId]) -> TableId | None:
-        if self._of_rows or len(targets) == 1:
+        if self._of_rows:
             return targets[0]
-        name = show(table)
+        name = show(table)  # others may write to the same place
         return next((one for one in targets if show(one) == name), None)
 
     @property

@@ -8,8 +8,9 @@ the sink's writer would get them. Rules: docs/spec/verify.md#databases-as-source
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ingest.checkpoint.checkpoint import Progress
 from ingest.driver.backlog import Backlog
@@ -20,6 +21,8 @@ from ingest.sources.stateful import SourceState
 from ingest.verify.expected import HandingOn, OneSplit
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from ingest.checkpoint.checkpoint import Checkpoint
     from ingest.component.options import AnyOptions
     from ingest.driver.context import RunContext
@@ -30,6 +33,11 @@ if TYPE_CHECKING:
     from ingest.model.table import TableId
     from ingest.observe.events import RunEnded
     from ingest.verify.expected import Readings, Receiver
+
+
+_PLAIN: Final = re.compile(r"\w+\.\w+", re.ASCII)
+_MAX_SELECTOR: Final = 5_000
+"""Characters of a selector, at most: of more tables all are read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +53,10 @@ class SnapshotRows:
 
     incomplete: tuple[str, ...] = ()
 
-    def __init__(self, readings: Readings) -> None:
-        """Read nothing yet."""
+    def __init__(self, readings: Readings, tables: Iterable[TableId]) -> None:
+        """Read nothing yet. `tables`: those that are compared."""
         self._readings = readings
+        self._tables = selector_of(tables)
         self._reached: Reached | None = None
         self.schemas: dict[TableId, TableSchema] = {}
         """The tables at the source, as they are now."""
@@ -71,7 +80,7 @@ class SnapshotRows:
         return self._run(None, take, again=False)[0]
 
     def _run(self, reached: Reached | None, take: Receiver, *, again: bool) -> tuple[RunEnded, Reached]:
-        source = _beside(self._readings.pipeline.source, again=again)
+        source = _beside(self._readings.pipeline.source, self._tables, again=again)
 
         def startup_of(context: RunContext, parts: RunParts, counters: Counters) -> SnapshotStartup:
             return SnapshotStartup(context, parts, counters, reached, self.schemas, again=again)
@@ -83,12 +92,21 @@ class SnapshotRows:
         return summary, Reached(dict(start.backlog.positions), coordinator.state())
 
 
-def _beside(source: AnyOptions, *, again: bool) -> AnyOptions:
+def selector_of(tables: Iterable[TableId]) -> str | None:
+    """Return a selector of tables; None where a name has signs that mean something in it."""
+    names = sorted(map(show, tables))
+    plain = all(_PLAIN.fullmatch(name) for name in names) and sum(map(len, names)) <= _MAX_SELECTOR
+    return ",".join(names) if plain else None
+
+
+def _beside(source: AnyOptions, tables: str | None, *, again: bool) -> AnyOptions:
     """Return a source's options for a reading beside the pipeline's run. `again`: it begins with all rows."""
     # A server ends the connection of whoever reads its log under the number of another one
     update: dict[str, Any] = {
         "server_id": str(source.lane_id()), "format": type(source.format)(), "ignore_errors": True, "max_errors": -1,
     }  # fmt: skip
+    if tables is not None:
+        update["tables"] = tables
     return source.model_copy(update=update | ({"startup_mode": "initial"} if again else {}))
 
 

@@ -230,7 +230,7 @@ class Verification:
 
     def _compare_database(self, targets: Sequence[TableId], folder: Path) -> None:
         """Compare tables with those of a database, and once more what is not sure. Raise IngestError."""
-        expected = SnapshotRows(self._readings())
+        expected = SnapshotRows(self._readings(), {one for target in targets for one in self._sources[target]})
         before, since = Spool(folder, "before"), Spool(folder, "since")
         for _ in range(2):  # the second one takes the log to behind the position of each chunk
             self._count(expected.read(self._taking(before)))

@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import TopicPartition
 from harness import message
 from planted import planted_into_records
-from verified import FilePipeline, found
+from verified import FilePipeline, found, found_in
 
 from ingest.sinks import SINKS
 
@@ -157,6 +157,7 @@ def test_an_upsert_topic_becomes_a_changelog_that_survives_the_loss_of_its_state
         {"type": "kafka", "debezium-json.include-schema.enabled": True, "key.format": "json"},
         {"type": "kafka", "value.format": "json", "key.format": "json"},
         {"type": "kafka", "value.format": "json", "key.format": "json", "value.fields-include": "EXCEPT_KEY"},
+        {"type": "kafka", "key.format": "csv"},
         {"type": "kafka", "value.format": "json"},
     ],
     ids=lambda options: "-".join(str(value).lower() for value in options.values()),
@@ -165,6 +166,25 @@ def test_verify_finds_planted_faults_in_topics(options: dict[str, Any], kafka: K
     route = [{"source-table": "\\.*", "sink-table": f"{kafka.name}.<>", "replace-symbol": "<>"}]
     sink = {"properties.bootstrap.servers": kafka.bootstrap, **options}
     planted_into_records(tmp_path, sink, says_deletes=[*options] != ["type", "value.format"], route=route)
+
+
+def test_verify_knows_tables_of_one_topic_apart(kafka: Kafka, tmp_path: Path) -> None:
+    sink = {"type": "kafka", "properties.bootstrap.servers": kafka.bootstrap, "topic": f"{kafka.name}.all"}
+    pipeline = FilePipeline(tmp_path, sink)
+    for table in ("orders", "items"):
+        for i in range(5):
+            pipeline.change("c", None, {"id": i, "name": table}, table=table)
+    pipeline.change("d", {"id": 1, "name": "orders"}, None)
+    pipeline.run()
+    kafka.send(f"{kafka.name}.all", message("c", None, {"id": 2, "name": "of another pipeline"}, table="others"))
+    report = pipeline.verify()
+    assert report.equal, report
+    assert [table.counts.compared for table in report.tables] == [5, 5]
+    kafka.send(f"{kafka.name}.all", message("u", None, {"id": 2, "name": "wrong"}, table="items"))
+    kafka.send(f"{kafka.name}.all", (b"key", b"no message"))
+    first, second = pipeline.verify().tables
+    assert (first.table, found_in(first), first.unreadable) == ("shop.items", {"other": 1}, 1)
+    assert (second.table, found_in(second)) == ("shop.orders", {})
 
 
 def test_verify_reads_an_upsert_topic_from_its_first_record(kafka: Kafka, tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from ingest.verify.rows import TableVerdict
     from ingest.verify.verification import Verdict
 
 
@@ -90,10 +91,15 @@ def found(report: Verdict) -> dict[str, int]:
     """The counts of differences that are not zero, of all tables."""
     out: dict[str, int] = {}
     for table in report.tables:
-        for kind in ("missing", "extra", "other", "duplicate"):
-            if count := getattr(table.counts, kind):
-                out[kind] = out.get(kind, 0) + count
+        for kind, count in found_in(table).items():
+            out[kind] = out.get(kind, 0) + count
     return out
+
+
+def found_in(table: TableVerdict) -> dict[str, int]:
+    """The counts of differences of a table that are not zero."""
+    counts = {kind: getattr(table.counts, kind) for kind in ("missing", "extra", "other", "duplicate")}
+    return {kind: count for kind, count in counts.items() if count}
 
 
 def change_orders(pipeline: FilePipeline) -> None:
