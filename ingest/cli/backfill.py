@@ -1,4 +1,4 @@
-"""`ingest backfill FILE --table T`: read tables of a pipeline once more, from the beginning."""
+"""`ingest backfill FILE --table T`: read tables of a pipeline once more: their topics, or a database's rows."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ def backfill(
     quiet: QuietOption = False,
     verbose: VerboseOption = False,
 ) -> None:
-    """Read tables once more, from the beginning of their topics up to where their pipeline is.
+    """Read tables once more, from the beginning of their topics up to where their pipeline is, or a database's rows.
 
     For a sink table that lacks the rows that were read before it was one: after a change of its route or of the sink's
     options, or where somebody has taken rows away. The pipeline must not be running. A backfill that was stopped or
-    killed goes on where it was.
+    killed goes on where it was. Rows of a database are read beside its log, into places that are emptied first.
     """
     values, spark = parse_variables(variables), parse_variables(conf)
     log = log_options(log_format, quiet=quiet, verbose=verbose)

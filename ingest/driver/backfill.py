@@ -2,8 +2,9 @@
 
 It is a run of its own under the pipeline's checkpoint, as a replay is. In: a pipeline and the ids of source tables.
 Out: a summary. The last state of each row is the last one that is read, so that it ends as the pipeline has left it;
-only on the way rows may be older. A backfill that was killed goes on where it was. Rules:
-docs/spec/delivery.md#backfills.
+only on the way rows may be older. A backfill that was killed goes on where it was. A database is another matter: it has
+its rows, which the pipeline's own next run reads beside the log. Rules: docs/spec/delivery.md#backfills and
+docs/spec/mysql.md#snapshot.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from ingest.model.record import is_another
 from ingest.model.table import show
 from ingest.observe.events import RunEnded
 from ingest.sources.backfill import BackfillSource
+from ingest.sources.stateful import of_coordinator
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from ingest.driver.context import Settings
     from ingest.driver.driver import Driver
     from ingest.driver.parts import RunParts
+    from ingest.driver.schemas import SchemaStore
     from ingest.kafka.admin import Split
     from ingest.model.table import TableId
     from ingest.observe.events import Observer
@@ -53,12 +56,56 @@ def backfill(pipeline: Pipeline, settings: Settings, observer: Observer, tables:
         with_checkpoint(context) as access,
         prepared(context, access.lock) as engine,
     ):
-        parts = spark_parts(context, BackfillSource(context.pipeline.source), engine, stop_signal(context))
-        counters = Counters(summary, pipeline.pipeline.max_tables)
-        startup = BackfillStartup(context, parts, counters, tables)
+        stop, counters = stop_signal(context), Counters(summary, pipeline.pipeline.max_tables)
+        parts = spark_parts(context, context.pipeline.source, engine, stop)
+        startup: RowsAgainStartup | BackfillStartup
+        if of_coordinator(parts.source) is not None:
+            startup = RowsAgainStartup(context, parts, counters, tables)
+        else:
+            parts = spark_parts(context, BackfillSource(context.pipeline.source), engine, stop)
+            startup = BackfillStartup(context, parts, counters, tables)
         with started(context, parts, startup, access, counters) as (_, driver):
             startup.carry_out(driver, summary)
     return summary
+
+
+class RowsAgainStartup(PipelineStartup):
+    """The start of a run that reads rows of a database once more: an ordinary run, whose sink tables are emptied first.
+
+    A database has its rows, so nothing has to be read from its beginning: they are read beside the log, by the run that
+    carries on the pipeline. One that was stopped is carried on by the pipeline's next run.
+    """
+
+    def __init__(self, context: RunContext, parts: RunParts, counters: Counters, tables: Sequence[str]) -> None:
+        """Connect to nothing yet. `tables`: ids of source tables, as people write them."""
+        super().__init__(context, parts, counters)
+        self._names = tables
+
+    def connect(self, checkpoint: Checkpoint) -> Start:
+        """Connect everything, and let the rows be read again; raises IngestError."""
+        if not checkpoint.exists:
+            begin_existing(checkpoint, "backfill")
+        return super().connect(checkpoint)
+
+    def before_reading(self, checkpoint: Checkpoint, schemas: SchemaStore) -> None:
+        """Empty the tables of the sink, and let the source read those of the server."""
+        chosen = _chosen(self._names, schemas.schemas, checkpoint)
+        targets = {target for table in chosen for target in schemas.schemas.sources[table].targets}
+        sink, source = self._context.pipeline.sink, of_coordinator(self._parts.source)
+        filled = sorted(self._parts.sink.filled(targets) or ()) if not sink.supersedes else ()
+        if filled:
+            msg = f"{filled[0]} has rows, and keeps all that come: those that are read again would be there twice"
+            raise ConfigError(msg, "empty it first, or route the table to a new one")
+        assert source is not None
+        source.read_again(chosen)
+        if sink.supersedes:
+            schemas.empty(chosen)
+
+    def carry_out(self, driver: Driver, summary: RunEnded) -> None:
+        """Run to the end; raises IngestError."""
+        driver.run()
+        if summary.stopped != "drained":
+            self._context.warn("the backfill has not come to its end: the pipeline's next run goes on with it")
 
 
 class BackfillStartup:

@@ -89,6 +89,7 @@ class PipelineStartup:
         else:
             schemas.places.have_all(schemas.schemas.sources)
         schemas.places.tell_unfinished()
+        self.before_reading(checkpoint, schemas)
         ends = source.ends(progress.positions)
         backlog = Backlog(progress, ends, drain=self._context.settings.once, fixed=self.memory.fixed)
         if known := self.memory.new_schemas():
@@ -103,6 +104,9 @@ class PipelineStartup:
             progress.marks, progress.source_state = marks, self.memory.value(checkpoint)
             checkpoint.done(progress, {})
         return Start(checkpoint, parts.sides.source, backlog, tables, schemas, stored, unfinished, resumed)
+
+    def before_reading(self, checkpoint: Checkpoint, schemas: SchemaStore) -> None:
+        """Do what a run of its own kind does before it is asked what there is to read; raises IngestError."""
 
     def _begin(self, checkpoint: Checkpoint) -> None:
         """Take the next run's number, and show which options changed: files change while checkpoints stay."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from ingest.kafka.admin import Split
     from ingest.model.schema import TableSchema
@@ -54,6 +54,9 @@ class StatefulCoordinator(Protocol):
 
         Their rows so far are before that, and none of those that come later is written yet.
         """
+
+    def read_again(self, tables: Iterable[TableId]) -> None:
+        """Let the rows that tables have be read once more, beside their changes."""
 
     def weight(self, split: Split) -> float:
         """Return how many records a position of a split stands for, on average: batches are sized by that."""

@@ -121,7 +121,9 @@ class MySqlCoordinator:
             return MySqlAssignment(chunks=chunks)
         last = state.files.place(state.place.position)[0]
         bases = {file.name: file.base for file in state.files.files if file.base >= last.base}
-        return MySqlAssignment(state.place, bases, [self._regions(one) for one in state.snapshots], chunks)
+        return MySqlAssignment(
+            state.place, bases, [self._regions(one) for one in state.snapshots if not one.again], chunks
+        )
 
     def _chunk(self, lane: int, chunk: LaneChunk) -> AssignedChunk:
         entry = self._history.at(chunk.name, _LAST)
@@ -199,6 +201,17 @@ class MySqlCoordinator:
         """Return schemas that are new since the last call."""
         found, self._new = self._new, []
         return [(entry.table_id, entry.schema()) for entry in found if entry.read]
+
+    def read_again(self, tables: Iterable[TableId]) -> None:
+        """Let the rows of tables be read once more. Raise ConfigError for one that the server does not have."""
+        names = {
+            entry.table_id: entry.name for entry in self._history.newest() if entry.read and entry.table is not None
+        }
+        gone = sorted(show(table) for table in tables if table not in names)
+        if gone:
+            msg = f"{self._server.name} has no table {gone[0]}, or source.tables does not choose it"
+            raise ConfigError(msg, "leave it out, or mend source.tables")
+        self._lanes.begin(self._now, [names[table] for table in tables], again=True)
 
     def weight(self, split: Split) -> float:
         """Return how many records a position of a split stands for."""

@@ -47,11 +47,15 @@ class Lanes:
         self._now = now
         self._since, self._saved = now(), float(options.chunk_size)
 
-    def begin(self, state: State, names: Iterable[Name]) -> None:
-        """Let tables be read from their first row on."""
+    def begin(self, state: State, names: Iterable[Name], *, again: bool = False) -> None:
+        """Let tables be read from their first row on. `again`: the sink has rows of them already."""
         for name in names:
-            if state.snapshot(name) is None:
-                state.snapshots.append(TableSnapshot(name))
+            before = state.snapshot(name)
+            if before is not None and again and before.read:
+                state.snapshots.remove(before)
+                before = None
+            if before is None:
+                state.snapshots.append(TableSnapshot(name, again=again))
 
     def key(self, table: Table) -> tuple[Column, ...]:
         """Return the columns that a table is split by; none where it is one piece. Raise ConfigError."""

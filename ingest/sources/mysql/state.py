@@ -77,6 +77,8 @@ class TableSnapshot(msgspec.Struct):
     """In the order of the key: those that are read, then those that are planned, then one of the rest."""
     rest: bool = True
     """True if the last piece has not been cut into chunks yet."""
+    again: bool = False
+    """True if the sink has rows of it already: then all changes in the log are written as well (H70)."""
     chunks: int = 0
     """Chunks that are read."""
     rows: int = 0

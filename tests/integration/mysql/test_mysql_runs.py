@@ -94,3 +94,39 @@ def test_rows_and_changes_of_tables_become_upserts(
     assert rows_of(kafka, f"{kafka.name}.later") == {'{"id":1}': {"id": 1, "at": "1970-01-01 00:00:00.5Z"}}
     left = sorted(row["v"] for row in rows_of(kafka, f"{kafka.name}.names").values())
     assert left == [*range(3, 10), 49, 100, 101, 102]
+
+
+def test_a_table_is_read_again_after_changes_that_no_log_has(
+    kafka: Kafka, mysql5: MySql, tmp_path: Path, shared_java: SharedJava
+) -> None:
+    """As after purged logs: rows that are gone are gone in the sink, and the log goes on behind."""
+    pipeline = MySqlPipeline(tmp_path, mysql5, shared_java, "unlogged")
+    pipeline.write(
+        f"{{type: upsert-kafka, properties.bootstrap.servers: '{kafka.bootstrap}'}}",
+        rf"route: [{{source-table: 'unlogged.\.*', sink-table: {kafka.name}.<>, replace-symbol: <>}}]",
+        **{"scan.incremental.snapshot.chunk.size": 3},
+    )
+    pipeline.execute(
+        "CREATE TABLE a (id INT PRIMARY KEY, v INT)", "CREATE TABLE b LIKE a",
+        "INSERT INTO a VALUES (1, 1), (2, 2), (3, 3), (4, 4), (5, 5)", "INSERT INTO b VALUES (1, 1), (2, 2)",
+    )  # fmt: skip
+    pipeline.run()
+    pipeline.execute(
+        "SET sql_log_bin = 0", "DELETE FROM a WHERE id < 3", "UPDATE a SET v = 40 WHERE id = 4",
+        "INSERT INTO a VALUES (9, 9)", "DELETE FROM b WHERE id = 1", "SET sql_log_bin = 1", "UPDATE b SET v = 20",
+        "UPDATE a SET v = 50 WHERE id = 5",
+    )  # fmt: skip
+    command = [INGEST, "backfill", str(tmp_path / "p.yaml"), "--table", "unlogged.a", "--checkpoint",
+               str(tmp_path / "c"), "--master", "local[2]"]  # fmt: skip
+    ran = finished(command, shared_java, tmp_path)
+    assert ran.code == 0, ran.err
+    a, b = (
+        {row["id"]: row["v"] for row in rows_of(kafka, f"{kafka.name}.{table}").values()} for table in ("a", "b")
+    )  # fmt: skip
+    assert a == dict(pipeline.execute("SELECT id, v FROM a")) == {3: 3, 4: 40, 5: 50, 9: 9}
+    assert b == {1: 1, 2: 20}, "the other table has its changes, and nothing else"
+    pipeline.execute("DELETE FROM a WHERE id = 9", "UPDATE a SET v = 30 WHERE id = 3")
+    pipeline.run()
+    assert {row["id"]: row["v"] for row in rows_of(kafka, f"{kafka.name}.a").values()} == {3: 30, 4: 40, 5: 50}
+    wrong = finished([*command[:4], "unlogged.c", *command[5:]], shared_java, tmp_path)
+    assert (wrong.code, "knows no source table 'unlogged.c'" in wrong.err) == (78, True), wrong.err
