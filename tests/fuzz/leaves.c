@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "cells.h"
+#include "packed.h"
 #include "scan.h"
 #include "values.h"
 
@@ -275,6 +276,63 @@ static void see_values(const char *text, size_t size)
     }
 }
 
+/* -- Values of MySQL's rows ---------------------------------------------------------------------------------------- */
+
+/* Whether what was written is one value of JSON, in UTF-8, and no longer than it may be. */
+static void see_written(const char *made, const char *end, size_t room)
+{
+    uint8_t kind, flags = 0;
+    HOLDS(end >= made && (size_t)(end - made) <= room);
+    HOLDS(is_utf8(made, (size_t)(end - made)));
+    HOLDS(scan_value(made, end, 0, &kind, &flags) == end);
+}
+
+static void see_packed(const char *text, size_t size)
+{
+    char *made = malloc(MAX_PACKED), *end;
+    uint8_t first = size ? (uint8_t)text[0] : 0, second = size > 1 ? (uint8_t)text[1] : 0;
+    HOLDS(made);
+    for (int way = 0; way < 6; way++) {
+        int places = second % 4, precision = 1 + first % 65, scale = second % 39;
+        int sizes[] = {3, 5 + places, 3 + places, 4 + places, packed_decimal_size(precision, scale), 4};
+        if (sizes[way] < 0 || size < (size_t)sizes[way])
+            continue;
+        uint8_t *bytes = malloc((size_t)sizes[way]); /* no byte more than it has */
+        HOLDS(bytes);
+        memcpy(bytes, text + size - sizes[way], (size_t)sizes[way]);
+        float narrow;
+        switch (way) {
+        case 0: end = put_packed_date(made, bytes); break;
+        case 1: end = put_packed_datetime(made, bytes, places); break;
+        case 2: end = put_packed_time(made, bytes, places); break;
+        case 3: end = put_packed_timestamp(made, bytes, places); break;
+        case 4: end = put_packed_decimal(made, bytes, precision, scale); break;
+        default:
+            memcpy(&narrow, bytes, 4);
+            end = put_short_float(made, narrow);
+            if (end) {
+                *end = 0;
+                HOLDS(strtof(made, NULL) == narrow);
+            }
+        }
+        if (end)
+            see_written(made, end, MAX_PACKED);
+        free(bytes);
+    }
+    free(made);
+    made = malloc(6 * size + 2);
+    HOLDS(made);
+    see_written(made, put_windows_text(made, (const uint8_t *)text, size), 6 * size + 2);
+    free(made);
+    uint32_t crc = 0xFFFFFFFFu;
+    for (size_t i = 0; i < size; i++) {
+        crc ^= (uint8_t)text[i];
+        for (int bit = 0; bit < 8; bit++)
+            crc = crc >> 1 ^ (crc & 1 ? 0xEDB88320u : 0);
+    }
+    HOLDS(crc32_of((const uint8_t *)text, size) == ~crc);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static void (*const all[])(const char *, size_t) = {see_utf8, see_value, see_rows, see_values};
@@ -285,6 +343,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     memcpy(text, data + 1, size - 1);
     all[data[0] % 4](text, size - 1);
     see_bytes(text, size - 1);
+    see_packed(text, size - 1);
     free(text);
     return 0;
 }

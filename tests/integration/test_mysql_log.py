@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from mysql_log import Tables, changes, place_of, read_log, reader_of, tables_of
+from mysql_servers import MARIADB_10, MARIADB_11
+
+from ingest.errors import DataLoss
+from ingest.model.record import offset_of
+from ingest.sources.mysql.columns import Table
 
 if TYPE_CHECKING:
     from mysql_servers import MySql
@@ -56,4 +61,192 @@ def test_values_of_all_types_have_their_text(server: MySql) -> None:
     assert positions == sorted(set(positions))
     assert (reader.place.file, reader.place.offset) == server.position()
     assert sum(run.last - run.first + 1 for run in reader.gtids) == 4
+    reader.close()
+
+
+def _ids(records: list[Any]) -> list[tuple[str, int]]:
+    return [(change["op"], (change["after"] or change["before"])["id"]) for change in changes(records)]
+
+
+@pytest.fixture
+def shop(server: MySql) -> MySql:
+    """A server with a table that has transactions, `t`, and one that has none, `m`."""
+    server.execute("DROP DATABASE IF EXISTS log_shop", "CREATE DATABASE log_shop")
+    for name, engine in (("t", "InnoDB"), ("m", "MyISAM")):
+        server.execute(f"CREATE TABLE log_shop.{name} (id INT PRIMARY KEY, a INT) ENGINE {engine}")
+    return server
+
+
+def test_what_was_rolled_back_does_not_count(shop: MySql) -> None:
+    start = place_of(shop)
+    shop.execute(
+        "BEGIN", "INSERT INTO t VALUES (1, 1)", "SAVEPOINT one", "INSERT INTO t VALUES (2, 2)", "ROLLBACK TO one",
+        "INSERT INTO t VALUES (3, 3)", "COMMIT", database="log_shop",
+    )  # fmt: skip
+    if shop.kind.is_mariadb:  # MySQL with GTIDs refuses what mixes tables
+        shop.execute(
+            "BEGIN", "INSERT INTO t VALUES (4, 4)", "INSERT INTO m VALUES (4, 4)", "ROLLBACK",
+            # what cannot be rolled back makes the server log the rollback itself
+            "BEGIN", "INSERT INTO t VALUES (5, 5)", "SAVEPOINT a", "INSERT INTO m VALUES (6, 6)",
+            "INSERT INTO t VALUES (7, 7)", "ROLLBACK TO a", "INSERT INTO t VALUES (8, 8)", "COMMIT",
+            database="log_shop",
+        )  # fmt: skip
+    tables = Tables(tables_of(shop, "log_shop"))
+    for native in (True, False):
+        reader = reader_of(shop, tables, native=native)
+        found = [
+            (change["source"]["table"], change["after"]["id"])
+            for change in changes(read_log(shop, tables, start, reader))
+        ]
+        reader.close()
+        rows = {"t": "SELECT id FROM log_shop.t ORDER BY 1", "m": "SELECT id FROM log_shop.m ORDER BY 1"}
+        want = {table: [row[0] for row in shop.execute(query)] for table, query in rows.items()}
+        assert {name: sorted(at for table, at in found if table == name) for name in "tm"} == want
+
+
+def test_rows_of_xa_count_when_they_are_committed(shop: MySql) -> None:
+    start = place_of(shop)
+    one = ("XA START 'one'", "INSERT INTO t VALUES (1, 1), (2, 2)", "XA END 'one'", "XA PREPARE 'one'")
+    if shop.kind.is_mariadb:
+        shop.execute(*one, database="log_shop")
+        middle = place_of(shop)
+        shop.execute("INSERT INTO log_shop.t VALUES (5, 5)", "XA COMMIT 'one'")
+    else:  # MySQL 5.6 rolls back what is prepared when its session ends, and logs nothing before the commit
+        shop.execute("INSERT INTO t VALUES (5, 5)", *one, "XA COMMIT 'one'", database="log_shop")
+    shop.execute(
+        "XA START 'two'", "INSERT INTO t VALUES (3, 3)", "XA END 'two'", "XA COMMIT 'two' ONE PHASE",
+        "XA START 'three'", "INSERT INTO t VALUES (4, 4)", "XA END 'three'", "XA PREPARE 'three'",
+        "XA ROLLBACK 'three'",
+        database="log_shop",
+    )  # fmt: skip
+    tables = Tables(tables_of(shop, "log_shop"))
+    for native in (True, False):
+        reader = reader_of(shop, tables, native=native)
+        records = read_log(shop, tables, start, reader)
+        assert [at for _, at in _ids(records)] == [5, 1, 2, 3]
+        offsets = [record.offset() for record in records]
+        assert offsets == sorted(set(offsets))
+        assert (reader.place.file, reader.place.offset) == shop.position()
+        reader.close()
+    if shop.kind.is_mariadb:
+        prepared = {found.xid: found.place for found in reader.prepared}
+        later = reader_of(shop, tables)
+        out = [
+            record
+            for chunk in later.read(middle, shop.position()[1], prepared=prepared)
+            for record in (chunk.messages if chunk is not None else ())
+        ]
+        assert [at for _, at in _ids(out)] == [5, 1, 2, 3]
+        assert later.finished[0] == reader.prepared[0].xid
+        with pytest.raises(DataLoss, match="was prepared before the log was read"):
+            list(reader_of(shop, tables).read(middle, shop.position()[1]))
+
+
+def test_a_statement_stops_the_reading_until_it_has_an_answer(shop: MySql) -> None:
+    start = place_of(shop)
+    shop.execute("INSERT INTO t VALUES (1, 1)", "ALTER TABLE t ADD COLUMN b INT", database="log_shop")
+    shop.execute("CREATE TABLE other (id INT PRIMARY KEY)", "INSERT INTO t VALUES (2, 2, 2)", database="log_shop")
+    tables = Tables({("log_shop", "t"): tables_of(shop, "log_shop")["log_shop", "t"]}, all_known=False)
+    reader = reader_of(shop, tables)
+    columns = tables.tables["log_shop", "t"].columns
+    tables.tables["log_shop", "t"] = Table("log_shop", "t", columns[:2])
+    assert [at for _, at in _ids(read_log(shop, tables, start, reader))] == [1]
+    met = reader.statement
+    assert met is not None
+    assert met.query.text.startswith(b"ALTER TABLE t ADD COLUMN b INT")
+    assert (met.query.database, reader.place.position) == ("log_shop", reader.place.offset)
+    assert reader.opened is None or reader.opened <= met.position
+    tables.known.add(met.position)
+    tables.tables["log_shop", "t"] = Table("log_shop", "t", columns)
+    assert changes(read_log(shop, tables, reader.place, reader))[0]["after"] == {"id": 2, "a": 2, "b": 2}
+    reader.close()
+
+
+def test_a_statement_whose_rows_the_log_lacks_is_data_loss(shop: MySql) -> None:
+    start = place_of(shop)
+    shop.execute("SET binlog_format = 'STATEMENT'", "INSERT INTO t VALUES (1, 1)", database="log_shop")
+    tables = Tables(tables_of(shop, "log_shop"))
+    with pytest.raises(DataLoss, match=r"its rows are not in the log: INSERT INTO t VALUES \(1, 1\)"):
+        read_log(shop, tables, start)
+    del tables.tables["log_shop", "t"]
+    assert read_log(shop, tables, start) == []
+
+
+def test_images_have_the_columns_that_the_session_logs(shop: MySql) -> None:
+    start = place_of(shop)
+    shop.execute("SET binlog_row_image = 'MINIMAL'", "INSERT INTO t VALUES (1, 1)", "UPDATE t SET a = 2",
+                 "DELETE FROM t", database="log_shop")  # fmt: skip
+    tables = Tables(tables_of(shop, "log_shop"))
+    for native in (True, False):
+        reader = reader_of(shop, tables, native=native)
+        found = [(change["before"], change["after"]) for change in changes(read_log(shop, tables, start, reader))]
+        assert found == [(None, {"id": 1, "a": 1}), ({"id": 1}, {"a": 2}), ({"id": 1}, None)]
+        reader.close()
+
+
+def test_a_log_that_was_written_anew_is_data_loss(mysql_server: Any) -> None:
+    server = mysql_server(MARIADB_10)
+    server.execute("CREATE TABLE shop.t (id INT PRIMARY KEY)")
+    tables = Tables(tables_of(server, "shop"))
+    reader = reader_of(server, tables)
+    start = place_of(server)
+    server.execute("INSERT INTO shop.t VALUES (1)")
+    assert len(read_log(server, tables, start, reader)) == 1
+    place = reader.place
+    reader.close()
+    server.reset_master()
+    server.execute(*["INSERT INTO shop.t SELECT max(id) + 1 FROM shop.t"] * 38)
+    with pytest.raises(DataLoss):
+        list(reader_of(server, tables).read(place, server.position()[1]))
+
+
+def test_a_compressed_log_of_mariadb_is_read(mysql_server: Any) -> None:
+    server = mysql_server(MARIADB_10, log_bin_compress=1, log_bin_compress_min_len=10)
+    server.execute("CREATE TABLE shop.t (id INT PRIMARY KEY, a TEXT)")
+    start = place_of(server)
+    server.execute(
+        "INSERT INTO shop.t SELECT seq, repeat('a', 20) FROM shop.seq_1_to_3000", "UPDATE shop.t SET a = 'b'"
+    )
+    server.execute("DELETE FROM shop.t")
+    tables = Tables(tables_of(server, "shop"))
+    records = read_log(server, tables, start)
+    found = [change for record in records for change in _changes_of(record)]
+    assert [change["op"] for change in found] == ["c"] * 3000 + ["u"] * 3000 + ["d"] * 3000
+    assert [change["after"]["id"] for change in found[:3000]] == list(range(1, 3001))
+    offsets = [record.offset() for record in records]
+    assert offsets == sorted(set(offsets))
+
+
+def _changes_of(record: Any) -> list[Any]:
+    """The changes of a record, which may be several."""
+    found: Any = changes([record])[0]
+    return [found] if isinstance(found, dict) else found
+
+
+def test_positions_go_on_over_files_and_a_connection_is_kept(mysql_server: Any) -> None:
+    server = mysql_server(MARIADB_11)
+    server.execute("CREATE TABLE shop.t (id INT PRIMARY KEY)")
+    start = place_of(server)
+    tables = Tables(tables_of(server, "shop"))
+    reader = reader_of(server, tables)
+    positions: list[int] = []
+    for at in range(6):
+        server.execute("INSERT INTO shop.t SELECT count(*) FROM shop.t")
+        if at % 2:
+            server.rotate()
+        place = reader.place if at else start
+        bases = {}
+        base = 0
+        for name, size in server.logs():
+            bases[name] = base
+            base += size
+        found = [
+            record
+            for chunk in reader.read(place, bases[server.position()[0]] + server.position()[1], bases=bases)
+            for record in (chunk.messages if chunk is not None else ())
+        ]
+        assert [one for _, one in _ids(found)] == [at]
+        positions += [offset_of(record) for record in found]
+    assert positions == sorted(set(positions))
+    assert len([row for row in server.execute("SHOW PROCESSLIST") if row[4] == "Binlog Dump"]) == 1
     reader.close()

@@ -29,11 +29,12 @@ class Log:
     """A file of the log in the making."""
 
     def __init__(self, version: str = "8.0.36", *, checksums: bool = True, offset: int = START) -> None:
+        """`offset`: where the first event after the description is; then that is made for the reader."""
         self.checksums = checksums
         self.events: list[bytes] = []
         self.offset = offset
         body = pack("<H", 4) + version.encode().ljust(50, b"\0") + pack("<I", 0) + bytes([19]) + POST_HEADERS
-        self.add(15, body + bytes([int(checksums)]), checksum=True)
+        self.add(15, body + bytes([int(checksums)]), checksum=True, filed=offset == START)
 
     def add(
         self, kind: int, body: bytes, *, flags: int = 0, end: int | None = None, server: int = 1,
@@ -130,14 +131,14 @@ class Stream:
 
 def read_bytes(
     data: bytes, bound: int, tables: LogTables, *, native: bool, piece: int = 1 << 16, start: LogPlace | None = None,
-    **options: Any,
+    after: int = 0, excluded: Any = None, **options: Any,
 ) -> tuple[list[tuple[bytes, int, int]], LogReader]:  # fmt: skip
     """Records (value, position, milliseconds) of a log in memory, and the reader."""
     server = MySqlServer("127.0.0.1", 1, "nobody", None)
     stream: Any = Stream(data, piece)
     reader = LogReader(server, 1, tables, native=native, open_stream=lambda: stream, **options)
     out: list[tuple[bytes, int, int]] = []
-    for chunk in reader.read(start or LogPlace("binlog.000001", START, 0), bound):
+    for chunk in reader.read(start or LogPlace("binlog.000001", START, 0), bound, after, excluded=excluded):
         records: Iterable[Any] = chunk.messages if chunk is not None else ()
         out += [(record.value(), record.offset(), record.timestamp()[1]) for record in records]
     return out, reader

@@ -8,8 +8,14 @@ from __future__ import annotations
 
 import zlib
 from dataclasses import dataclass
+from importlib import import_module
 from struct import Struct
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+from ingest.errors import ProgramMissing
+
+if TYPE_CHECKING:
+    from types import ModuleType
 
 HEADER_BYTES: Final = 19
 MAGIC: Final = b"\xfebin"
@@ -436,15 +442,23 @@ def read_payload(event: bytes) -> Payload:
     return Payload(body, kind == 0, size)
 
 
+def _zstandard() -> ModuleType:
+    """Return the package that unpacks zstd, which only such logs need. Raise ProgramMissing."""
+    try:
+        return import_module("zstandard")
+    except ImportError as exc:
+        msg = "the log has compressed transactions, which need the package zstandard"
+        raise ProgramMissing(msg, "pip install 'ingest[mysql]' here and where the workers run") from exc
+
+
 def unpack_payload(payload: Payload) -> list[bytes]:
     """Return the events of a compressed transaction; they have no checksums. Raise BadEvent."""
     found = payload.compressed
     if payload.zstd:
-        import zstandard  # noqa: PLC0415  (only such logs need it)
-
+        zstandard = _zstandard()
         try:
-            unpacker = zstandard.ZstdDecompressor().decompressobj()
-            found = unpacker.decompress(payload.compressed)
+            reader = zstandard.ZstdDecompressor().stream_reader(payload.compressed, read_across_frames=True)
+            found = reader.read(payload.size + 1)
         except zstandard.ZstdError as exc:
             msg = f"a compressed transaction that cannot be unpacked: {exc}"
             raise BadEvent(msg) from exc

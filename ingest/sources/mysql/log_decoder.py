@@ -87,6 +87,8 @@ class LogDecoder:
         """Where the open transaction began; CLOSED where none is open."""
         self.gtid: Gtid | None = None
         """The GTID of the open transaction."""
+        self.asks = False
+        """True if the caller decides by its GTID whether a transaction is read."""
         self.bound = 0
         """The position at which or behind which a transaction ends that is the last."""
         self.reset(0, 0)
@@ -130,6 +132,8 @@ class LogDecoder:
             """True if records of the open transaction were given on already."""
             self.held = False
             """True if nothing of the open transaction is given on before its end."""
+            self.skipped = False
+            """True if nothing of the open transaction is read."""
             self.unheld = False
             """True if the records of the open transaction were dropped, because they are too many to be kept."""
         self.gtid, self.begun = gtid or self.gtid, begun
@@ -142,12 +146,16 @@ class LogDecoder:
             self._count(self.gtid)
         self.abandon()
 
+    def pass_over(self, event: Event) -> None:
+        """Note that an event between two transactions was read."""
+        self.ended, self.last, self.last_crc = event.end, event.start, zlib.crc32(event.data)
+
     def abandon(self) -> None:
         """Note that no transaction is open any more."""
         self.opened, self.gtid = CLOSED, None
         self.begun = False
         """True if the open transaction goes on until something ends it."""
-        self.given = self.held = self.unheld = False
+        self.given = self.held = self.unheld = self.skipped = False
         self.savepoints = {}
 
     def begin_runs(self) -> None:
@@ -163,6 +171,10 @@ class LogDecoder:
 
     def learn(self, table: int, plan: RowPlan | bytes | None) -> None:
         """Take a table's plan, for native code."""
+
+    def rows_of(self, _data: bytes, _position: int) -> bool:
+        """Add the records of a row event natively; False where the reference has to do it, as here."""
+        return False
 
     def forget(self) -> None:
         """Forget what is known of tables: a statement may have changed them."""

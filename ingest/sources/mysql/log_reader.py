@@ -11,26 +11,29 @@ import zlib
 from typing import TYPE_CHECKING, Final
 
 from ingest.errors import ConfigError, DataLoss, Unavailable
-from ingest.sources.mysql import events, row_events
+from ingest.sources.mysql import events
 from ingest.sources.mysql.connection import connect
 from ingest.sources.mysql.events import BadEvent, Query
 from ingest.sources.mysql.log_decoder import CLOSED, Event, GtidRun
 from ingest.sources.mysql.log_model import LogChunk, LogFile, LogPlace, Prepared, Statement
 from ingest.sources.mysql.log_records import entry_of, spread
 from ingest.sources.mysql.replication import HEARTBEAT_S, LogStream, check_packet
-from ingest.sources.mysql.row_decoder import KnownTable, RowDecoder, check
-from ingest.sources.mysql.row_plan import NATIVE, make_decoder, plan_of
+from ingest.sources.mysql.row_plan import NATIVE, make_decoder
+from ingest.sources.mysql.row_values import ValueReader
+from ingest.sources.mysql.table_maps import TableMaps
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 
     from ingest.sources.mysql.connection import MySqlServer
     from ingest.sources.mysql.log_model import LogTables
 
 CHUNK_BYTES: Final = 1 << 20
 """Bytes of records after which a chunk is given on."""
-HELD_BYTES: Final = 16 << 20
+OPEN_BYTES: Final = 16 << 20
 """Bytes of records of one transaction that are kept until its end is seen."""
+HELD_BYTES: Final = 512 << 20
+"""The same for one with savepoints or XA, of which nothing may be given on before its end."""
 _FIRST: Final = 4
 """Where the first event of a file begins."""
 
@@ -49,12 +52,15 @@ class LogReader:
         reference. `open_stream`: what the log comes from, where that is no server.
         """
         self._server, self._server_id, self._tables, self._heartbeat_s = server, server_id, tables, heartbeat_s
-        self.rows = RowDecoder(tinyint1_as_boolean=tinyint1_as_boolean)
         self._open_stream = open_stream or self._connect
+        self._open_other = open_stream
+        self._keeps_prepared = False
+        self._prepared: dict[str, LogPlace] = {}
         self._stream: LogStream | None = None
-        self._native = native and NATIVE
-        self._decoder = make_decoder(CHUNK_BYTES, HELD_BYTES, native=self._native, metadata=metadata)
-        self._known: dict[int, KnownTable | None] = {}
+        native = native and NATIVE
+        self._decoder = make_decoder((CHUNK_BYTES, OPEN_BYTES, HELD_BYTES), native=native, metadata=metadata)
+        values = ValueReader(tinyint1_as_boolean=tinyint1_as_boolean)
+        self._maps = TableMaps(tables, self._decoder, values, native=native)
         self._file = ""
         self._bases: Mapping[str, int] = {}
         self.files: list[LogFile] = []
@@ -89,19 +95,24 @@ class LogReader:
     @property
     def invalid(self) -> Mapping[str, int]:
         """For each column: the number of texts with bytes that are no characters, for which U+FFFD stands."""
-        return self.rows.values.invalid
+        return self._maps.values.invalid
 
     # -- Reading ----------------------------------------------------------------------------------------------------
 
     def read(
-        self, start: LogPlace, bound: int, after: int = 0, *, bases: Mapping[str, int] | None = None
-    ) -> Generator[LogChunk | None]:
+        self, start: LogPlace, bound: int, after: int = 0, *, bases: Mapping[str, int] | None = None,
+        prepared: Mapping[str, LogPlace] | None = None, excluded: Callable[[str, int], bool] | None = None,
+    ) -> Generator[LogChunk | None]:  # fmt: skip
         """Yield chunks up to the end of the transaction in which `bound` lies; None where nothing came for a moment.
 
         Records at positions below `after` are left out. `bases`: the bases of files that are known; the base of another
-        is where the file before it ends. It ends early at a statement that the history does not know yet. Raise
+        is where the file before it ends. `prepared`: where XA transactions begin that earlier readings met, and that
+        were neither committed nor rolled back. `excluded`: asked of each GTID (source and number of `GtidRun`) whether
+        its transaction is passed over. It ends early at a statement that the history does not know yet. Raise
         IngestError.
         """
+        self._excluded, self._decoder.asks = excluded, excluded is not None
+        self._prepared = dict(prepared or {})
         self._after, self._bases = after, bases or {}
         self.files, self.statement, self.prepared, self.finished = [], None, [], []
         self._decoder.begin_runs()
@@ -160,7 +171,7 @@ class LogReader:
                     continue
             if records.ended:
                 yield from self._take(records.ended)
-            elif records.size >= HELD_BYTES:
+            elif records.size >= (HELD_BYTES if decoder.held else OPEN_BYTES):
                 yield from self._overflow()
             elif packet is None and not self._reached(bound) and self._stream is not None:
                 data = self._stream.read()
@@ -200,7 +211,12 @@ class LogReader:
     # -- Events -----------------------------------------------------------------------------------------------------
 
     def _packet(self, packet: bytes) -> None:
-        data = check_packet(packet, self._server)
+        try:
+            data = check_packet(packet, self._server)
+        except ConfigError as exc:
+            if self._check is None or "max_allowed_packet" not in exc.message:
+                raise
+            raise self._another_log(self._check) from exc  # it was read before: no event has such a size there
         event = self._decoder.event(data)
         if self._check is not None and event.filed and event.header.kind != events.FORMAT_DESCRIPTION:
             self._compare(event)
@@ -212,23 +228,25 @@ class LogReader:
 
     def _compare(self, event: Event) -> None:
         """Compare the event that ends where reading begins with what it was."""
+        if self._check is not None and event.start < (self._check.last or 0):
+            return  # the file is read from its first event on
         wanted, self._check = self._check, None
         if wanted is not None and (event.end != wanted.offset or zlib.crc32(event.data) != wanted.last_crc):
-            where = f"{self._file} of {self._server.name}"
-            msg = f"{where} is not the log that was read: another event ends at {wanted.offset}"
-            hint = (
-                "it was written anew (RESET MASTER, a clone, a restored server): run `ingest backfill` for the tables"
-            )
-            raise DataLoss(msg, hint)
+            raise self._another_log(wanted)
         self._decoder.enter(self._decoder.base, event.end)
         self._decoder.last, self._decoder.last_crc = event.start, zlib.crc32(event.data)
+
+    def _another_log(self, wanted: LogPlace) -> DataLoss:
+        msg = f"{self._file} of {self._server.name} is not the log that was read: another event ends at {wanted.offset}"
+        hint = "it was written anew (RESET MASTER, a clone, a restored server): run `ingest backfill` for the tables"
+        return DataLoss(msg, hint)
 
     def _event(self, event: Event) -> None:
         kind = event.header.kind
         if kind in events.ROWS:
-            self._rows(event)
+            self._maps.rows(event)
         elif kind == events.TABLE_MAP:
-            self._table_map(event)
+            self._maps.learn(event, self._file)
         elif kind in {events.QUERY, events.QUERY_COMPRESSED}:
             self._query(event, events.read_query(event.data, kind, self._decoder.description))
         elif kind == events.XID:
@@ -240,7 +258,7 @@ class LogReader:
         elif kind == events.FORMAT_DESCRIPTION:
             self._describe(event)
         elif kind == events.TRANSACTION_PAYLOAD:
-            self._payload(event)
+            self._payload(event, events.unpack_payload(events.read_payload(event.data)))
         elif kind == events.XA_PREPARE:
             self._xa_prepare(event)
         elif kind == events.EXECUTE_LOAD_QUERY:
@@ -252,10 +270,8 @@ class LogReader:
         """Pass over what changes no row, and stop at everything else."""
         kind = event.header.kind
         if kind in events.SKIPPED | events.STATEMENT_DATA | {events.HEARTBEAT, events.HEARTBEAT_V2}:
-            decoder = self._decoder
-            if event.filed and decoder.opened == CLOSED:
-                # Nothing may follow it: a bound may lie in it, and reading goes on behind it
-                decoder.ended, decoder.last, decoder.last_crc = event.end, event.start, zlib.crc32(event.data)
+            if event.filed and self._decoder.opened == CLOSED:
+                self._decoder.pass_over(event)
             return
         if kind == events.INCIDENT:
             msg = f"{self._server.name} says that its log lacks changes: an incident ({self._file}, at {event.start})"
@@ -274,7 +290,7 @@ class LogReader:
         if event.filed:
             if decoder.opened != CLOSED:
                 self._drop_all()
-            decoder.ended = max(decoder.ended, event.end)
+            decoder.ended = decoder.last = event.end
         if not self.files or self.files[-1].name != self._file:
             self.files.append(LogFile(self._file, decoder.base, header.server_id, header.time, version))
 
@@ -292,8 +308,20 @@ class LogReader:
         self._forget()
 
     def _forget(self) -> None:
-        self._known.clear()
-        self._decoder.forget()
+        self._maps.forget()
+
+    def _payload(self, event: Event, inner: Sequence[bytes]) -> None:
+        """Handle the events of a compressed transaction, which have no places of their own."""
+        decoder = self._decoder
+        before = len(decoder.records)
+        self._maps.nested = True
+        for data in inner:
+            self._event(Event(events.read_header(data), data, event.start, event.end))
+        self._maps.nested = False
+        decoder.records.place(before, decoder.base + event.start, event.end - event.start)
+        if decoder.opened == CLOSED:
+            decoder.records.end()
+            decoder.pass_over(event)
 
     # -- Transactions -----------------------------------------------------------------------------------------------
 
@@ -302,6 +330,8 @@ class LogReader:
         # MariaDB's is the beginning of a transaction, MySQL's is followed by one
         begun = event.header.kind == events.MARIADB_GTID and gtid is not None and not gtid.standalone
         self._decoder.begin_at(event.start, gtid, begun)
+        if self._excluded is not None and gtid is not None:
+            self._decoder.skipped = self._excluded(gtid.source, gtid.number)
 
     def _end(self, event: Event) -> None:
         """End a transaction that counts."""
@@ -325,16 +355,14 @@ class LogReader:
         records = self._decoder.records
         if self._decoder.given:
             msg = (
-                f"the transaction at {self._decoder.opened} of {self._file} was rolled back after {HELD_BYTES} bytes "
+                f"the transaction at {self._decoder.opened} of {self._file} was rolled back after {OPEN_BYTES} bytes "
                 "of its rows, which were given on already"
             )
             raise DataLoss(msg, "run `ingest backfill` for its tables")
         start = max(start, records.ended)
-        kept = set()
+        kept: Collection[int] = ()
         if not all_of_it:
-            by_id = {known.id: known.table for known in self._known.values() if known is not None}
-            ids = {entry_of(record.value() or b"") for record in records.since(start)}
-            kept = {one for one in ids if one in by_id and by_id[one].engine.lower() in _WITHOUT_TRANSACTIONS}
+            kept = self._maps.without_transactions(entry_of(record.data) for record in records.since(start))
         records.drop(start, kept)
 
     def _query(self, event: Event, query: Query) -> None:
@@ -370,20 +398,52 @@ class LogReader:
             xid = text.split(None, 2)[2].decode("ascii", "replace")
             self._decoder.begin_at(event.start, None, True)
             self.finished.append(xid)
-            self._xa_finish(event, xid, commit=verb == b"COMMIT")
+            if verb == b"COMMIT":
+                self._xa_commit(event, xid)
             self._decoder.end_with(event)
+            if self._stream is None:
+                self._start(self.place)
 
     def _xa_prepare(self, event: Event) -> None:
         found = events.read_xa_prepare(event.data)
-        if found.one_phase:
+        if found.one_phase or self._keeps_prepared:
             self._end(event)
             return
-        self.prepared.append(Prepared(found.xid, LogPlace(self._file, self._decoder.opened, self._decoder.base)))
+        place = LogPlace(self._file, self._decoder.opened, self._decoder.base)
+        self._prepared[found.xid] = place
+        self.prepared.append(Prepared(found.xid, place))
         self._decoder.records.drop(self._decoder.records.ended)
         self._decoder.end_with(event)
 
-    def _xa_finish(self, event: Event, xid: str, *, commit: bool) -> None:
-        """Give on the rows of an XA transaction that is committed here."""
+    def _xa_commit(self, event: Event, xid: str) -> None:
+        """Add the rows of an XA transaction that is committed here: they are where it was prepared."""
+        place = self._prepared.pop(xid, None)
+        if place is None:
+            msg = f"the XA transaction {xid} is committed here, and was prepared before the log was read"
+            hint = "run `ingest backfill` for the tables that it changed"
+            raise DataLoss(f"{msg} ({self._file}, at {event.start})", hint)
+        values = self._again(place)
+        for at, value in enumerate(spread(values, event.end - event.start)):
+            self._decoder.records.add(value, self._decoder.base + event.start + at, event.header.time * 1000)
+
+    def _again(self, place: LogPlace) -> list[bytes]:
+        """Return the values of the records of a transaction that was read before.
+
+        This reader's connection is closed for that: a server throws out a replica whose id another one has.
+        """
+        self.close()
+        other = LogReader(
+            self._server, self._server_id, self._tables, tinyint1_as_boolean=self._maps.values.tinyint1_as_boolean,
+            native=self._maps.native, open_stream=self._open_other,
+        )  # fmt: skip
+        other._keeps_prepared = True
+        found: list[bytes] = []
+        try:
+            for chunk in other.read(place, place.position + 1):
+                found += [record.value() or b"" for record in chunk.messages] if chunk is not None else []
+        finally:
+            other.close()
+        return found
 
     def _statement(self, event: Event, query: Query, text: bytes) -> None:
         """Handle a statement that may change tables."""
@@ -392,7 +452,8 @@ class LogReader:
         base = self._decoder.base
         found = Statement(base + event.start, base + event.end, query, event.header.time, changes_rows)
         self._decoder.begin_at(event.start, None, self._decoder.begun)
-        self._meet(found)
+        if not self._decoder.skipped:
+            self._meet(found)
         if self.statement is not None:
             return
         self._forget()
@@ -422,71 +483,8 @@ class LogReader:
         query = events.read_query(data, events.EXECUTE_LOAD_QUERY, self._decoder.description)
         self._query(event, query)
 
-    # -- Rows -------------------------------------------------------------------------------------------------------
 
-    def _table_map(self, event: Event) -> None:
-        found = row_events.read_table_map(event.data, self._decoder.description)
-        known = self._known[found.id] = self._resolve(found, self._decoder.base + event.start)
-        if self._native:
-            body = event.data[events.HEADER_BYTES :]
-            self._decoder.learn(found.id, body if known is None else plan_of(known, body, self.rows.values))
-
-    def _resolve(self, found: row_events.TableMap, position: int) -> KnownTable | None:
-        """Return the table of a table map; None if it is not read. Raise ConfigError where it is not the one known."""
-        entry = self._tables.read(found.database, found.name, position)
-        if entry is None:
-            return None
-        known = KnownTable(entry[0], entry[1], found)
-        why = check(known)
-        if why:
-            msg = f"table {found.database}.{found.name} {why} ({self._file}, before {self._decoder.offset})"
-            hint = "give its columns with `ingest schema set FILE --table T 'CREATE TABLE …'`, or `backfill` it"
-            raise ConfigError(msg, hint)
-        return known
-
-    def _rows(self, event: Event) -> None:
-        kind, description = event.header.kind, self._decoder.description
-        known = self._lookup(row_events.table_of(event.data, kind, description))
-        if known is None or self._decoder.unheld:
-            return
-        rows = row_events.read_rows(event.data, kind, description)
-        records, start = self._decoder.records, self._decoder.base + event.start
-        if not event.filed:
-            msg = "rows that are in no file"
-            raise BadEvent(msg)
-        values = list(self.rows.decode(known, rows))
-        for at, value in enumerate(spread(values, event.end - event.start)):
-            records.add(value, start + at, event.header.time * 1000)
-
-    def _lookup(self, table: int) -> KnownTable | None:
-        """Return the table of rows; None if it is not read. Raise BadEvent where no table map was before them."""
-        if table not in self._known and table != _NO_TABLE:
-            msg = f"rows of the table {table}, of which no table map came"
-            raise BadEvent(msg)
-        return self._known.get(table)
-
-    def _payload(self, event: Event) -> None:
-        """Handle the events of a compressed transaction, which have no places of their own."""
-        records = self._decoder.records
-        before = len(records)
-        for data in events.unpack_payload(events.read_payload(event.data)):
-            self._event(Event(events.read_header(data), data, event.start, event.end))
-        ended = records.ended == len(records)
-        made = records.since(before)
-        if len(made) > 1:
-            records.drop(before)
-            start = self._decoder.base + event.start
-            millis = made[0].timestamp()[1]
-            for at, value in enumerate(spread([one.value() or b"" for one in made], event.end - event.start)):
-                records.add(value, start + at, millis)
-            if ended:
-                records.end()
-
-
-_WITHOUT_TRANSACTIONS: Final = frozenset({"myisam", "aria", "memory", "heap", "csv", "archive", "mrg_myisam", "merge"})
 _CHANGE_ROWS: Final = frozenset({b"INSERT", b"UPDATE", b"DELETE", b"REPLACE", b"LOAD", b"WITH", b"CALL", b"DO"})
-_NO_TABLE: Final = 0xFFFFFF
-"""The table of an event without rows that only ends a statement."""
 _COMMENT: Final = re.compile(rb"\s+|/\*(?![!M]).*?\*/|--\s[^\n]*(?:\n|$)|#[^\n]*(?:\n|$)", re.DOTALL)
 
 

@@ -86,6 +86,17 @@ class PendingRecords:
         self.size -= sum(len(record.data) for record in self._records[start:]) - sum(len(one.data) for one in kept)
         self._records[start:] = kept
 
+    def place(self, start: int, position: int, room: int) -> None:
+        """Give the records from `start` on positions of their own, of which there are so many from one on."""
+        made = self._records[start:]
+        if not made:
+            return
+        self._records[start:] = [
+            LogRecord(value, position + at, made[0].millis)
+            for at, value in enumerate(spread([one.data for one in made], room))
+        ]
+        self.size += sum(len(one.data) for one in self._records[start:]) - sum(len(one.data) for one in made)
+
     def since(self, start: int) -> list[LogRecord]:
         """Return the records from `start` on."""
         return self._records[start:]

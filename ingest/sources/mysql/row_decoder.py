@@ -16,12 +16,13 @@ from ingest.sources.mysql import json_binary
 from ingest.sources.mysql.columns import Column
 from ingest.sources.mysql.events import BadEvent, Cursor
 from ingest.sources.mysql.row_events import NUMERIC, Rows, TableMap, bits
-from ingest.sources.mysql.row_values import ValueReader, mismatch
+from ingest.sources.mysql.row_values import mismatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ingest.sources.mysql.columns import Table
+    from ingest.sources.mysql.row_values import ValueReader
 
 HIDDEN: Final = "!hidden!"
 """How the names begin of columns that MySQL keeps for functional indexes: they are in row images, and of no table."""
@@ -53,7 +54,8 @@ def check(known: KnownTable) -> str:
     columns, types = known.columns, known.map.types
     if len(columns) != len(types):
         return f"has {len(types)} columns in the log, and {len(columns)} in the history of schemas"
-    names, signed = known.map.names, iter(known.map.signed or ())
+    # Whether YEAR has a bit among the signs depends on the server's version
+    names, signed = known.map.names, iter(known.map.signed or () if _YEAR not in types else ())
     for at, column in enumerate(columns):
         has_sign = next(signed, None) if types[at] in NUMERIC else None
         if column.hidden:
@@ -61,7 +63,7 @@ def check(known: KnownTable) -> str:
         if names is not None and names[at].lower() != column.name.lower():
             return f"has column {names[at]} in the log where the history of schemas has {column.name}"
         why = mismatch(column, types[at], known.map.metadata[at])
-        if not why and has_sign is not None and has_sign == column.unsigned and types[at] != _YEAR:
+        if not why and has_sign is not None and has_sign == column.unsigned:
             why = f"is {'signed' if has_sign else 'unsigned'} in the log, and not in the history of schemas"
         if why:
             return f"has column {column.name}, which {why}"
@@ -72,11 +74,11 @@ _YEAR: Final = 13
 
 
 class RowDecoder:
-    """Decodes rows."""
+    """Decodes the rows of one event."""
 
-    def __init__(self, *, tinyint1_as_boolean: bool = False) -> None:
-        """Take the option `treat-tinyint1-as-boolean.enabled`."""
-        self.values = ValueReader(tinyint1_as_boolean=tinyint1_as_boolean)
+    def __init__(self, values: ValueReader) -> None:
+        """Take what reads single values."""
+        self.values = values
 
     def decode(self, known: KnownTable, rows: Rows) -> Iterator[bytes]:
         """Yield a record's value for each row. Raise BadEvent."""
@@ -142,3 +144,8 @@ class RowDecoder:
 def _text(name: str) -> str:
     """Return a name as JSON."""
     return orjson.dumps(name.encode("utf-8", "replace").decode()).decode()
+
+
+def decode(known: KnownTable, rows: Rows, values: ValueReader) -> Iterator[bytes]:
+    """Yield a record's value for each row of an event. Raise BadEvent."""
+    return RowDecoder(values).decode(known, rows)

@@ -19,12 +19,14 @@ from ingest.sources.mysql.events import (
     WRITE_ROWS,
     WRITE_ROWS_COMPRESSED,
     WRITE_ROWS_COMPRESSED_V1,
+    WRITE_ROWS_V1,
     BadEvent,
     Cursor,
     FormatDescription,
     unpack_mariadb,
 )
 
+_TO_PLAIN: Final = WRITE_ROWS_COMPRESSED - WRITE_ROWS
 _COMPRESSED_ROWS: Final = frozenset(range(WRITE_ROWS_COMPRESSED_V1, DELETE_ROWS_COMPRESSED + 1))
 _WITH_EXTRA: Final = frozenset({
     WRITE_ROWS, UPDATE_ROWS, DELETE_ROWS, PARTIAL_UPDATE_ROWS,
@@ -133,8 +135,24 @@ def table_of(event: bytes, kind: int, lengths: FormatDescription) -> int:
     return Cursor(event, HEADER_BYTES).number(4 if size == 6 else 6)
 
 
+def unpacked(event: bytes, kind: int, lengths: FormatDescription) -> tuple[int, bytes]:
+    """Return the kind and the bytes that a row event has where it is not compressed. Raise BadEvent."""
+    if kind not in _COMPRESSED_ROWS:
+        return kind, event
+    plain = kind - WRITE_ROWS_COMPRESSED_V1 + WRITE_ROWS_V1 if kind < WRITE_ROWS_COMPRESSED else kind - _TO_PLAIN
+    cursor = Cursor(event, HEADER_BYTES)
+    size = lengths.length(kind, 10 if kind in _WITH_EXTRA else 8)
+    cursor.take(size - 2 if kind in _WITH_EXTRA and size >= 10 else size)
+    if kind in _WITH_EXTRA and size >= 10:
+        cursor.take(cursor.number(2) - 2)
+    count = cursor.packed()
+    cursor.take((count + 7) // 8 * (2 if kind in UPDATES else 1))
+    begins = cursor.at
+    return plain, event[:4] + bytes([plain]) + event[5:begins] + unpack_mariadb(cursor.rest())
+
+
 def read_rows(event: bytes, kind: int, lengths: FormatDescription) -> Rows:
-    """Return the rows of an event, not compressed. Raise BadEvent."""
+    """Return the rows of an event that is not compressed. Raise BadEvent."""
     cursor = Cursor(event, HEADER_BYTES)
     size = lengths.length(kind, 10 if kind in _WITH_EXTRA else 8)
     table = cursor.number(4 if size == 6 else 6)
@@ -149,7 +167,5 @@ def read_rows(event: bytes, kind: int, lengths: FormatDescription) -> Rows:
     after = bits(cursor.take((count + 7) // 8), count) if kind in UPDATES else bitmap
     none = (False,) * count
     body = cursor.rest()
-    if kind in _COMPRESSED_ROWS:
-        body = unpack_mariadb(body)
     before = none if kind in INSERTS else bitmap
     return Rows(table, kind, bool(flags & 1), count, before, none if kind in DELETES else after, body)

@@ -44,16 +44,23 @@ _MOMENTS: Final = {17: (TIMESTAMP, 4), 18: (DATETIME, 5), 19: (TIME, 3)}
 MAX_PADDED: Final = 256
 
 
-def make_decoder(most: int, held: int, *, native: bool, metadata: bool) -> LogDecoder:
+def make_decoder(most: tuple[int, int, int], *, native: bool, metadata: bool) -> LogDecoder:
     """Return what decodes the log: natively, or the reference.
 
-    `most`: bytes of records that are enough for once; `held`: bytes of an open transaction that are.
+    `most`: bytes of records that are enough: of transactions that ended, of an open one, of one that is held.
     """
-    return cast("LogDecoder", log_decoder.LogDecoder(most, held, metadata)) if native else LogDecoder()
+    return cast("LogDecoder", log_decoder.LogDecoder(*most, metadata)) if native else LogDecoder()
 
 
-def plan_of(known: KnownTable, raw: bytes, values: ValueReader) -> RowPlan:
-    """Return the plan for a table map, of which `raw` is the body."""
+def plan_of(known: KnownTable, raw: bytes, values: ValueReader) -> RowPlan | None:
+    """Return the plan for a table map, of which `raw` is the body; None where only the reference may read its rows."""
+    try:
+        return _plan_of(known, raw, values)
+    except (ValueError, IndexError):  # lengths or digits that no server writes: the reference says so
+        return None
+
+
+def _plan_of(known: KnownTable, raw: bytes, values: ValueReader) -> RowPlan:
     columns = known.columns
     steps = []
     for at, column in enumerate(columns):

@@ -20,11 +20,13 @@ class LogDecoder:
     given: bool
     held: bool
     unheld: bool
+    skipped: bool
     savepoints: dict[bytes, int]
     plain: bool
+    asks: bool
     bound: int
 
-    def __init__(self, most: int, held: int, with_metadata: bool = False) -> None: ...
+    def __init__(self, most: int, open_most: int, held_most: int, with_metadata: bool = False) -> None: ...
     @property
     def runs(self) -> Sequence[GtidRun]:
         """The transactions that ended since `begin_runs`."""
@@ -41,6 +43,9 @@ class LogDecoder:
     def learn(self, table: int, plan: RowPlan | bytes | None) -> None:
         """Take a table's plan; in place of one the body of its table map, where its rows are not read."""
 
+    def rows_of(self, data: bytes, position: int) -> bool:
+        """Add the records of a row event, at positions from one on; False where the reference has to do it."""
+
     def feed(self, data: bytes | memoryview) -> None:
         """Add bytes that came."""
 
@@ -55,6 +60,9 @@ class LogDecoder:
 
     def end_with(self, event: Event) -> None:
         """Note that the open transaction ends with an event, and that its pending records count."""
+
+    def pass_over(self, event: Event) -> None:
+        """Note that an event between two transactions was read."""
 
     def abandon(self) -> None:
         """Note that no transaction is open any more."""

@@ -87,9 +87,10 @@ cdef class LogDecoder:
     cdef size_t checksum              # bytes of it
     cdef public int64_t base, offset, opened, ended, last
     cdef public uint32_t last_crc
-    cdef public bint begun, given, held, unheld
+    cdef public bint begun, given, held, unheld, skipped
     cdef public dict savepoints
     cdef public bint plain            # True if native code may handle events: none is compared or passed over
+    cdef public bint asks             # True if the caller decides by its GTID whether a transaction is read
     cdef public int64_t bound         # a transaction that ends there or behind is the last
     cdef Number number                # the GTID of the open transaction
     cdef object other                 # a GTID that has no `Number`
@@ -100,11 +101,11 @@ cdef class LogDecoder:
     cdef uint64_t cached_ids[CACHED]
     cdef list cached
     cdef int post_query, post_map, post_rows_1, post_rows_2
-    cdef size_t most, held_most       # bytes of records after which `next` returns
+    cdef size_t most, open_most, held_most  # bytes of records after which `next` returns
 
-    def __init__(self, size_t most, size_t held, with_metadata=False):
-        """Stand nowhere. `next` returns after `most` bytes of records, after `held` of them in an open transaction."""
-        self.most, self.held_most = most, held
+    def __init__(self, size_t most, size_t open_most, size_t held_most, with_metadata=False):
+        """Stand nowhere. `next` returns after so many bytes of records: if transactions ended, if one is open, held."""
+        self.most, self.open_most, self.held_most = most, open_most, held_most
         self.records = PendingRecords(with_metadata)
         self.done = []
         self.cached = [None] * CACHED
@@ -193,7 +194,7 @@ cdef class LogDecoder:
         cdef size_t size
         while self.end - self.begin >= 4:
             if self.plain and (
-                self.records.used >= (self.most if self.records.ended else self.held_most) or (self.opened < 0 and self.base + self.ended >= self.bound)
+                self.records.used >= self.enough() or (self.opened < 0 and self.base + self.ended >= self.bound)
             ):
                 return None
             packet = self.data + self.begin
@@ -206,6 +207,10 @@ cdef class LogDecoder:
             if not self.plain or size <= HEADER or packet[4] or not self.handle(packet + 5, size - 1):
                 return PyBytes_FromStringAndSize(<const char *> packet + 4, <Py_ssize_t> size)
         return None
+
+    cdef size_t enough(self) noexcept:
+        """Return the bytes of records after which they are given on, or dropped."""
+        return self.most if self.records.ended else self.held_most if self.held else self.open_most
 
     cdef object long_packet(self):
         """Return a packet of 16 MiB or more, which goes on in those behind it; None where it is not all there."""
@@ -279,7 +284,7 @@ cdef class LogDecoder:
         if kind == QUERY:
             return self.query(event + HEADER, size - HEADER, start)
         if kind == GTID or kind == ANONYMOUS_GTID:
-            if size < HEADER + 25 or self.opened >= 0:
+            if size < HEADER + 25 or self.opened >= 0 or self.asks:
                 return False
             self.open_group(start, False)
             if kind == GTID:
@@ -288,7 +293,7 @@ cdef class LogDecoder:
                 self.number.number = low_bytes(event + HEADER + 17, 8)
             return True
         if kind == MARIADB_GTID:
-            if size < HEADER + 13 or self.opened >= 0:
+            if size < HEADER + 13 or self.opened >= 0 or self.asks:
                 return False
             self.open_group(start, not event[HEADER + 12] & STANDALONE)
             self.number.kind = OF_MARIADB
@@ -346,7 +351,7 @@ cdef class LogDecoder:
         found = self.table(low_bytes(p, 6))
         if found is None:
             return False
-        if self.unheld or not isinstance(found, RowPlan):
+        if self.unheld or self.skipped or not isinstance(found, RowPlan):
             return True
         plan = <RowPlan> found
         p += post
@@ -375,11 +380,25 @@ cdef class LogDecoder:
             p += bitmap
         return plan.rows(self.records, p, end, before, after, self.base + start, <int64_t> head.time * 1000)
 
+    def rows_of(self, bytes data not None, int64_t position):
+        """Add the records of a row event, at positions from one on; False where the reference has to do it."""
+        cdef const uint8_t *event = <const uint8_t *> PyBytes_AS_STRING(data)
+        cdef size_t size = <size_t> PyBytes_GET_SIZE(data)
+        cdef Head head
+        if size < HEADER:
+            return False
+        head.time, head.kind = <uint32_t> low_bytes(event, 4), event[4]
+        if WRITE_ROWS_V1 <= head.kind <= DELETE_ROWS_V1:
+            return self.rows(&head, head.kind - WRITE_ROWS_V1, event, size, self.post_rows_1, position - self.base)
+        if WRITE_ROWS <= head.kind <= DELETE_ROWS:
+            return self.rows(&head, head.kind - WRITE_ROWS, event, size, self.post_rows_2, position - self.base)
+        return False
+
     # -- Transactions -----------------------------------------------------------------------------------------------
 
     cdef void open_group(self, int64_t start, bint begun):
         self.opened, self.begun = start, begun
-        self.given = self.held = self.unheld = False
+        self.given = self.held = self.unheld = self.skipped = False
         self.number.kind, self.other = NO_GTID, None
         if self.savepoints:
             self.savepoints = {}
@@ -420,10 +439,17 @@ cdef class LogDecoder:
         self.end_group(event.start, event.end, crc32_of(<const uint8_t *> PyBytes_AS_STRING(event.data),
                                                         <size_t> PyBytes_GET_SIZE(event.data)))
 
+    def pass_over(self, event):
+        """Note that an event between two transactions was read."""
+        self.ended, self.last = event.end, event.start
+        self.last_crc = crc32_of(
+            <const uint8_t *> PyBytes_AS_STRING(event.data), <size_t> PyBytes_GET_SIZE(event.data)
+        )
+
     def abandon(self):
         """Note that no transaction is open any more."""
         self.opened, self.begun = -1, False
-        self.given = self.held = self.unheld = False
+        self.given = self.held = self.unheld = self.skipped = False
         self.savepoints = {}
         self.number.kind, self.other = NO_GTID, None
 

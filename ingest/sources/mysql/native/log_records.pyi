@@ -25,6 +25,9 @@ class PendingRecords:
     def drop(self, start: int, but: Collection[int] = ()) -> None:
         """Drop the records from `start` on, but those of some entries of the history of schemas."""
 
+    def place(self, start: int, position: int, room: int) -> None:
+        """Give the records from `start` on positions of their own, of which there are so many from one on."""
+
     def since(self, start: int) -> list[LogRecord]:
         """Return the records from `start` on."""
 

@@ -11,7 +11,7 @@ from libc.stdint cimport int64_t
 from libc.string cimport memcpy, memmove
 
 from ingest.native.records cimport Messages, RawMetadata, RawRecord
-from ingest.sources.mysql.log_records import LogRecord, entry_of
+from ingest.sources.mysql.log_records import LogRecord, entry_of, spread
 
 cdef enum:
     FIRST_BYTES = 1 << 18
@@ -166,6 +166,22 @@ cdef class PendingRecords:
         self.cut(start)
         for record in kept:
             self.add(record.data, record.position, record.millis)
+
+    def place(self, Py_ssize_t start, int64_t position, Py_ssize_t room):
+        """Give the records from `start` on positions of their own, of which there are so many from one on."""
+        cdef Py_ssize_t at
+        if start < 0 or start >= self.count:
+            return
+        if self.count - start <= room:
+            for at in range(start, self.count):
+                self.entries[at].position = position + at - start
+                self.entries[at].millis = self.entries[start].millis
+            return
+        made = self.since(start)
+        self.cut(start)
+        for value in spread([record.data for record in made], room):
+            self.add(value, position, made[0].millis)
+            position += 1
 
     def since(self, Py_ssize_t start):
         """Return the records from `start` on."""

@@ -22,12 +22,17 @@ __attribute__((constructor)) static void make_table(void)
             crc_table[slice][i] = crc_table[slice - 1][i] >> 8 ^ crc_table[0][crc_table[slice - 1][i] & 255];
 }
 
+static inline uint32_t four_bytes(const uint8_t *p)
+{
+    return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
+}
+
 /* Return the CRC32 of bytes, eight at a time. */
 uint32_t crc32_of(const uint8_t *p, size_t size)
 {
     uint32_t crc = 0xFFFFFFFFu;
     for (; size >= 8; size -= 8, p += 8) {
-        uint32_t low = (uint32_t)low_bytes(p, 4) ^ crc, high = (uint32_t)low_bytes(p + 4, 4);
+        uint32_t low = four_bytes(p) ^ crc, high = four_bytes(p + 4);
         crc = crc_table[7][low & 255] ^ crc_table[6][low >> 8 & 255] ^ crc_table[5][low >> 16 & 255] ^
               crc_table[4][low >> 24] ^ crc_table[3][high & 255] ^ crc_table[2][high >> 8 & 255] ^
               crc_table[1][high >> 16 & 255] ^ crc_table[0][high >> 24];
@@ -35,24 +40,6 @@ uint32_t crc32_of(const uint8_t *p, size_t size)
     while (size--)
         crc = crc >> 8 ^ crc_table[0][(crc ^ *p++) & 255];
     return ~crc;
-}
-
-/* Return an unsigned number of up to eight bytes, the lowest first. */
-uint64_t low_bytes(const uint8_t *p, int size)
-{
-    uint64_t found = 0;
-    for (int i = size - 1; i >= 0; i--)
-        found = found << 8 | p[i];
-    return found;
-}
-
-/* The same, the highest first. */
-uint64_t high_bytes(const uint8_t *p, int size)
-{
-    uint64_t found = 0;
-    for (int i = 0; i < size; i++)
-        found = found << 8 | p[i];
-    return found;
 }
 
 /* -- Numbers ------------------------------------------------------------------------------------------------------- */
@@ -143,9 +130,9 @@ char *put_short_float(char *to, float value)
     if (!(size < 1e6))
         return NULL;
     for (; power >= 1; power /= 10) {
-        double scaled = floor(size * power + 0.5);
+        double scaled = (double)(uint64_t)(size * power + 0.5);
         if (scaled < 1e6 && (float)(scaled / power) == (float)size)
-            return put_short_double(to, copysign(scaled / power, (double)value));
+            return put_short_double(to, signbit(value) ? -(scaled / power) : scaled / power);
     }
     return NULL;
 }

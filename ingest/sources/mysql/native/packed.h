@@ -13,9 +13,25 @@
 /* Most bytes that a number or a time has as JSON */
 #define MAX_PACKED 80
 
+/* Return an unsigned number of up to eight bytes, the lowest first. */
+static inline uint64_t low_bytes(const uint8_t *p, int size)
+{
+    uint64_t found = 0;
+    for (int i = size - 1; i >= 0; i--)
+        found = found << 8 | p[i];
+    return found;
+}
+
+/* The same, the highest first. */
+static inline uint64_t high_bytes(const uint8_t *p, int size)
+{
+    uint64_t found = 0;
+    for (int i = 0; i < size; i++)
+        found = found << 8 | p[i];
+    return found;
+}
+
 uint32_t crc32_of(const uint8_t *p, size_t size);
-uint64_t low_bytes(const uint8_t *p, int size);
-uint64_t high_bytes(const uint8_t *p, int size);
 int packed_decimal_size(int precision, int scale);
 char *put_unsigned(char *to, uint64_t value);
 char *put_packed_decimal(char *to, const uint8_t *p, int precision, int scale);

@@ -1,0 +1,86 @@
+"""The tables that row events stand for by their ids, and the rows of those that are read.
+
+In: table maps and row events. Out: records of the rows, at positions of their own within the event.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ingest.errors import ConfigError
+from ingest.sources.mysql import events, row_events
+from ingest.sources.mysql.events import BadEvent
+from ingest.sources.mysql.row_decoder import KnownTable, check, decode
+from ingest.sources.mysql.row_plan import plan_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ingest.sources.mysql.log_decoder import Event, LogDecoder
+    from ingest.sources.mysql.log_model import LogTables
+    from ingest.sources.mysql.row_values import ValueReader
+
+_NO_TABLE: Final = 0xFFFFFF
+"""The table of an event without rows that only ends a statement."""
+_WITHOUT_TRANSACTIONS: Final = frozenset({"myisam", "aria", "memory", "heap", "csv", "archive", "mrg_myisam", "merge"})
+
+
+class TableMaps:
+    """What is known of tables by their ids in the log, until a statement may have changed them."""
+
+    def __init__(self, tables: LogTables, decoder: LogDecoder, values: ValueReader, *, native: bool) -> None:
+        """Take the history of schemas, what the records go to, and whether native code is there."""
+        self._tables, self._decoder = tables, decoder
+        self.values, self.native = values, native
+        self._known: dict[int, KnownTable | None] = {}
+        self.nested = False
+        """True within a compressed transaction, whose rows get their positions at its end."""
+
+    def forget(self) -> None:
+        """Forget all of them."""
+        self._known.clear()
+        self._decoder.forget()
+
+    def learn(self, event: Event, file: str) -> None:
+        """Take a table map. Raise BadEvent, or ConfigError where it is not the table that the history has."""
+        found = row_events.read_table_map(event.data, self._decoder.description)
+        entry = self._tables.read(found.database, found.name, self._decoder.base + event.start)
+        known = None if entry is None else KnownTable(entry[0], entry[1], found)
+        if known is not None and (why := check(known)):
+            msg = f"table {found.database}.{found.name} {why} ({file}, before {self._decoder.offset})"
+            hint = "give its columns with `ingest schema set FILE --table T 'CREATE TABLE …'`, or `backfill` it"
+            raise ConfigError(msg, hint)
+        self._known[found.id] = known
+        if self.native:
+            body = event.data[events.HEADER_BYTES :]
+            self._decoder.learn(found.id, body if known is None else plan_of(known, body, self.values))
+
+    def rows(self, event: Event) -> None:
+        """Add the records of a row event. Raise BadEvent."""
+        decoder, kind, data = self._decoder, event.header.kind, event.data
+        known = self._lookup(row_events.table_of(data, kind, decoder.description))
+        if known is None or decoder.unheld or decoder.skipped:
+            return
+        if not event.filed:
+            msg = "rows that are in no file"
+            raise BadEvent(msg)
+        before, position = len(decoder.records), decoder.base + event.start
+        kind, data = row_events.unpacked(data, kind, decoder.description)
+        if not decoder.rows_of(data, position):
+            rows = row_events.read_rows(data, kind, decoder.description)
+            for value in decode(known, rows, self.values):
+                decoder.records.add(value, position, event.header.time * 1000)
+        if not self.nested:
+            decoder.records.place(before, position, event.end - event.start)
+
+    def _lookup(self, table: int) -> KnownTable | None:
+        """Return the table of rows; None if it is not read. Raise BadEvent where no table map was before them."""
+        if table not in self._known and table != _NO_TABLE:
+            msg = f"rows of the table {table}, of which no table map came"
+            raise BadEvent(msg)
+        return self._known.get(table)
+
+    def without_transactions(self, ids: Iterable[int]) -> set[int]:
+        """Return those entries of the history that are tables without transactions."""
+        by_id = {known.id: known.table.engine.lower() for known in self._known.values() if known is not None}
+        return {one for one in ids if by_id.get(one) in _WITHOUT_TRANSACTIONS}
