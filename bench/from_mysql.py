@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from functools import partial
 from statistics import median, quantiles
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -64,8 +65,8 @@ RATIOS: Final = {
     "log, changes a second by those from a Debezium topic": ("log", "ingest", "ingest from Kafka"),
     "decoding alone, changes a second by mysqlbinlog -v": ("log", "decoding alone", "mysqlbinlog -v"),
 }
-SLOW: Final = {"mysql-replication": 10}
-"""Of those the rate of one change in so many is measured."""
+SLOW: Final = {("snapshot", "flink"): 5, ("log", "mysql-replication"): 10}
+"""Of those the rate is measured over one record in so many, the first ones."""
 
 
 def fill(server: MySql, table: str, rows: int) -> None:
@@ -172,6 +173,10 @@ def rates(bootstrap: str, folder: Path, options: argparse.Namespace) -> Figures:
         size = dict(server.logs())[place[0]]
         print(f"{rows:,} rows, then {changes:,} changes in {size / 1e6:.0f} MB of log, {EACH} in a transaction")
         table, log = Wanted(server, "shop.t", rows), Wanted(server, "shop.t", changes, place)
+
+        def part(of: Wanted, what: str, name: str) -> Wanted:
+            return replace(of, records=of.records // SLOW.get((what, name), 1))
+
         assert end[0] != place[0]
         jobs: dict[str, dict[str, Callable[[], Rate]]] = {
             "snapshot": {
@@ -183,16 +188,15 @@ def rates(bootstrap: str, folder: Path, options: argparse.Namespace) -> Figures:
                 "ingest from Kafka": lambda: ours(changes, topic="bench"),
                 "decoding alone": lambda: decoding(log),
                 "mysqlbinlog -v": lambda: mysql_peers.mysqlbinlog(log),
-                "mysql-replication": lambda: mysql_peers.replication(
-                    Wanted(server, "shop.t", changes // SLOW["mysql-replication"], place)
-                ),
+                "mysql-replication": lambda: mysql_peers.replication(part(log, "log", "mysql-replication")),
             },
         }
         for name in ("debezium", "flink"):
             if name in options.jobs or (name == "debezium" and "ingest from Kafka" in options.jobs):
                 (folder / name).mkdir()
                 peer = JavaPeer(name, folder / name)
-                jobs["snapshot"][name], jobs["log"][name] = partial(peer, table), partial(peer, log)
+                for what, wanted in (("snapshot", table), ("log", log)):
+                    jobs[what][name] = partial(peer, part(wanted, what, name))
                 if name == "debezium" and "ingest from Kafka" in options.jobs:
                     create(bootstrap, "bench", partitions=1)
                     peer(log, bootstrap)
