@@ -35,7 +35,10 @@ app = typer.Typer(
 
 
 FolderOption = Annotated[
-    Path | None, typer.Option("--dir", metavar="DIR", help="Where it lives. [default: the user's cache directory]")
+    Path | None,
+    typer.Option(
+        "--dir", metavar="DIR", resolve_path=True, help="Where it lives. [default: the user's cache directory]"
+    ),
 ]
 
 

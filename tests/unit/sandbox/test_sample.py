@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 from commands import called
 
+from ingest.errors import ConfigError
 from ingest.formats.appearance import looks_like
 from ingest.formats.appearance_of_rows import event_field, header_of, objects, says_mysql_types
 from ingest.sandbox.sample import TOPICS, Shop
@@ -95,3 +96,17 @@ def test_a_port_that_is_taken_is_said_in_a_line(tmp_path: Path) -> None:
         f"error: port {port} is taken by another program: give another --port, or leave it out to take a free one"
     )
     assert len(done.err.splitlines()) == 2
+
+
+def test_a_folder_is_meant_from_where_the_command_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Its servers run in that folder, where a path that is relative would mean another place
+    places: list[Path] = []
+
+    def up(place: Path, *_: object, **__: object) -> None:
+        places.append(place)
+        raise ConfigError("enough")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("ingest.sandbox.broker.up", up)
+    assert called("sandbox", "up", "--dir", "here").code == 78
+    assert places == [tmp_path / "here"]
