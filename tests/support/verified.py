@@ -36,7 +36,7 @@ class FilePipeline:
     ) -> None:
         self.folder = folder
         self.checkpoint = folder / "checkpoint"
-        self.sink = dict(sink)
+        self.sink, self.source = dict(sink), dict(source or {})
         """`source`: options of the source, one of files where it has no type."""
         files = {"type": "file", "path": str(folder / "*.in"), "file.envelope": True}
         given: dict[str, Any] = {} if source is not None and "type" in source else files

@@ -231,7 +231,13 @@ class MySqlCoordinator:
             return self.check(stored)
         about = self._ask("ask who it is", identity)
         file, offset = self._first_place()
-        files = LogFiles((about,)).grown(self._ask("list its log files", log_listing), file)
+        # A reading that begins anew beside the pipeline's run has its positions, and nothing else of its state
+        known = LogFiles((about,)) if self._state is None else self._state.files
+        if not about.is_same(known.identity):
+            msg = f"{self._server.name} is {about.name}, and the pipeline reads the log of {known.identity.name}"
+            raise ConfigError(msg, "let the pipeline go on with this server first")
+        self._history, self._documents, self._new = History(), {}, []
+        files = known.grown(self._ask("list its log files", log_listing), file)
         base = files.position(file, FIRST) - FIRST
         self._state = State(
             files, ReachedPlace(file, offset, base), planned=[0] * LANES, lanes=[[] for _ in range(LANES)]
