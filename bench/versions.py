@@ -44,8 +44,9 @@ def main() -> None:
         load = messages.Load(drift=not more)  # a rule of one type for the column whose type drifts would end in rejects
         messages.write(bootstrap, "large", options.messages, throughput.PARTITIONS, load=load)
         # The broker's Java is slow until it has compiled what it does often: whoever came first would pay for that
-        throughput.pipeline(bootstrap, "large", "warm", folder, program=ingest["other"], more=more)
-        throughput.drop(bootstrap, "warm")
+        for name, program in ingest.items():
+            throughput.pipeline(bootstrap, "large", f"warm{name}", folder, program=program, more=more)
+            throughput.drop(bootstrap, f"warm{name}")
         print(f"{options.messages:,} messages")
         print(f"{'round':<8}{'version':<9}{'k/s':>8}{'late':>8}{'µs':>8}{'late µs':>9}{'first s':>9}{'whole s':>9}")
         for i in range(options.rounds):
