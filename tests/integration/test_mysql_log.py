@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,6 +11,7 @@ from mysql_servers import MARIADB_10, MARIADB_11
 
 from ingest.errors import DataLoss
 from ingest.model.record import offset_of
+from ingest.sources.mysql import text_charsets
 from ingest.sources.mysql.columns import Table
 
 if TYPE_CHECKING:
@@ -250,3 +252,25 @@ def test_positions_go_on_over_files_and_a_connection_is_kept(mysql_server: Any) 
     assert positions == sorted(set(positions))
     assert len([row for row in server.execute("SHOW PROCESSLIST") if row[4] == "Binlog Dump"]) == 1
     reader.close()
+
+
+def test_texts_are_what_the_server_converts_them_to(mariadb: MySql) -> None:
+    chance = random.Random(7)  # noqa: S311  (a sample)
+    sets = mariadb.execute("SHOW CHARACTER SET")
+    assert len(sets) > 38
+    for charset, _, _, most in sets:
+        if charset in {"binary", "filename", "utf32"}:
+            continue
+        texts = [bytes((one,)) for one in range(256)] if most < 4 and charset != "ucs2" else []
+        texts += [chance.randbytes(2) for _ in range(200)] if most > 1 else []
+        texts += ["€ä你あ가😀a".encode()] if charset == "utf8mb4" else []
+        rows = ",".join(f"(X'{text.hex()}')" for text in texts)
+        found = mariadb.execute(
+            "CREATE TEMPORARY TABLE shop.texts (a VARBINARY(40))",
+            f"INSERT INTO shop.texts VALUES {rows}",  # noqa: S608  (digits)
+            f"SELECT a, HEX(CONVERT(CONVERT(a USING {charset}) USING utf8mb4)) FROM shop.texts",  # noqa: S608  (a name)
+        )
+        for data, converted in found:
+            text = bytes.fromhex(converted or "3f").decode(errors="replace")
+            if "?" not in text and "\ufffd" not in text and not "\ue000" <= max(text or "\0") <= "\uf8ff":
+                assert text_charsets.decode(charset, data) == (text, True), (charset, data)

@@ -114,11 +114,12 @@ class MySqlDecoder(DebeziumDecoder):
         if value is None:
             return TOMBSTONE
         try:
-            if value[:1] != b"[":
+            if value[HEAD : HEAD + 1] != b"[":
                 return self._decode_one(None, _enveloped(int.from_bytes(value[1:HEAD], "big"), value[HEAD:]))
             changes: list[Change] = []
-            for one in msgspec.json.decode(value, type=list[_Part]):
-                found = self._decode_one(None, _enveloped(one.id, bytes(one.change)))
+            for one in msgspec.json.decode(value[HEAD:], type=list[msgspec.Raw]):
+                entry = msgspec.json.decode(one, type=_Part).id
+                found = self._decode_one(None, _enveloped(entry, bytes(one)))
                 if isinstance(found, Reject):
                     return found
                 if isinstance(found, tuple):
@@ -142,10 +143,9 @@ class MySqlDecoder(DebeziumDecoder):
 
 
 class _Part(msgspec.Struct):
-    """One change of a record that has several."""
+    """One change of a record that has several: an envelope with the id of its entry."""
 
     id: int
-    change: msgspec.Raw
 
 
 def _enveloped(entry: int, change: bytes) -> bytes:
