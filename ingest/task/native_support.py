@@ -51,7 +51,7 @@ def in_python(setup: Setup) -> list[str]:
     why = [] if native.BUILT else [native.ABSENT]
     why += [f"messages are decoded by Python: {reason}" for reason in decoded_in_python(setup)]
     if not isinstance(source, KafkaConnection):
-        why.append("records are not read from Kafka")
+        why += [] if getattr(source, "native_records", False) else ["records are not read from Kafka"]
     elif source.wanted is not None:
         why.append("every record's headers are looked at (scan.header-filter)")
     if native.BUILT and not _written_natively(setup):

@@ -14,6 +14,7 @@ import pymysql
 from ingest.errors import ConfigError, DataLoss
 from ingest.model.table import show, table_in
 from ingest.sources.mysql import catalogue
+from ingest.sources.mysql.checks import ServerNeeds, check_server
 from ingest.sources.mysql.connection import connect, explain
 from ingest.sources.mysql.history import History, SchemaEntry
 from ingest.sources.mysql.lanes import Lanes
@@ -228,7 +229,11 @@ class MySqlCoordinator:
     ) -> dict[Split, int]:
         """Return where each split starts: where it stood, else what the options say."""
         if self._state is not None and stored:
-            return self.check(stored)
+            self._check_server(first=False)
+            found = self.check(stored)
+            self._take_in()
+            return found
+        self._check_server(first=True)
         about = self._ask("ask who it is", identity)
         file, offset = self._first_place()
         # A reading that begins anew beside the pipeline's run has its positions, and nothing else of its state
@@ -242,20 +247,37 @@ class MySqlCoordinator:
         self._state = State(
             files, ReachedPlace(file, offset, base), planned=[0] * LANES, lanes=[[] for _ in range(LANES)]
         )
-        names = self._ask("list its tables", catalogue.names)
-        wanted = [name for name in names if self._options.reads(table_in(*name))]
-        if not wanted:
+        names = self._add_tables(0)
+        if not names:
             self._warn(f"no table of {self._server.name} matches source.tables so far")
+        if self._options.startup_mode in {"initial", "snapshot"}:
+            self._lanes.begin(self._now, names)
+        return {LOG: base + offset, **{(SNAPSHOT, lane): 0 for lane in range(LANES)}}
+
+    def _check_server(self, *, first: bool) -> None:
+        """Check the server's settings and the user's rights before the first write.
+
+        `first`: the pipeline has not read before. Else the server may still know its last reader by its number.
+        """
+        given = first and self._options.server_id is not None
+        ids = tuple(self._options.server_ids(self._pipeline)[:1]) if given else ()
+        needs = ServerNeeds(ids, readers=len(ids))
+        for text in check_server(self._server, needs):
+            self._warn(text)
+
+    def _add_tables(self, position: int) -> list[Name]:
+        """Add the server's tables that are read and not known yet to the history, and return them."""
+        names = self._ask("list its tables", catalogue.names)
+        known = {entry.name for entry in self._history.newest() if entry.read}
+        wanted = [name for name in names if name not in known and self._options.reads(table_in(*name))]
         server = self._ask("ask for its version", catalogue.server)
         tables = self._ask("ask for columns", lambda connection: catalogue.tables(connection, wanted, server))
         entries = [
-            SchemaEntry(number, 0, name, table, read=True, booleans=self._options.booleans)
+            SchemaEntry(number, position, name, table, read=True, booleans=self._options.booleans)
             for number, (name, table) in enumerate(sorted(tables.items()), self._now.next_entry)
         ]
         self._add(entries, [])
-        if self._options.startup_mode in {"initial", "snapshot"}:
-            self._lanes.begin(self._now, [entry.name for entry in entries])
-        return {LOG: base + offset, **{(SNAPSHOT, lane): 0 for lane in range(LANES)}}
+        return [entry.name for entry in entries]
 
     def _first_place(self) -> tuple[str, int]:
         """Return the place where a run starts that no checkpoint says where."""
@@ -279,6 +301,18 @@ class MySqlCoordinator:
             raise DataLoss(msg, "see hostname and port")
         self._search.check(state.files, state.place.log_place)
         return dict(positions)
+
+    def _take_in(self) -> None:
+        """Take in tables that the options choose and did not choose before: at the end of the log as it is now.
+
+        Their changes before that are left out, as their rows are read later.
+        """
+        state = self._now
+        status = self._ask("ask for the log's position", log_status)
+        state.files = state.files.grown(self._ask("list its log files", log_listing))
+        names = self._add_tables(state.files.position(status.file, status.offset))
+        if names and self._options.new_tables and not self._options.new_tables_log_only:
+            self._lanes.begin(state, names)
 
     def ends(self, positions: Mapping[Split, int]) -> dict[Split, int]:
         """Return where each split ends now."""

@@ -63,6 +63,8 @@ class MySqlSource(Labelled, DeclaringOptions):
     sample_size: ClassVar[int] = 0
     """No row is looked at before the first batch: the server says what its tables are."""
     chosen_formats: ClassVar[tuple[Any, ...]] = ()
+    native_records: ClassVar[bool] = True
+    """True: records are made by native code, in the memory that native encoders read."""
 
     type: Literal["mysql"]
     """`mysql`."""

@@ -244,7 +244,7 @@ class MySqlReader:
             options = self._options
             log = self._log = LogReader(
                 options.server, self._server_id, _Tables(self._schemas), heartbeat_s=options.heartbeat,
-                tinyint1_as_boolean=options.booleans,
+                tinyint1_as_boolean=options.booleans, metadata=bool(options.metadata),
             )  # fmt: skip
         passing = self._passing()
         for found in log.read(place.log_place, end, after=start, bases=self._assigned.bases):

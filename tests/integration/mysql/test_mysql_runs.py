@@ -5,36 +5,18 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from harness import INGEST, finished
+import pytest
+from delta_lake import DeltaLake
+from harness import EXACTLY, INGEST, faulty, finished
+from lake import Lake
+from mysql_pipeline import MySqlPipeline
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from harness import Kafka, Result
+    from harness import Kafka
     from mysql_servers import MySql
     from shared_java import SharedJava
-
-
-class MySqlPipeline:
-    """A pipeline from a database of a test's own."""
-
-    def __init__(self, folder: Path, server: MySql, java: SharedJava, database: str) -> None:
-        self.folder, self.server, self.java, self.database = folder, server, java, database
-        server.execute(f"DROP DATABASE IF EXISTS {database}", f"CREATE DATABASE {database}")
-
-    def write(self, sink: str, rest: str = "", **source: Any) -> None:
-        options = {"tables": rf"{self.database}.\.*", **source}
-        (self.folder / "p.yaml").write_text(self.server.source(**options) + f"sink: {sink}\n{rest}")
-
-    def run(self, *more: str) -> Result:
-        command = [INGEST, "run", str(self.folder / "p.yaml"), "--once", "--checkpoint", str(self.folder / "c"),
-                   "--master", "local[2]", *more]  # fmt: skip
-        ran = finished(command, self.java, self.folder)
-        assert ran.code == 0, ran.err
-        return ran
-
-    def execute(self, *statements: str) -> list[tuple[Any, ...]]:
-        return self.server.execute(*statements, database=self.database)
 
 
 def rows_of(kafka: Kafka, topic: str) -> dict[str, dict[str, Any]]:
@@ -130,3 +112,65 @@ def test_a_table_is_read_again_after_changes_that_no_log_has(
     assert {row["id"]: row["v"] for row in rows_of(kafka, f"{kafka.name}.a").values()} == {3: 30, 4: 40, 5: 50}
     wrong = finished([*command[:4], "unlogged.c", *command[5:]], shared_java, tmp_path)
     assert (wrong.code, "knows no source table 'unlogged.c'" in wrong.err) == (78, True), wrong.err
+
+
+@pytest.mark.parametrize("lake", ["iceberg", "delta"])
+def test_rows_and_changes_of_tables_become_tables_of_a_lake(
+    mariadb: MySql, tmp_path: Path, shared_java: SharedJava, lake: str
+) -> None:
+    pipeline = MySqlPipeline(tmp_path, mariadb, shared_java, f"to_{lake}")
+    place = "catalog.properties.warehouse" if lake == "iceberg" else "warehouse"
+    found: Any = Lake(tmp_path / "lake") if lake == "iceberg" else DeltaLake(tmp_path / "lake")
+    pipeline.write(f"{{type: {lake}, {place}: '{tmp_path / 'lake'}'}}")
+    pipeline.execute(
+        "CREATE TABLE orders (id INT PRIMARY KEY, name VARCHAR(20), price DECIMAL(10,2), big BIGINT UNSIGNED)",
+        "INSERT INTO orders VALUES (1, 'a', 1.5, 18446744073709551615), (2, 'b', NULL, 0), (3, NULL, -3, 7)",
+    )
+    pipeline.run()
+    pipeline.execute(
+        "UPDATE orders SET name = 'x' WHERE id = 1",
+        "DELETE FROM orders WHERE id = 2",
+        "ALTER TABLE orders ADD COLUMN note TEXT AFTER id",
+        "INSERT INTO orders VALUES (4, 'n', 'd', 0.01, 1)",
+    )
+    pipeline.run()
+    rows = found.rows(pipeline.database, "orders", columns="id, name, price, big, note")
+    assert [tuple(None if one is None else str(one) for one in row) for row in rows] == [
+        ("1", "x", "1.50", "18446744073709551615", None), ("3", None, "-3.00", "7", None), ("4", "d", "0.01", "1", "n"),
+    ]  # fmt: skip
+
+
+DEATHS = [
+    {"driver": "after-plan:1"}, {"driver": "before-done:2"}, {"worker": "before-commit:1"},
+    {"worker": "after-commit:1"},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("death", DEATHS, ids=lambda one: ",".join(f"{k}-{v}" for k, v in one.items()))
+def test_each_change_is_written_once_whatever_dies(
+    kafka: Kafka, mariadb: MySql, tmp_path: Path, shared_java: SharedJava, death: dict[str, str]
+) -> None:
+    pipeline = MySqlPipeline(tmp_path, mariadb, shared_java, "once")
+    pipeline.write(
+        f"{{type: kafka, properties.bootstrap.servers: '{kafka.bootstrap}', topic: {kafka.name}, {EXACTLY.strip()}}}",
+        "",
+        **{"scan.incremental.snapshot.chunk.size": 30},
+    )
+    pipeline.execute("CREATE TABLE t (id INT PRIMARY KEY, n INT)", "INSERT INTO t SELECT seq, 0 FROM seq_1_to_100")
+    kafka.create(kafka.name, partitions=2)
+    faulty(pipeline, tmp_path / "first", **death)  # type: ignore[arg-type]  # it has what is asked of it
+    pipeline.execute("UPDATE t SET n = n + 1 WHERE id <= 50", "DELETE FROM t WHERE id > 90")
+    faulty(pipeline, tmp_path / "second", **death)  # type: ignore[arg-type]  # as above
+    pipeline.execute("INSERT INTO t VALUES (101, 0)")
+    pipeline.run()
+    events: dict[int, list[str]] = {}
+    for record in kafka.read(kafka.name):
+        change = json.loads(record.value or b"")
+        row = change["after"] or change["before"]
+        events.setdefault(row["id"], []).append(change["op"] + str(row["n"]))
+    whole = {id_: ["c0", "u1"] if id_ <= 50 else ["c0"] if id_ <= 90 or id_ > 100 else ["c0", "d0"]
+             for id_ in range(1, 102)}  # fmt: skip
+    if "driver-after-plan" in "".join(f"{k}-{v}" for k, v in death.items()):
+        # The rows were read after the first changes
+        whole = {id_: ["c1"] if id_ <= 50 else ["c0"] for id_ in [*range(1, 91), 101]}
+    assert events == whole
