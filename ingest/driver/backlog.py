@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
+from math import ceil
 from typing import TYPE_CHECKING, Final
 
 from ingest.checkpoint.lives import note_waiting
@@ -31,11 +32,14 @@ class Backlog:
         *,
         drain: bool,
         fixed: Callable[[Mapping[Split, int]], Mapping[Split, int]] = dict,
+        weights: Callable[[Mapping[Split, int]], Mapping[Split, float] | None] = lambda _ends: None,
     ) -> None:
         """Begin with the ends that were just seen; `drain`: these are where the run ends (`--once`).
 
         `fixed`: returns those of some ends that stay so then; the run follows the others to wherever they are.
+        `weights`: returns how many records a position of each split stands for, None where positions count records.
         """
+        self._weights = weights
         self.progress = progress
         self.targets: Mapping[Split, int] = fixed(ends) if drain else {}
         """The ends of the run, by split, with `--once`; empty otherwise."""
@@ -69,11 +73,15 @@ class Backlog:
     def waiting(self, seen: Mapping[Split, int] | None = None) -> dict[Split, int]:
         """Return how many records of each split wait to be read, as far as positions tell.
 
+        It is an estimate where positions count something else.
+
         `seen`: where splits end now, in place of the last look. It may be called in another thread than the driver's.
         """
         positions = dict(self.positions)
         ends = self.ends if seen is None or self._follows else self.targets or seen
-        return {split: max(0, end - positions.get(split, 0)) for split, end in ends.items()}
+        left = {split: max(0, end - positions.get(split, 0)) for split, end in ends.items()}
+        weights = self._weights(ends)
+        return left if weights is None else {split: ceil(count * weights[split]) for split, count in left.items()}
 
     def lag(self) -> int:
         """Return how many records wait in all splits."""

@@ -91,7 +91,8 @@ class PipelineStartup:
         schemas.places.tell_unfinished()
         self.before_reading(checkpoint, schemas)
         ends = source.ends(progress.positions)
-        backlog = Backlog(progress, ends, drain=self._context.settings.once, fixed=self.memory.fixed)
+        once, memory = self._context.settings.once, self.memory
+        backlog = Backlog(progress, ends, drain=once, fixed=memory.fixed, weights=memory.weights)
         if known := self.memory.new_schemas():
             schemas.evolve(known)
         self._sample(schemas, backlog)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from driverparts import A, B, backlog
 
+from ingest.checkpoint.checkpoint import Progress
+from ingest.driver.backlog import Backlog
+
 
 def test_what_waits_is_between_positions_and_ends() -> None:
     some = backlog({A: 3, B: 9}, {A: 10, B: 7})
@@ -31,3 +34,29 @@ def test_a_run_that_goes_on_follows_the_ends() -> None:
     going.see({A: 100})
     assert going.ends == {A: 100}
     assert going.targets == {}
+
+
+def test_what_waits_is_records_where_positions_count_bytes() -> None:
+    progress = Progress(positions={A: 100, B: 1})
+    some = Backlog(
+        progress,
+        {A: 141, B: 3},
+        drain=False,
+        weights=lambda ends: {split: 0.05 if split == A else 50.0 for split in ends},
+    )
+    assert some.waiting() == {A: 3, B: 100}, "less than a record is one"
+    progress.positions[A] = 141
+    assert some.waiting() == {A: 0, B: 100}
+
+
+def test_a_run_that_drains_follows_splits_that_grow_while_it_reads() -> None:
+    drained = Backlog(
+        Progress(positions={A: 0, B: 0}), {A: 5, B: 1}, drain=True,
+        fixed=lambda ends: {split: end for split, end in ends.items() if split == A},
+    )  # fmt: skip
+    drained.see({A: 100, B: 9})
+    assert drained.ends == {A: 5, B: 9}
+    drained.positions.update({A: 5, B: 9})
+    assert not drained.some()
+    drained.look_past_targets({A: 100, B: 9})
+    assert drained.by_topic() == {"t": 95}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from driverparts import A, B, Hands, StopAfter
 
+from ingest.driver import ranges
 from ingest.driver.pacing import FIRST, GROWTH, POLL_S, Pacing
 from ingest.driver.ranges import shard_count
 from ingest.task.assignment import TaskResult
@@ -94,3 +95,12 @@ def test_shards_are_those_of_the_file_or_the_checkpoint_or_the_slots() -> None:
     assert shard_count({A: 0, B: 6}, None, 4, None) == 7
     assert shard_count({A: 0, B: 6}, 3, 4, None) == 3
     assert shard_count({}, 8, 4, 2) == 2
+
+
+def test_ranges_go_by_what_a_position_stands_for() -> None:
+    log, lane = ("log", 0), ("lane", 0)
+    positions, ends, shards = {log: 1000, lane: 2}, {log: 9_000_000, lane: 50}, {log: 0, lane: 0}
+    found = ranges.weighted_ranges(positions, ends, shards, 20_000, {log: 0.01, lane: 5000.0})
+    assert found == {log: (1000, 1_001_000), lane: (2, 4)}, "half of the budget for each"
+    assert ranges.weighted_ranges({log: 5}, {log: 5}, {log: 0}, 20_000, {log: 0.01}) == {}
+    assert ranges.weighted_ranges({lane: 0}, {lane: 9}, {lane: 0}, 10, {lane: 5000.0}) == {lane: (0, 1)}, "at least one"
