@@ -9,6 +9,7 @@ from ingest.driver.pacing import Pacing
 from ingest.driver.schemas import SchemaRules, policy_of
 from ingest.model.numbers import Numbers
 from ingest.schema.evolve import StoredNumbers, all_fit, unchanged
+from ingest.sources.stateful import of_coordinator
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -76,7 +77,9 @@ def make_parts(
     options, source, sink = context.pipeline.pipeline, sides.source, sides.sink
     compiler = _compiler(context, rules, engine)
     shape = unchanged if compiler is None else compiler.shape
-    coordinator = sink.coordinator(context.name, context.warn)
+    coordinator, reading = sink.coordinator(context.name, context.warn), source.coordinator(context.name, context.warn)
+    if (keeper := of_coordinator(reading)) is not None:
+        keeper.writes(keyed=sink.supersedes)
     tries = options.behavior == "try_evolve"
     unfit = coordinator.unfit if tries else all_fit
     stores = sink.numbers is Numbers.STORED
@@ -89,7 +92,7 @@ def make_parts(
     )
     return RunParts(
         sides=sides,
-        source=source.coordinator(context.name, context.warn),
+        source=reading,
         sink=coordinator,
         engine=engine,
         compiler=compiler,

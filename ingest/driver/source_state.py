@@ -64,7 +64,7 @@ class SourceMemory:
 
     def emptied(self) -> list[TableId]:
         """Return the source tables that were emptied since the last call; raises IngestError."""
-        return [] if self._keeper is None else getattr(self._keeper, "emptied", list)()
+        return [] if self._keeper is None else self._keeper.emptied()
 
     def weights(self, splits: Mapping[Split, object]) -> dict[Split, float] | None:
         """Return how many records a position of each split stands for; None where positions count records."""

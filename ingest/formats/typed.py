@@ -70,7 +70,8 @@ class TypedColumn(NamedTuple):
     """The conversion of values that are not in the JSON of their type; None where they are."""
     reads: tuple[Reads, int, int] = (Reads.OTHER, 0, 0)
     """The way in which native code reads the values, with two numbers that belong to it: bits; precision and scale;
-    most characters, or -1; how many microseconds are one; how many bytes there are."""
+    most characters, or -1; how many microseconds are one; how many bytes there are; 1 for a moment in UTC,
+    which ends with `Z`."""
     is_number: bool = False
     """True if each value is a text that holds a number, because no type of numbers has room for all of them."""
     within: Callable[[DataType], Convert | None] | None = None

@@ -80,7 +80,7 @@ cdef bint is_text_of(const ColumnCodec *column, const Field *field) noexcept nog
     if column.codec == CODEC_TIME_TEXT:
         return fits_time(field)
     if column.codec == CODEC_MOMENT_TEXT:
-        return fits_timestamp(field, b' ', False)
+        return fits_timestamp(field, b' ', column.first != 0)  # with the `Z` of UTC, or without
     return read_base64(field.text + 1, field.size - 2, NULL, 0) >= 0
 
 

@@ -211,6 +211,10 @@ class Sink(Protocol):
     def changelog(self) -> bool:
         """True if an insert is written otherwise than an update, or the row before a change is shown."""
 
+    @property
+    def supersedes(self) -> bool:
+        """True if a row that comes again takes the place of the one that is there, so that the last state stays."""
+
     def prefix(self, pipeline: str) -> str | None:
         """Return what the names of its transactions begin with; None where it has none."""
 

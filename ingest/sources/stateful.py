@@ -49,6 +49,9 @@ class StatefulCoordinator(Protocol):
     def new_schemas(self) -> list[tuple[TableId, TableSchema]]:
         """Return schemas that are new since the last call: tables have them before their next row."""
 
+    def writes(self, *, keyed: bool) -> None:
+        """Take whether the sink keeps one row per key, so that rows may be read anew; it comes before `start`."""
+
     def emptied(self) -> list[TableId]:
         """Return the source tables that were emptied since the last call: the sink is to have no rows of them.
 

@@ -67,6 +67,11 @@ class InMemorySink:
         """True if an insert is written otherwise than an update, or the row before a change is shown."""
         return self.options.changelog
 
+    @property
+    def supersedes(self) -> bool:
+        """True if a row that comes again takes the place of the one that is there."""
+        return self.options.supersedes
+
     def prefix(self, pipeline: str) -> str | None:
         """Return the beginning of the names of its transactions; None where it has none."""
         return self.options.prefix(pipeline)

@@ -84,6 +84,13 @@ def tables(connection: Any, wanted: Collection[TableName], about: ServerRules) -
     return out
 
 
+def count_of_rows(connection: Any, table: TableName) -> int | None:  # noqa: ANN401  (as above)
+    """Return about how many rows a table has, as information_schema counts them; None where it does not know."""
+    query = "SELECT TABLE_ROWS FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s"
+    found = next(_rows(connection, query, table), None)
+    return None if found is None or found["TABLE_ROWS"] is None else int(found["TABLE_ROWS"])
+
+
 def _rows(connection: Any, query: str, parameters: tuple[Any, ...]) -> Iterator[dict[str, Any]]:  # noqa: ANN401
     """Yield rows by the names of their columns, in capitals: servers differ in which columns there are."""
     with connection.cursor() as cursor:

@@ -99,7 +99,8 @@ def consequences(
         add(after, remedy, f"RENAME TABLE of {'.'.join(before)} to this name")
     for mark in effect.marks:
         column = f" (column {mark.column})" if mark.column else ""
-        add(mark.table, policy.marks(rows(mark.table)), f"ALTER TABLE: {mark.why}{column}")
+        remedy = Remedy.STAY if mark.gone else policy.marks(rows(mark.table))
+        add(mark.table, remedy, f"ALTER TABLE: {mark.why}{column}")
     return out
 
 

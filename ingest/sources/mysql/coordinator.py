@@ -16,6 +16,7 @@ from ingest.model.table import show, table_in
 from ingest.sources.mysql import catalogue
 from ingest.sources.mysql.checks import ServerNeeds, check_server
 from ingest.sources.mysql.connection import connect, explain
+from ingest.sources.mysql.consequences import Remedy, RowPolicy, consequences, warning
 from ingest.sources.mysql.history import History, SchemaEntry
 from ingest.sources.mysql.lanes import Lanes
 from ingest.sources.mysql.log_search import LogSearch, identity, log_listing, log_status
@@ -26,13 +27,14 @@ from ingest.sources.mysql.statements import StatementHistory
 from ingest.sources.stateful import SourceState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from ingest.kafka.admin import Split
     from ingest.model.probe import SideProbe
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
     from ingest.sources.mysql.connection import Connection
+    from ingest.sources.mysql.effects import Effect
     from ingest.sources.mysql.history import Name
     from ingest.sources.mysql.options import MySqlSource
     from ingest.sources.mysql.reader import ChunkNote, LogNote
@@ -64,6 +66,11 @@ class MySqlCoordinator:
         self._documents: dict[str, Any] = {}
         self._new: list[SchemaEntry] = []
         """Entries whose schemas nobody has got yet."""
+        self._answers: dict[str, Any] = {}
+        """Documents with answers to statements that are not understood."""
+        self._emptied: list[TableId] = []
+        """Tables of which nobody was told yet that they are emptied."""
+        self._keyed = True
 
     # -- The connection -----------------------------------------------------------------------------------------------
 
@@ -107,6 +114,7 @@ class MySqlCoordinator:
         """Take over the state of the batch that is planned next, or again."""
         self._state = State.from_json(state.value)
         self._documents = {name: state.documents[name] for name in self._state.documents}
+        self._answers = dict(state.documents)
         entries = [SchemaEntry.from_json(one) for name in self._state.documents for one in self._documents[name]]
         self._history = History(tuple(entries), frozenset(self._state.answers))
         self._new = list(self._history.newest())
@@ -172,12 +180,37 @@ class MySqlCoordinator:
         statement = note.statement
         if statement is None or self._history.answered(statement.position):
             return
-        statements = self._with_statements()
+        statements, known = self._with_statements(), {entry.name for entry in self._history.entries if entry.read}
         applied = self._ask(
             "ask for columns",
-            lambda connection: statements.apply(self._history, statement, state.next_entry, connection),
+            lambda connection: statements.apply(
+                self._history, statement, state.next_entry, connection, self._answers, state.used_answers
+            ),
         )
+        state.used_answers += applied.answers
         self._add(applied.entries, [statement.position])
+        if applied.effect is not None:
+            self._act(applied.effect, statements.reads, known)
+
+    def _act(self, effect: Effect, reads: Callable[[Name], bool], known: Collection[Name]) -> None:
+        """Do what a statement means for the rows that the sink has. `known`: tables that were read before it."""
+        state, options = self._now, self._options
+        policy = RowPolicy(self._keyed, options.truncate, options.resnapshot, options.resnapshot_rows)
+        made = consequences(
+            effect, policy, reads=reads, was_read=lambda name: name in known,
+            rows=lambda name: self._ask("count rows", lambda connection: catalogue.count_of_rows(connection, name)),
+        )  # fmt: skip
+        for one in made:
+            if one.remedy is Remedy.DELETE:
+                self._emptied.append(table_in(*one.table))
+                if (snapshot := state.snapshot(one.table)) is not None:
+                    snapshot.pieces, snapshot.rest = [], True
+            elif one.remedy is Remedy.READ_AGAIN:
+                self._lanes.begin(state, [one.table], again=True)
+                self._warn(f"{shown(one.table)}: {one.why}; the table is read anew beside the log")
+            else:
+                state.marked[shown(one.table)] = one.why
+                self._warn(warning(one, keyed=self._keyed))
 
     def _with_statements(self) -> StatementHistory:
         if self._statements is None:
@@ -213,6 +246,15 @@ class MySqlCoordinator:
             msg = f"{self._server.name} has no table {gone[0]}, or source.tables does not choose it"
             raise ConfigError(msg, "leave it out, or mend source.tables")
         self._lanes.begin(self._now, [names[table] for table in tables], again=True)
+
+    def emptied(self) -> list[TableId]:
+        """Return the tables that were emptied since the last call."""
+        found, self._emptied = self._emptied, []
+        return found
+
+    def writes(self, *, keyed: bool) -> None:
+        """Take what the sink does with rows that come again."""
+        self._keyed = keyed
 
     def weight(self, split: Split) -> float:
         """Return how many records a position of a split stands for."""

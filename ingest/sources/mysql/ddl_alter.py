@@ -207,7 +207,7 @@ def _action(  # noqa: C901, PLR0912, PLR0915  (a branch for each action of ALTER
     elif part.take("CONVERT", "PARTITION") or part.take("CONVERT", "TABLE"):
         _convert_partition(part, draft, session, name)
     elif part.take("TRUNCATE", "PARTITION"):
-        session.mark(name, "TRUNCATE PARTITION")
+        session.mark(name, "TRUNCATE PARTITION", gone=True)
     elif part.take("EXCHANGE", "PARTITION"):
         part.name()
         part.expect("WITH", "TABLE")
@@ -287,7 +287,7 @@ def _fills(made: Definition) -> str | None:
 
 def _drop(part: WordCursor, draft: Draft, found: _Alteration, session: StatementRun, name: TableName) -> None:
     if part.take("PARTITION"):
-        session.mark(name, "DROP PARTITION")
+        session.mark(name, "DROP PARTITION", gone=True)
     elif part.take("SYSTEM", "VERSIONING"):
         found.versioning = False
     elif part.take("PRIMARY", "KEY"):

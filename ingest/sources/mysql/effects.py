@@ -23,6 +23,8 @@ class TableMark:
     why: str
     """What the statement did, for people: `ADD COLUMN with a default`."""
     column: str | None = None
+    gone: bool = False
+    """True if rows are gone, so that to read the table anew does not help: the sink still has them."""
 
 
 @dataclass(slots=True)
@@ -85,9 +87,9 @@ class StatementRun:
         self.put(table, None)
         self.effect.unknown.add(table)
 
-    def mark(self, table: TableName, why: str, column: str | None = None) -> None:
-        """Note that stored rows changed."""
-        self.effect.marks.append(TableMark(table, why, column))
+    def mark(self, table: TableName, why: str, column: str | None = None, *, gone: bool = False) -> None:
+        """Note that stored rows changed, or are gone."""
+        self.effect.marks.append(TableMark(table, why, column, gone))
 
 
 def rename(session: StatementRun, pairs: list[tuple[TableName, TableName]]) -> None:

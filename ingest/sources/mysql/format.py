@@ -7,6 +7,7 @@ compressed event may be an array of changes, each with an id of its own.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import msgspec
@@ -17,10 +18,12 @@ from ingest.formats.debezium_json import DebeziumDecoder
 from ingest.formats.form import Form
 from ingest.formats.typed import Reads, Typed, TypedColumn
 from ingest.model.change import TOMBSTONE, Reject
-from ingest.model.data_type import StringType
+from ingest.model.data_type import BooleanType, DateType, StringType, TimestampType, TimeType
 from ingest.model.jsontext import MALFORMED, reason
+from ingest.model.types import TIMES
 from ingest.schema.type_hints import TypeHints
 from ingest.sources.mysql.history import KnownSchemas
+from ingest.sources.mysql.types import is_no_day
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -78,17 +81,54 @@ class MySqlRows(InlineSchemaOptions):
 
         return "schema", columns
 
-    def decoder(self, _topic: str, *, keyed: bool = False) -> MySqlDecoder:  # noqa: ARG002  (records have no keys)
-        """Return a decoder for one split's records."""
-        return MySqlDecoder(self)
+    def decoder(self, _topic: str, *, keyed: bool = False, days_only: bool = False) -> MySqlDecoder:  # noqa: ARG002  (records have no keys)
+        """Return a decoder for one split's records. `days_only`: a date that is no day is an error of its row."""
+        return MySqlDecoder(self, days_only=days_only)
 
 
-def typed_columns(entry: SchemaEntry) -> dict[str, TypedColumn]:
-    """Return the columns of a row with this entry."""
+def typed_columns(entry: SchemaEntry, left_out: list[str] | None = None) -> dict[str, TypedColumn]:
+    """Return the columns of a row with this entry.
+
+    `left_out`: gets the name of each column whose value is a date that is no day, and null therefore; None: such a
+    value is an error of its row, as it is in the key.
+    """
     return {
-        name: TypedColumn(kind, reads=(Reads.ANY, 0, 0), is_number=_is_long_decimal(kind, number))
+        name: TypedColumn(
+            kind,
+            None
+            if left_out is None or name in entry.key or not isinstance(kind, TIMES)
+            else _days(name, kind, left_out),
+            _reads(kind),
+            _is_long_decimal(kind, number),
+        )
         for name, (kind, number) in entry.types.items()
     }
+
+
+def _reads(kind: DataType) -> tuple[Reads, int, int]:
+    """Return the way in which native code reads values: what may not be of its type it looks at, and leaves.
+
+    These are dates that are no days, a TIME beyond the day, and a TINYINT(1) that is no boolean.
+    """
+    if isinstance(kind, TIMES):
+        if isinstance(kind, DateType):
+            return (Reads.DATE_TEXT, 0, 0)
+        return (Reads.MOMENT_TEXT, int(isinstance(kind, TimestampType)), 0)
+    if isinstance(kind, TimeType):
+        return (Reads.TIME_TEXT, 0, 0)
+    return (Reads.BOOL if isinstance(kind, BooleanType) else Reads.ANY, 0, 0)
+
+
+def _days(name: str, kind: DataType, left_out: list[str]) -> Callable[[bytes], bytes]:
+    """Return the conversion of a column's dates: null for one that is no day."""
+
+    def convert(text: bytes) -> bytes:
+        if not is_no_day(kind, text):
+            return text
+        left_out.append(name)
+        return b"null"
+
+    return convert
 
 
 def _is_long_decimal(kind: DataType, number: bool) -> bool:  # noqa: FBT001  (of a pair)
@@ -99,12 +139,15 @@ def _is_long_decimal(kind: DataType, number: bool) -> bool:  # noqa: FBT001  (of
 class MySqlDecoder(DebeziumDecoder):
     """Decodes one split."""
 
-    def __init__(self, options: MySqlRows) -> None:
+    def __init__(self, options: MySqlRows, *, days_only: bool) -> None:
         """Keep the options."""
         chosen: Any = options
         super().__init__(chosen)
         self._schemas = options.schemas
         self._known: dict[tuple[frozenset[tuple[str, DataType]], bytes], Typed] = {}
+        self._days_only = days_only
+        self._left_out: list[str] = []
+        """Columns of the record in hand whose dates are no days."""
 
     def decode(self, _keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> list[Decoded]:
         """One result per value, in order."""
@@ -115,11 +158,11 @@ class MySqlDecoder(DebeziumDecoder):
             return TOMBSTONE
         try:
             if value[HEAD : HEAD + 1] != b"[":
-                return self._decode_one(None, _enveloped(int.from_bytes(value[1:HEAD], "big"), value[HEAD:]))
+                return self._change_of(int.from_bytes(value[1:HEAD], "big"), value[HEAD:])
             changes: list[Change] = []
             for one in msgspec.json.decode(value[HEAD:], type=list[msgspec.Raw]):
                 entry = msgspec.json.decode(one, type=_Part).id
-                found = self._decode_one(None, _enveloped(entry, bytes(one)))
+                found = self._change_of(entry, bytes(one))
                 if isinstance(found, Reject):
                     return found
                 if isinstance(found, tuple):
@@ -128,6 +171,14 @@ class MySqlDecoder(DebeziumDecoder):
             return Reject("malformed", f"not a record of this source: {reason(exc)}")
         return changes
 
+    def _change_of(self, entry: int, change: bytes) -> Decoded:
+        """Return a change; raises one of MALFORMED."""
+        self._left_out.clear()
+        found = self._decode_one(None, _enveloped(entry, change))
+        if not self._left_out or not isinstance(found, tuple) or found[5] is None:
+            return found
+        return (*found[:5], replace(found[5], left_out=tuple(dict.fromkeys(self._left_out))))
+
     def _inline_schema(self, schema: bytes, table: TableId, *, of_key: bool = False) -> Typed:  # noqa: ARG002  (the base's)
         """Return the columns of the entry with this id."""
         given = self._options.declared(table)
@@ -135,7 +186,11 @@ class MySqlDecoder(DebeziumDecoder):
         known = self._known.get(place)
         if known is None:
             entry = self._schemas.entry(int(schema))
-            known = Typed({}) if entry is None else Typed(typed_columns(entry), entry.key, given=given)
+            known = (
+                Typed({})
+                if entry is None
+                else Typed(typed_columns(entry, None if self._days_only else self._left_out), entry.key, given=given)
+            )
             if len(self._known) >= _MAX_KEPT:
                 self._known.clear()
             self._known[place] = known

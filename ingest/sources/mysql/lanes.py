@@ -56,6 +56,8 @@ class Lanes:
                 before = None
             if before is None:
                 state.snapshots.append(TableSnapshot(name, again=again))
+            elif again:  # what of it was read is older
+                before.pieces, before.rest = [], True
 
     def key(self, table: Table) -> tuple[Column, ...]:
         """Return the columns that a table is split by; none where it is one piece. Raise ConfigError."""

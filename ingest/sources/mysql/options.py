@@ -417,7 +417,7 @@ class MySqlSource(Labelled, DeclaringOptions):
 
     def decoder(self, _split: Split, topic: str) -> Decoder:
         """Return a decoder for the records of a split."""
-        decoder: Decoder = self.format.decoder(topic)
+        decoder: Decoder = self.format.decoder(topic, days_only=self.zero_dates_are_errors)
         return decoder
 
     def coordinator(self, pipeline: str, warn: Callable[[str], None]) -> MySqlCoordinator:

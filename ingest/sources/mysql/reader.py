@@ -18,6 +18,7 @@ from ingest.sources.mysql import catalogue
 from ingest.sources.mysql.chunk_rows import Reading
 from ingest.sources.mysql.chunks import TableChunk
 from ingest.sources.mysql.connection import connect, explain
+from ingest.sources.mysql.ddl import statement_text
 from ingest.sources.mysql.history import Name, may_change_tables
 from ingest.sources.mysql.log_model import LogPlace
 from ingest.sources.mysql.log_reader import LogReader
@@ -216,11 +217,8 @@ class MySqlReader:
         met, statement = self._statement, None
         if met is not None and met.position <= at:
             query = met.query
-            text, database = (
-                part.decode("utf-8", "surrogateescape") if isinstance(part, bytes) else part
-                for part in (query.text, query.database)
-            )
-            statement = StatementNote(met.position, met.end, database, text, query.sql_mode, met.time)
+            text = statement_text(query.text, query.charset)
+            statement = StatementNote(met.position, met.end, query.database, text, query.sql_mode, met.time)
         if found == place and statement is None:
             return None
         return LogNote(found, files, statement)

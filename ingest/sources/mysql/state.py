@@ -137,6 +137,10 @@ class State(msgspec.Struct):
     """Names of the documents that have the history of schemas."""
     answers: list[int] = []
     """Positions of statements whose effect the history has, as far as they may be read again."""
+    marked: dict[str, str] = {}
+    """Tables whose rows in the sink may differ from the database's, each with what changed them."""
+    used_answers: list[str] = []
+    """Names of the documents with answers (`answers.py`) that have been used."""
     next_entry: int = 1
     gtids: str = ""
     """Transactions that were read up to `place`, and those before them."""

@@ -1,4 +1,4 @@
-"""StatementHistory that tasks have met in the log become entries of the history of schemas.
+"""Statements that tasks have met in the log become entries of the history of schemas.
 
 In: a statement at its position, and what is known of tables there. Out: entries, and what else it does. What is not
 known, and what the parser does not understand, is asked of the server. Rules: docs/spec/mysql.md#statements.
@@ -7,12 +7,13 @@ known, and what the parser does not understand, is asked of the server. Rules: d
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ingest.errors import ConfigError
 from ingest.model.table import table_in
 from ingest.model.text import one_line
 from ingest.sources.mysql import catalogue, ddl
+from ingest.sources.mysql.answers import answer_to
 from ingest.sources.mysql.history import SchemaEntry
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ class Applied:
     entries: list[SchemaEntry] = field(default_factory=list)
     effect: Effect | None = None
     """All that it does; None where nothing is known of it but columns that the server was asked for."""
+    answers: list[str] = field(default_factory=list)
+    """Names of the answers that were used."""
 
 
 class StatementHistory:
@@ -48,8 +51,19 @@ class StatementHistory:
         self._reads = reads
         self._booleans = booleans
 
-    def apply(self, history: History, note: StatementNote, first: int, ask: Connection) -> Applied:
-        """Return what a statement does; entries get ids from `first` on. Raise ConfigError, and what PyMySQL raises."""
+    def apply(
+        self,
+        history: History,
+        note: StatementNote,
+        first: int,
+        ask: Connection,
+        answers: Mapping[str, Any],
+        used: Collection[str],
+    ) -> Applied:
+        """Return what a statement does; entries get ids from `first` on. Raise ConfigError, and what PyMySQL raises.
+
+        `answers`: documents with what a person has said of tables; `used`: names of those that were used before.
+        """
         tables = self._tables(history, note.position)
         effect = ddl.apply(
             tables, note.text, default_database=note.database, sql_mode=note.sql_mode, server=self._about,
@@ -61,9 +75,16 @@ class StatementHistory:
             else:
                 self._databases[database] = charset
         changed: dict[Name, Table | None] = dict(effect.tables)
+        taken: list[str] = []
         if effect.doubt is not None:
             wanted = {name for name in effect.touches if self.reads(name)}
-            changed.update(self._asked(wanted, note, effect.doubt, ask))
+            answered = {
+                name: found for name in sorted(wanted)
+                if (found := answer_to(name, answers, used, server=self._about, databases=self._databases)) is not None
+            }  # fmt: skip
+            taken = [name for name, _ in answered.values()]
+            changed.update({name: table for name, (_, table) in answered.items()})
+            changed.update(self._asked(wanted - answered.keys(), note, effect.doubt, ask))
         if unknown := {name for name in effect.unknown if self.reads(name)}:
             changed.update(self._asked(unknown, note, "", ask))
         entries: list[SchemaEntry] = []
@@ -74,7 +95,7 @@ class StatementHistory:
             entries.append(
                 SchemaEntry(first + len(entries), note.position, name, table, self.reads(name), self._booleans)
             )
-        return Applied(entries, effect)
+        return Applied(entries, effect, taken)
 
     def reads(self, name: Name) -> bool:
         """Return whether a table is read."""

@@ -174,3 +174,58 @@ def test_each_change_is_written_once_whatever_dies(
         # The rows were read after the first changes
         whole = {id_: ["c1"] if id_ <= 50 else ["c0"] for id_ in [*range(1, 91), 101]}
     assert events == whole
+
+
+def test_statements_that_change_rows_change_them_in_the_sink(
+    kafka: Kafka, mariadb: MySql, tmp_path: Path, shared_java: SharedJava
+) -> None:
+    """TRUNCATE, a default of stored rows, gh-ost's swap, a name that is made again, and a date that is no day."""
+    pipeline = MySqlPipeline(tmp_path, mariadb, shared_java, "changed")
+    pipeline.write(
+        f"{{type: upsert-kafka, properties.bootstrap.servers: '{kafka.bootstrap}'}}",
+        rf"route: [{{source-table: 'changed.\.*', sink-table: {kafka.name}.<>, replace-symbol: <>}}]",
+        **{"tables.exclude": r"changed._\.*"},
+    )
+    pipeline.execute(
+        "CREATE TABLE emptied (id INT PRIMARY KEY, n INT)",
+        "CREATE TABLE filled (id INT PRIMARY KEY)",
+        "CREATE TABLE swapped (id INT PRIMARY KEY, n INT)",
+        "CREATE TABLE made (id INT PRIMARY KEY, n INT)",
+        "SET sql_mode = ''",
+        "CREATE TABLE days (id INT PRIMARY KEY, d DATE NOT NULL)",
+        "INSERT INTO emptied VALUES (1, 1), (2, 2)",
+        "INSERT INTO filled VALUES (1), (2)",
+        "INSERT INTO swapped VALUES (1, 1), (2, 2)",
+        "INSERT INTO made VALUES (1, 1)",
+        "INSERT INTO days VALUES (1, '0000-00-00'), (2, '2020-01-31')",
+    )
+    first = pipeline.run()
+    assert "values of column 'd' are left out" in first.err
+    pipeline.execute(
+        "INSERT INTO emptied VALUES (3, 3)",
+        "TRUNCATE TABLE emptied",
+        "INSERT INTO emptied VALUES (2, 20)",
+        "ALTER TABLE filled ADD COLUMN c VARCHAR(5) NOT NULL DEFAULT 'x'",
+        "CREATE TABLE _swapped_gho LIKE swapped",
+        "ALTER TABLE _swapped_gho MODIFY n VARCHAR(5)",
+        "INSERT INTO _swapped_gho SELECT id, CONCAT('n', n) FROM swapped",
+        "RENAME TABLE swapped TO _swapped_del, _swapped_gho TO swapped",
+        "INSERT INTO swapped VALUES (3, 'n3')",
+        "DROP TABLE made",
+        "CREATE TABLE made (id INT PRIMARY KEY, n INT)",
+        "INSERT INTO made VALUES (5, 5)",
+        "SET sql_mode = ''",
+        "INSERT INTO days VALUES (3, '0000-00-00')",
+    )
+    said = pipeline.run()
+    found = {name: sorted(rows_of(kafka, f"{kafka.name}.{name}").items()) for name in
+             ("emptied", "filled", "swapped", "made", "days")}  # fmt: skip
+    assert found == {
+        "emptied": [('{"id":2}', {"id": 2, "n": 20})],
+        "filled": [(f'{{"id":{n}}}', {"id": n, "c": "x"}) for n in (1, 2)],
+        "swapped": [(f'{{"id":{n}}}', {"id": n, "n": f"n{n}"}) for n in (1, 2, 3)],
+        "made": [('{"id":5}', {"id": 5, "n": 5})],
+        "days": [('{"id":1}', {"id": 1, "d": None}), ('{"id":2}', {"id": 2, "d": "2020-01-31"}),
+                 ('{"id":3}', {"id": 3, "d": None})],
+    }  # fmt: skip
+    assert "changed.filled: ALTER TABLE: ADD COLUMN with a default (column c); the table is read anew" in said.err
