@@ -138,6 +138,12 @@ def used_by(checkpoint: Checkpoint) -> str | None:
     return holder(Path(checkpoint.where)) if isinstance(checkpoint.storage, LocalStorage) else None
 
 
+def _marked(state: Any) -> dict[str, str]:  # noqa: ANN401  (the source's own)
+    """Return the tables whose rows in the sink may differ, as a source's state has them, each with the reason."""
+    found = state.get("marked") if isinstance(state, dict) else None
+    return {str(table): str(why) for table, why in sorted(found.items())} if isinstance(found, dict) else {}
+
+
 def status(checkpoint: Checkpoint) -> dict[str, Any]:
     """Return what runs, since when, how far behind it is, the last batch and the last error, in plain values.
 
@@ -176,6 +182,7 @@ def status(checkpoint: Checkpoint) -> dict[str, Any]:
     state = _state(start, end, held, locked=isinstance(checkpoint.storage, LocalStorage))
     return {
         "checkpoint": checkpoint.where,
+        "marked": _marked(progress.source_state),
         "state": "not started" if not_started and held is None else state,
         "run": run,
         "command": None if start is None else start.kind,

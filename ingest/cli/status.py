@@ -7,6 +7,7 @@ import sys
 import time
 from datetime import datetime
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -87,6 +88,9 @@ def lines(one: dict[str, Any], now: float) -> Iterator[str]:
     ):
         if text:
             yield one_line(f"  {name + ':':<12}{text}")
+    for table, why in one["marked"].items():
+        again = f"ingest backfill FILE --table {quote(table)}"
+        yield one_line(f"  {'marked:':<12}{table}, whose rows may differ: {why} ({again})")
 
 
 def _text(one: dict[str, Any]) -> str:

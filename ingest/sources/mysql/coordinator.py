@@ -207,6 +207,7 @@ class MySqlCoordinator:
                     snapshot.pieces, snapshot.rest = [], True
             elif one.remedy is Remedy.READ_AGAIN:
                 self._lanes.begin(state, [one.table], again=True)
+                state.marked.pop(shown(one.table), None)
                 self._warn(f"{shown(one.table)}: {one.why}; the table is read anew beside the log")
             else:
                 state.marked[shown(one.table)] = one.why
@@ -246,6 +247,8 @@ class MySqlCoordinator:
             msg = f"{self._server.name} has no table {gone[0]}, or source.tables does not choose it"
             raise ConfigError(msg, "leave it out, or mend source.tables")
         self._lanes.begin(self._now, [names[table] for table in tables], again=True)
+        for table in tables:
+            self._now.marked.pop(show(table), None)
 
     def emptied(self) -> list[TableId]:
         """Return the tables that were emptied since the last call."""

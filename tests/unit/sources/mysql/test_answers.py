@@ -74,3 +74,14 @@ def test_a_source_without_a_history_takes_no_answer(checkpoint: Path) -> None:
 def test_numbers_of_answers_go_on() -> None:
     """Other documents are passed over."""
     assert new_answer("d.t", STATEMENT, ["entries-1", "answer-9", "answer-10"])[0] == "answer-11"
+
+
+def test_tables_that_are_marked_are_shown(checkpoint: Path) -> None:
+    """With what changed their rows, and the command that reads them anew."""
+    assert "marked" not in called("status", str(checkpoint)).out
+    _written(checkpoint.with_name("m"), {"marked": {"d.t t": "ALTER TABLE: DROP PARTITION"}})
+    said = called("status", "m")
+    expected = (
+        "marked:     d.t t, whose rows may differ: ALTER TABLE: DROP PARTITION (ingest backfill FILE --table 'd.t t')"
+    )
+    assert expected in said.out
