@@ -17,7 +17,7 @@ from ingest.sources.mysql import catalogue
 from ingest.sources.mysql.checks import ServerNeeds, check_server
 from ingest.sources.mysql.connection import connect, explain
 from ingest.sources.mysql.consequences import Remedy, RowPolicy, consequences, warning
-from ingest.sources.mysql.history import History, SchemaEntry
+from ingest.sources.mysql.history import History, SchemaEntry, from_document, to_document
 from ingest.sources.mysql.lanes import Lanes
 from ingest.sources.mysql.log_search import LogSearch, identity, log_listing, log_status
 from ingest.sources.mysql.positions import FIRST, LogFiles
@@ -115,7 +115,7 @@ class MySqlCoordinator:
         self._state = State.from_json(state.value)
         self._documents = {name: state.documents[name] for name in self._state.documents}
         self._answers = dict(state.documents)
-        entries = [SchemaEntry.from_json(one) for name in self._state.documents for one in self._documents[name]]
+        entries = [one for name in self._state.documents for one in from_document(self._documents[name])]
         self._history = History(tuple(entries), frozenset(self._state.answers))
         self._new = list(self._history.newest())
 
@@ -229,7 +229,7 @@ class MySqlCoordinator:
             state.next_entry = entries[-1].id + 1
             name = f"history-{entries[0].id}"
             state.documents.append(name)
-            self._documents[name] = [entry.to_json() for entry in entries]
+            self._documents[name] = to_document(entries)
             self._new += [entry for entry in entries if entry.read and entry.table is not None]
 
     def new_schemas(self) -> list[tuple[TableId, TableSchema]]:

@@ -110,6 +110,45 @@ def _default(one: Field[Any]) -> object:
     return one.default if one.default_factory is MISSING else one.default_factory()
 
 
+def to_document(entries: Iterable[SchemaEntry]) -> dict[str, Any]:
+    """Return entries as JSON has them. Kinds and lists of columns are there once: many tables share them."""
+    kinds: dict[str, int] = {}
+    shapes: dict[str, int] = {}
+    plain = [entry.to_json() for entry in entries]
+    for entry in plain:
+        table = entry[3]
+        if table is None:
+            continue
+        del table["database"], table["name"]
+        columns: list[Any] = []
+        for column in table.pop("columns", ()):
+            columns += (column.pop("name"), kinds.setdefault(_text(column), len(kinds)))
+        entry[3] = [shapes.setdefault(_text(columns), len(shapes)), table]
+    return {
+        "kinds": [*map(msgspec.json.decode, kinds)],
+        "shapes": [*map(msgspec.json.decode, shapes)],
+        "entries": plain,
+    }
+
+
+def from_document(value: Mapping[str, Any]) -> Iterator[SchemaEntry]:
+    """Yield the entries of what `to_document` made. Raise ValueError, TypeError, LookupError."""
+    for entry in value["entries"]:
+        number, position, (database, name), packed, *rest = entry
+        table = None
+        if packed is not None:
+            shape = value["shapes"][packed[0]]
+            columns = [
+                {"name": column, **value["kinds"][kind]} for column, kind in zip(shape[::2], shape[1::2], strict=True)
+            ]
+            table = {"database": database, "name": name, "columns": columns, **packed[1]}
+        yield SchemaEntry.from_json([number, position, (database, name), table, *rest])
+
+
+def _text(value: object) -> str:
+    return msgspec.json.encode(value).decode()
+
+
 def key_of(table: Table) -> tuple[str, ...]:
     """Return the columns of the primary key, else of the first unique key whose columns are never null."""
     nullable = {column.name for column in table.columns if column.nullable}
