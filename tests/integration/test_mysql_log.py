@@ -131,17 +131,21 @@ def test_rows_of_xa_count_when_they_are_committed(shop: MySql) -> None:
         assert (reader.place.file, reader.place.offset) == shop.position()
         reader.close()
     if shop.kind.is_mariadb:
-        prepared = {found.xid: found.place for found in reader.prepared}
-        later = reader_of(shop, tables)
-        out = [
-            record
-            for chunk in later.read(middle, shop.position()[1], prepared=prepared)
-            for record in (chunk.messages if chunk is not None else ())
-        ]
-        assert [at for _, at in _ids(out)] == [5, 1, 2, 3]
-        assert later.finished[0] == reader.prepared[0].xid
-        with pytest.raises(DataLoss, match="was prepared before the log was read"):
-            list(reader_of(shop, tables).read(middle, shop.position()[1]))
+        for rotate in (False, True):  # what was prepared is looked for in the log, also in the file before
+            if rotate:
+                one = ("XA START 'late'", "INSERT INTO t VALUES (9, 9)", "XA END 'late'", "XA PREPARE 'late'")
+                shop.execute(*one, database="log_shop")
+                shop.rotate()
+                middle = place_of(shop)
+                shop.execute("XA COMMIT 'late'")
+            later = reader_of(shop, tables)
+            out = [
+                record
+                for chunk in later.read(middle, shop.position()[1])
+                for record in (chunk.messages if chunk is not None else ())
+            ]
+            assert [at for _, at in _ids(out)] == ([9] if rotate else [5, 1, 2, 3])
+            later.close()
 
 
 def test_a_statement_stops_the_reading_until_it_has_an_answer(shop: MySql) -> None:
@@ -274,3 +278,47 @@ def test_texts_are_what_the_server_converts_them_to(mariadb: MySql) -> None:
             text = bytes.fromhex(converted or "3f").decode(errors="replace")
             if "?" not in text and "\ufffd" not in text and not "\ue000" <= max(text or "\0") <= "\uf8ff":
                 assert text_charsets.decode(charset, data) == (text, True), (charset, data)
+
+
+@pytest.mark.parametrize("older", [False, True])
+def test_types_of_mariadb_have_the_text_of_a_query(mysql_server: Any, older: bool) -> None:
+    server = mysql_server(MARIADB_10, mysql56_temporal_format=0 if older else 1)
+    types = {
+        "id": "INT PRIMARY KEY", "u": "UUID", "v": "INET6", "w": "INET4", "a": "TIME(3)", "b": "TIME",
+        "c": "DATETIME(1)",
+        "d": "DATETIME", "e": "TIME(6)", "f": "DATETIME(6)", "g": "TIMESTAMP(4) NULL", "h": "TIMESTAMP NULL",
+        "i": "VARCHAR(400) COMPRESSED", "j": "LONGTEXT COMPRESSED", "k": "JSON", "l": "DECIMAL(40,2)", "m": "CHAR(250)",
+        "n": "SET('a','b')" if older else "ENUM('a','b')",
+    }  # fmt: skip
+    server.execute(f"CREATE TABLE shop.t ({', '.join(f'{name} {kind}' for name, kind in types.items())})")
+    start = place_of(server)
+    insert = f"INSERT INTO shop.t VALUES ({', '.join(['%s'] * len(types))})"  # noqa: S608  (no values)
+    rows = [
+        (1, "550e8400-e29b-41d4-a716-446655440000", "2001:db8::1", "10.0.255.1", "-01:02:03.5", "838:59:59",
+         "2020-01-31 12:13:14.5", "1000-01-01", "-00:00:00.000001", "9999-12-31 23:59:59.999999",
+         "2020-01-31 12:13:14.0625", "2037-12-31 23:59:59", "a" * 400, "b" * 5000, '{"a": [1, 2]}', "-1.10", "ü" * 250,
+         "a"),
+        (2, "0190163d-8694-739b-aea5-966c26f8ad91", "::ffff:1.2.3.4", "0.0.0.1", "00:00:00", "-838:59:59",
+         "0001-01-01 00:00:00", "2020-12-31 23:59:59", "838:59:59.999999", "1970-01-01 00:00:00.1", None, None, "", "",
+         "[]", "0.00", "", "a"),
+        (3, "00000000-0000-0000-0000-000000000000", "::", "255.255.255.255", *[None] * 14),
+    ]  # fmt: skip
+    with server.connect(init_command="SET time_zone = '+00:00'") as connection, connection.cursor() as cursor:
+        for row in rows:
+            cursor.execute(insert, row)
+        names = ", ".join(f"CAST({name} AS CHAR) AS {name}" for name in types)
+        cursor.execute(f"SELECT {names} FROM shop.t ORDER BY id")  # noqa: S608  (constants)
+        said = cursor.fetchall()
+    for native in (True, False):
+        tables = Tables(tables_of(server, "shop"))
+        reader = reader_of(server, tables, native=native)
+        found = [change["after"] for change in changes(read_log(server, tables, start, reader))]
+        reader.close()
+        assert len(found) == len(said) == 3
+        for ours, theirs in zip(found, said, strict=True):
+            for name, text in zip(types, theirs, strict=True):
+                kind = types[name]
+                want: Any = text
+                if text is not None and kind.split("(")[0] in {"TIME", "DATETIME", "TIMESTAMP", "TIMESTAMP NULL"}:
+                    want = (text.rstrip("0").rstrip(".") if "." in text else text) + "Z" * kind.startswith("TIMESTAMP")
+                assert (str(ours[name]) if name == "id" else ours[name]) == want, (name, native)

@@ -56,6 +56,8 @@ class MySqlCoordinator:
         self._options = options
         self._pipeline = pipeline
         self._warn = warn
+        self._with_invalid: set[str] = set()
+        """Columns of which was said that texts have bytes that are no characters."""
         self._server = options.server
         self._search = LogSearch(self._server)
         self._connection: Connection | None = None
@@ -177,6 +179,13 @@ class MySqlCoordinator:
             state.place = note.place
         for name, _, time in note.files:
             state.files = state.files.timed(name, time)
+        for column in sorted(note.invalid.keys() - self._with_invalid):
+            count = note.invalid[column]
+            self._warn(
+                f"{count} texts of column {column} have bytes that are no characters of its character set, for which "
+                "U+FFFD stands (said once)"
+            )
+        self._with_invalid |= note.invalid.keys()
         statement = note.statement
         if statement is None or self._history.answered(statement.position):
             return

@@ -21,6 +21,7 @@ from ingest.sources.mysql.replication import HEARTBEAT_S, LogStream, check_packe
 from ingest.sources.mysql.row_plan import NATIVE, make_decoder
 from ingest.sources.mysql.row_values import ValueReader
 from ingest.sources.mysql.table_maps import TableMaps
+from ingest.sources.mysql.xa_rows import TablesAt, find_prepared, values_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Generator, Mapping, Sequence
@@ -34,6 +35,8 @@ OPEN_BYTES: Final = 16 << 20
 """Bytes of records of one transaction that are kept until its end is seen."""
 HELD_BYTES: Final = 512 << 20
 """The same for one with savepoints or XA, of which nothing may be given on before its end."""
+MAX_PREPARED: Final = 10_000
+"""XA transactions whose places are remembered; others are looked for when they are committed."""
 _FIRST: Final = 4
 """Where the first event of a file begins."""
 
@@ -54,7 +57,10 @@ class LogReader:
         self._server, self._server_id, self._tables, self._heartbeat_s = server, server_id, tables, heartbeat_s
         self._open_stream = open_stream or self._connect
         self._open_other = open_stream
-        self._keeps_prepared = False
+        self._commits = True
+        """True if rows of an XA transaction are looked for where it is committed."""
+        self.keeps_prepared = False
+        """True if rows of an XA transaction count where it is prepared."""
         self._prepared: dict[str, LogPlace] = {}
         self._stream: LogStream | None = None
         native = native and NATIVE
@@ -69,8 +75,6 @@ class LogReader:
         """The statement that ended the last `read`, which stands before it."""
         self.prepared: list[Prepared] = []
         """The XA transactions that were prepared in the last `read`."""
-        self.finished: list[str] = []
-        """The XIDs of those that were committed or rolled back in it."""
 
     # -- What a caller may ask between two chunks -------------------------------------------------------------------
 
@@ -94,27 +98,26 @@ class LogReader:
 
     @property
     def invalid(self) -> Mapping[str, int]:
-        """For each column: the number of texts with bytes that are no characters, for which U+FFFD stands."""
+        """For each column (`database.table.column`): the texts of this `read` with bytes that are no characters."""
         return self._maps.values.invalid
 
     # -- Reading ----------------------------------------------------------------------------------------------------
 
     def read(
         self, start: LogPlace, bound: int, after: int = 0, *, bases: Mapping[str, int] | None = None,
-        prepared: Mapping[str, LogPlace] | None = None, excluded: Callable[[str, int], bool] | None = None,
+        excluded: Callable[[str, int], bool] | None = None,
     ) -> Generator[LogChunk | None]:  # fmt: skip
         """Yield chunks up to the end of the transaction in which `bound` lies; None where nothing came for a moment.
 
         Records at positions below `after` are left out. `bases`: the bases of files that are known; the base of another
-        is where the file before it ends. `prepared`: where XA transactions begin that earlier readings met, and that
-        were neither committed nor rolled back. `excluded`: asked of each GTID (source and number of `GtidRun`) whether
+        is where the file before it ends. `excluded`: asked of each GTID (source and number of `GtidRun`) whether
         its transaction is passed over. It ends early at a statement that the history does not know yet. Raise
         IngestError.
         """
         self._excluded, self._decoder.asks = excluded, excluded is not None
-        self._prepared = dict(prepared or {})
         self._after, self._bases = after, bases or {}
-        self.files, self.statement, self.prepared, self.finished = [], None, [], []
+        self.files, self.statement, self.prepared = [], None, []
+        self._maps.values.invalid.clear()
         self._decoder.begin_runs()
         self._decoder.bound = bound
         if self._stream is None or self.place.position != start.position or self._decoder.opened != CLOSED:
@@ -170,6 +173,8 @@ class LogReader:
                 if records.size < CHUNK_BYTES:
                     continue
             if records.ended:
+                if decoder.opened == CLOSED:
+                    self._maps.trim()
                 yield from self._take(records.ended)
             elif records.size >= (HELD_BYTES if decoder.held else OPEN_BYTES):
                 yield from self._overflow()
@@ -247,7 +252,7 @@ class LogReader:
             self._maps.rows(event)
         elif kind == events.TABLE_MAP:
             self._maps.learn(event, self._file)
-        elif kind in {events.QUERY, events.QUERY_COMPRESSED}:
+        elif kind in {events.QUERY, events.QUERY_COMPRESSED, events.EXECUTE_LOAD_QUERY}:
             self._query(event, events.read_query(event.data, kind, self._decoder.description))
         elif kind == events.XID:
             self._end(event)
@@ -261,8 +266,6 @@ class LogReader:
             self._payload(event, events.unpack_payload(events.read_payload(event.data)))
         elif kind == events.XA_PREPARE:
             self._xa_prepare(event)
-        elif kind == events.EXECUTE_LOAD_QUERY:
-            self._load(event)
         else:
             self._others(event)
 
@@ -397,53 +400,53 @@ class LogReader:
         elif verb in {b"COMMIT", b"ROLLBACK"}:
             xid = text.split(None, 2)[2].decode("ascii", "replace")
             self._decoder.begin_at(event.start, None, True)
-            self.finished.append(xid)
-            if verb == b"COMMIT":
+            if verb == b"COMMIT" and self._commits and not self._decoder.skipped:
                 self._xa_commit(event, xid)
+            self._prepared.pop(xid, None)
             self._decoder.end_with(event)
             if self._stream is None:
                 self._start(self.place)
 
     def _xa_prepare(self, event: Event) -> None:
         found = events.read_xa_prepare(event.data)
-        if found.one_phase or self._keeps_prepared:
+        if found.one_phase or self.keeps_prepared:
             self._end(event)
             return
         place = LogPlace(self._file, self._decoder.opened, self._decoder.base)
-        self._prepared[found.xid] = place
+        if len(self._prepared) < MAX_PREPARED:
+            self._prepared[found.xid] = place
         self.prepared.append(Prepared(found.xid, place))
         self._decoder.records.drop(self._decoder.records.ended)
         self._decoder.end_with(event)
 
     def _xa_commit(self, event: Event, xid: str) -> None:
-        """Add the rows of an XA transaction that is committed here: they are where it was prepared."""
-        place = self._prepared.pop(xid, None)
-        if place is None:
-            msg = f"the XA transaction {xid} is committed here, and was prepared before the log was read"
-            hint = "run `ingest backfill` for the tables that it changed"
-            raise DataLoss(f"{msg} ({self._file}, at {event.start})", hint)
-        values = self._again(place)
-        for at, value in enumerate(spread(values, event.end - event.start)):
-            self._decoder.records.add(value, self._decoder.base + event.start + at, event.header.time * 1000)
-
-    def _again(self, place: LogPlace) -> list[bytes]:
-        """Return the values of the records of a transaction that was read before.
+        """Add the rows of an XA transaction that is committed here: they are where it was prepared.
 
         This reader's connection is closed for that: a server throws out a replica whose id another one has.
         """
         self.close()
+        decoder = self._decoder
+        place = self._prepared.pop(xid, None)
+        if place is None:
+            place = find_prepared(self._server, self._other, xid, LogPlace(self._file, event.start, decoder.base))
+        if place is None:
+            msg = f"the XA transaction {xid} is committed here, and was prepared in a log that is gone"
+            hint = "run `ingest backfill` for the tables that it changed"
+            raise DataLoss(f"{msg} ({self._file}, at {event.start})", hint)
+        position = decoder.base + event.start
+        again = self._other(TablesAt(self._tables, position))
+        again.keeps_prepared = True
+        for at, value in enumerate(spread(values_of(again, place), event.end - event.start)):
+            decoder.records.add(value, position + at, event.header.time * 1000)
+
+    def _other(self, tables: LogTables) -> LogReader:
+        """Return another reader of the same log."""
         other = LogReader(
-            self._server, self._server_id, self._tables, tinyint1_as_boolean=self._maps.values.tinyint1_as_boolean,
+            self._server, self._server_id, tables, tinyint1_as_boolean=self._maps.values.tinyint1_as_boolean,
             native=self._maps.native, open_stream=self._open_other,
         )  # fmt: skip
-        other._keeps_prepared = True
-        found: list[bytes] = []
-        try:
-            for chunk in other.read(place, place.position + 1):
-                found += [record.value() or b"" for record in chunk.messages] if chunk is not None else []
-        finally:
-            other.close()
-        return found
+        other._commits = False
+        return other
 
     def _statement(self, event: Event, query: Query, text: bytes) -> None:
         """Handle a statement that may change tables."""
@@ -476,12 +479,6 @@ class LogReader:
         self.statement = found
         if not self._decoder.given:
             self._decoder.records.drop(self._decoder.records.ended)
-
-    def _load(self, event: Event) -> None:
-        """Handle LOAD DATA in the form of a statement."""
-        data = event.data
-        query = events.read_query(data, events.EXECUTE_LOAD_QUERY, self._decoder.description)
-        self._query(event, query)
 
 
 _CHANGE_ROWS: Final = frozenset({b"INSERT", b"UPDATE", b"DELETE", b"REPLACE", b"LOAD", b"WITH", b"CALL", b"DO"})

@@ -118,6 +118,8 @@ class LogNote(msgspec.Struct, frozen=True):
     files: list[tuple[str, int, int]] = []
     """Names, bases and times of the files that it entered."""
     statement: StatementNote | None = None
+    invalid: dict[str, int] = {}
+    """For each column: the number of texts with bytes that are no characters."""
 
 
 class TaskNotes(msgspec.Struct, frozen=True):
@@ -221,7 +223,8 @@ class MySqlReader:
             statement = StatementNote(met.position, met.end, query.database, text, query.sql_mode, met.time)
         if found == place and statement is None:
             return None
-        return LogNote(found, files, statement)
+        invalid = {} if self._log is None else dict(self._log.invalid)
+        return LogNote(found, files, statement, invalid)
 
     # -- Reading ------------------------------------------------------------------------------------------------------
 

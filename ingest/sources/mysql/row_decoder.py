@@ -87,6 +87,7 @@ class RowDecoder:
             raise BadEvent(msg)
         cursor = Cursor(rows.body)
         table = known.table
+        self.values.table = f"{table.database}.{table.name}"
         source = f'"source":{{"db":{_text(table.database)},"table":{_text(table.name)}}},"op":"{rows.op}"}}'.encode()
         head = b"\0" + known.id.to_bytes(4, "big")
         while cursor.left:

@@ -74,6 +74,7 @@ def _plan_of(known: KnownTable, raw: bytes, values: ValueReader) -> RowPlan:
     head = b"\0" + known.id.to_bytes(4, "big") + b'{"before":'
 
     def read(at: int, data: bytes) -> bytes:
+        values.table = f"{table.database}.{table.name}"
         return values.read(Cursor(data), columns[at], known.map.types[at], known.map.metadata[at])
 
     return row_image.RowPlan(known, raw, head, tails, steps, read)

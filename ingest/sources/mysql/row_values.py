@@ -68,6 +68,8 @@ class ValueReader:
         self.tinyint1_as_boolean = tinyint1_as_boolean
         self.invalid: dict[str, int] = {}
         """For each column: the number of its values with such bytes, for which U+FFFD stands."""
+        self.table = ""
+        """The name of the table that values are read of."""
 
     def read(self, cursor: Cursor, column: Column, code: int, metadata: bytes) -> bytes:
         """Return the JSON text of the next value of an image. Raise BadEvent."""
@@ -116,7 +118,8 @@ class ValueReader:
             return _base64(data)
         text, valid = text_charsets.decode(column.charset or "binary", data)
         if not valid:
-            self.invalid[column.name] = self.invalid.get(column.name, 0) + 1
+            name = f"{self.table}.{column.name}"
+            self.invalid[name] = self.invalid.get(name, 0) + 1
         return orjson.dumps(text)
 
 

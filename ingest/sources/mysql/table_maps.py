@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from ingest.sources.mysql.log_model import LogTables
     from ingest.sources.mysql.row_values import ValueReader
 
+MAX_KNOWN: Final = 20_000
+"""Ids that are known at once, at most, beside those of the open transaction."""
 _NO_TABLE: Final = 0xFFFFFF
 """The table of an event without rows that only ends a statement."""
 _WITHOUT_TRANSACTIONS: Final = frozenset({"myisam", "aria", "memory", "heap", "csv", "archive", "mrg_myisam", "merge"})
@@ -35,6 +37,11 @@ class TableMaps:
         self._known: dict[int, KnownTable | None] = {}
         self.nested = False
         """True within a compressed transaction, whose rows get their positions at its end."""
+
+    def trim(self) -> None:
+        """Forget all of them where they are many: servers give a table another id each time that they open it."""
+        if len(self._known) > MAX_KNOWN:
+            self.forget()
 
     def forget(self) -> None:
         """Forget all of them."""

@@ -13,7 +13,7 @@ from mysql_events import Log, framed, packed, read_bytes, table
 from mysql_log import Tables
 
 from ingest.errors import ConfigError, DataLoss, IngestError, Unavailable
-from ingest.sources.mysql import log_reader
+from ingest.sources.mysql import log_reader, table_maps
 from ingest.sources.mysql.columns import Column
 from ingest.sources.mysql.log_decoder import GtidRun
 from ingest.sources.mysql.log_model import LogPlace
@@ -419,3 +419,18 @@ def test_what_is_no_event_is_a_clear_stop(packet: bytes, kind: type[IngestError]
     for native in {False, NATIVE}:
         with pytest.raises(kind, match=why):
             read_bytes(framed(packet), 100, T, native=native)
+
+
+@BOTH
+def test_ids_of_tables_are_forgotten_where_they_are_many(native: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_reader, "CHUNK_BYTES", 1)
+    monkeypatch.setattr(table_maps, "MAX_KNOWN", 3)
+    log = Log()
+    for at in range(20):
+        log.query(b"BEGIN")
+        log.table_map(at, "t", *INT_INT)
+        log.rows(30, at, 2, row(at, 1))
+        log.xid()
+    records, reader = read(log, native=native)
+    assert ids(records) == list(range(20))
+    assert len(reader._maps._known) <= 4

@@ -188,4 +188,4 @@ def test_bytes_that_are_no_characters_are_counted() -> None:
     values = ValueReader()
     column = Column("a", "varchar", charset="utf8mb4")
     assert values.read(Cursor(b"\3a\xffb"), column, 15, b"\x64\0") == '"a\ufffdb"'.encode()
-    assert values.invalid == {"a": 1}
+    assert values.invalid == {".a": 1}
