@@ -8,7 +8,7 @@ are as here; the engine asks in one place (`of_coordinator`, `of_reader`).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -82,6 +82,12 @@ class StatefulReader(Protocol):
 
     def notes(self, positions: Mapping[Split, int]) -> list[Any]:
         """Return what the coordinator is to learn of a task that ended at these positions."""
+
+
+STATEFUL: Final = frozenset({
+    "state", "restore", "assign", "shared", "learn", "new_schemas", "emptied", "read_again", "weight", "grows",
+})  # fmt: skip
+"""The methods of a coordinator with a state."""
 
 
 def of_coordinator(coordinator: object) -> StatefulCoordinator | None:

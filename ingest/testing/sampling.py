@@ -6,19 +6,22 @@ The real source is asked, and shown nothing: no offset is committed.
 from __future__ import annotations
 
 import time
+from contextlib import closing
 from dataclasses import dataclass, field
+from math import ceil
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from ingest.config.diagnostics import did_you_mean
 from ingest.errors import ConfigError
 from ingest.model.record import offset_of
+from ingest.sources.stateful import STATEFUL, of_coordinator, of_reader
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Mapping, Sequence
 
     from ingest.kafka.admin import Split
     from ingest.model.record import Record
-    from ingest.sources import Chunk, Source, SourceCoordinator
+    from ingest.sources import Chunk, Reader, Source, SourceCoordinator
 
 MOST: Final = 1_000
 """Records of one split that are looked at from where a run would start, and as many of the newest."""
@@ -29,6 +32,8 @@ _NAMED: Final = 5
 """Partitions that an error names."""
 READ_S: Final = 5.0
 """The time for reading a part of the sample, at most, in seconds."""
+_STATEMENTS: Final = 20
+"""Times that reading goes on behind statements of a log that change tables."""
 
 
 @dataclass(slots=True)
@@ -91,6 +96,12 @@ class SampledCoordinator:
         self.only: tuple[Split, int] | None = None
         """The split and the offset of the one record to take; None takes those that a run would read."""
 
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401  (what the real source has)
+        """Return what only sources with a state have (`sources/stateful.py`): that of the real one."""
+        if name not in STATEFUL:
+            raise AttributeError(name)
+        return getattr(self._real, name)
+
     @property
     def ids(self) -> dict[str, str]:
         """The topics that are read, with their ids."""
@@ -121,7 +132,10 @@ class SampledCoordinator:
     def _take(self, positions: dict[Split, int], *, anew: bool) -> None:
         sample = self.sample
         sample.extent = extent = self._real.extent(self._real.ends(positions))
-        sample.waiting = sum(max(0, end - positions[split]) for split, (_, end) in extent.items())
+        keeper = of_coordinator(self._real)
+        weights = {split: 1.0 if keeper is None else keeper.weight(split) for split in extent}
+        left = {split: max(0, end - positions[split]) for split, (_, end) in extent.items()}
+        sample.waiting = sum(ceil(count * weights[split]) for split, count in left.items())
         if self.only is not None:
             self._take_one(*self.only, positions)
             return
@@ -169,9 +183,28 @@ class SampledCoordinator:
         if not wanted:
             return stops
         reader = self._source.reader(self._pipeline)
-        size, deadline = 0, time.monotonic() + READ_S
-        reading = reader.read(wanted)
+        keeper, stateful = of_coordinator(self._real), of_reader(reader)
+        deadline = time.monotonic() + READ_S
         try:
+            for _ in range(_STATEMENTS):
+                if keeper is not None and stateful is not None:
+                    stateful.take(keeper.assign(wanted), keeper.shared())
+                stops |= self._read_once(reader, wanted, deadline)
+                notes = [] if stateful is None else stateful.notes(stops)
+                if keeper is None or not notes or time.monotonic() > deadline:
+                    break
+                keeper.learn(notes)  # reading goes on behind a statement that it ended at
+                wanted = {split: (stops[split], end) for split, (_, end) in wanted.items() if stops[split] < end}
+                if not wanted:
+                    break
+            return stops
+        finally:
+            reader.close()
+
+    def _read_once(self, reader: Reader, wanted: Mapping[Split, tuple[int, int]], deadline: float) -> dict[Split, int]:
+        """Add records of ranges to the sample; returns how far each was read. Raises IngestError."""
+        size = 0
+        with closing(reader.read(wanted)) as reading:
             chunk: Chunk | None
             for chunk in reading:
                 if chunk is not None:
@@ -179,10 +212,7 @@ class SampledCoordinator:
                     size += sum(len(message.value() or b"") for message in chunk.messages)
                 if size > MAX_BYTES or time.monotonic() > deadline:
                     break
-            return stops | {split: reader.position(split) for split in wanted}
-        finally:
-            reading.close()
-            reader.close()
+            return {split: reader.position(split) for split in wanted}
 
     def ends(self, _positions: Mapping[Split, int]) -> dict[Split, int]:
         """Return where the dry run ends."""

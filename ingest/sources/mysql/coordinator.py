@@ -398,7 +398,10 @@ class MySqlCoordinator:
 
     def resolve(self, splits: Iterable[Split], to: Literal["earliest", "latest"] | int) -> dict[Split, int]:
         """Raise ConfigError: an operator's words for positions mean nothing in a log of a database."""
-        msg = f"positions of {len([*splits])} splits of a database cannot be set to {to}"
+        count = len([*splits])
+        if not count:
+            return {}
+        msg = f"positions of {count} splits of a database cannot be set to {to}"
         raise ConfigError(msg, "begin with another --checkpoint, and scan.startup.mode, or `ingest backfill` tables")
 
     def topics(self, names: Iterable[str]) -> Mapping[str, Any]:
