@@ -129,10 +129,21 @@ class Comparison:
         row = rows[0] if rows else None
         if len(rows) < 2 and any(self._same(table, row, one) for one in right):
             return None
+        if len(rows) == 1 and self._is_unknown(table, rows[0], right):
+            counts.unjudged += 1
+            return None
         behind = len(rows) < 2 and any(self._same(table, row, one) for one in allowed)
         difference = None if behind else self._difference(table, key, right, rows)
         states = [(split, one) for split, one in self._finals(table, of).items()]
         return FoundKey(table, key, difference, states)
+
+    def _is_unknown(self, table: int, row: Cells, right: Sequence[Cells | None]) -> bool:
+        """Return whether a row may be of a state that the source has forgotten."""
+        rules = self._tables[table].rules
+        if all(one is None for one in right):
+            is_marked = rules.flag is not None and row.get(rules.flag) == "true"
+            return is_marked or (rules.forgets and rules.keeps_deleted)
+        return rules.forgets and any(self._is_older(table, one, row) for one in right)
 
     def _finals(self, table: int, of: StatesOfKey) -> dict[int, Cells | None]:
         """Return the last state of each split of the source that has any."""
@@ -191,9 +202,9 @@ class Comparison:
         counts.compared += 1
         lacking, more = wanted - rows, rows - wanted - later
         twice = {text for text in more if wanted[text] or later[text]}
-        if not there.rules.extra_known:  # the source may have forgotten older states
-            counts.unjudged += sum(count for text, count in more.items() if text not in twice)
-            more = Counter({text: count for text, count in more.items() if text in twice})
+        if there.rules.forgets or not there.rules.extra_known:
+            counts.unjudged += more.total()
+            more = Counter()
         if not (lacking or more):
             return None
         values = dict(zip(there.key, orjson.loads(key), strict=True))

@@ -48,6 +48,8 @@ class TableRules:
     """True if an ended row stays somewhere, so that an older change does not bring it back."""
     all_states: bool = False
     """True if each state is a row."""
+    forgets: bool = False
+    """True if the source knows the last state of a row only, and nothing of rows that are gone."""
     extra_known: bool = True
     """True if a row whose key has none at the source is a difference; False where nobody can say."""
     missing_known: bool = True

@@ -196,7 +196,11 @@ class Verification:
         """Look up the sink's tables; returns those that can be compared. Raise IngestError."""
         self._numbers = {target: number for number, target in enumerate(self._sources)}
         found = self._reader.tables({one: schemas.sinks[one] for one in self._sources})
-        self._there = [found[target] for target in self._sources]
+        source: AnyOptions = self._pipeline.source
+        forgets = source.type == "mysql" or source.upserts
+        self._there = [
+            replace(found[target], rules=replace(found[target].rules, forgets=forgets)) for target in self._sources
+        ]
         for (target, sources), one in zip(self._sources.items(), self._there, strict=True):
             made = TableVerdict(show(target), [show(source) for source in sources], one.place)
             made.absent, made.skipped, made.notes = one.absent, one.skipped, [*one.notes, *_notes(one)]
@@ -363,7 +367,7 @@ class Verification:
         if not splits:
             return
         for number, one in enumerate(self._there):
-            self._there[number] = replace(one, rules=replace(one.rules, extra_known=False))
+            self._there[number] = replace(one, rules=replace(one.rules, extra_known=False, forgets=True))
             self._report.tables[number].notes.append(
                 f"the source does not have all of its records any more ({', '.join(splits[:5])}): rows that it does "
                 "not know are not verified"

@@ -34,6 +34,7 @@ class FilePipeline:
     def __init__(
         self, folder: Path, sink: Mapping[str, Any], source: Mapping[str, Any] | None = None, **sections: Any
     ) -> None:
+        folder.mkdir(exist_ok=True)
         self.folder = folder
         self.checkpoint = folder / "checkpoint"
         self.sink, self.source = dict(sink), dict(source or {})

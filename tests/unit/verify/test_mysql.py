@@ -11,8 +11,11 @@ from mysql_servers import PASSWORD, USER
 from verified import FilePipeline, found
 
 from ingest.errors import ConfigError
+from ingest.sources.mysql.positions import LogFiles, ServerIdentity
+from ingest.sources.mysql.state import Piece, ReachedPlace, State, TableSnapshot
 from ingest.verify import verification
 from ingest.verify.lakes import DeltaReader
+from ingest.verify.snapshots import unread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -126,6 +129,43 @@ def test_a_snapshot_that_goes_on_is_waited_for(shop: _Shop, monkeypatch: pytest.
     monkeypatch.setattr(verification, "unread", lambda _: ["shop.orders"])
     with pytest.raises(ConfigError, match=r"not all read yet, of shop\.orders"):
         shop.pipeline.verify()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"sink.delete-strategy": "soft"},
+        {"sink.delete-strategy": "ignore"},
+        {"sink.delete-strategy": "soft", "sink.sequence-by": "old"},
+        {"sink.write-mode": "append"},
+    ],
+    ids=lambda options: "-".join(options.values()),
+)
+def test_what_a_database_has_forgotten_is_not_judged(options: dict[str, str], shop: _Shop, tmp_path: Path) -> None:
+    lake = tmp_path / "other"
+    pipeline = FilePipeline(lake, {"type": "delta", "warehouse": str(lake / "lake"), **options}, shop.pipeline.source)
+    pipeline.run()
+    for n in (1, 2):
+        changes = "DELETE FROM orders WHERE id = 10 + @n", "UPDATE orders SET old = 2 - @n WHERE id = 20"
+        shop.execute(f"SET @n = {n}", *changes)
+        pipeline.run()
+    report = pipeline.verify()
+    assert report.equal, report
+    assert sum(table.counts.unjudged for table in report.tables) >= 2
+    overwrite(lake / "lake", (shop.database, "orders"), lambda rows: [row for row in rows if row["id"] != 30])
+    assert found(pipeline.verify()) == {"missing": 1}
+
+
+def test_tables_of_which_not_all_rows_are_read() -> None:
+    def table(name: str, *marks: int | None, rest: bool = False) -> TableSnapshot:
+        return TableSnapshot(("shop", name), [Piece((str(n),), mark) for n, mark in enumerate(marks)], rest=rest)
+
+    files = LogFiles((ServerIdentity(1),))
+    state = State(
+        files, ReachedPlace("b.1", 4, 0), [table("done", 5, 7), table("a", 5, None), table("b", 5, rest=True)]
+    )
+    assert unread(state.to_json()) == ["shop.a", "shop.b"]
+    assert unread(None) == []
 
 
 def test_another_server_is_refused_until_the_pipeline_has_gone_there(

@@ -166,3 +166,20 @@ def test_rejects_are_no_rows_and_what_is_cut_is_no_difference(tmp_path: Path) ->
     assert report.equal, report
     assert report.rejected == 1
     assert report.changed == {"cut to microseconds": 1}
+
+
+@pytest.mark.parametrize("strategy", ["hard", "soft", "ignore"])
+def test_rows_whose_state_a_compacted_topic_has_forgotten(strategy: str, tmp_path: Path) -> None:
+    ddl = "CREATE TABLE shop (id BIGINT, name STRING, PRIMARY KEY (id) NOT ENFORCED)"
+    source = {"value.format": "json", "key.format": "json", "scan.value.initial-schemas.ddls": ddl}
+    sink = _delta(tmp_path, **{"sink.delete-strategy": strategy})
+    pipeline = FilePipeline(tmp_path, sink, source)
+    pipeline.add(*[({"id": i}, {"id": i, "name": "a"}) for i in range(5)], ({"id": 1}, None), ({"id": 2}, None))
+    pipeline.run()
+    compacted = [({"id": i}, {"id": i, "name": "a"}) for i in (0, 3, 4)]  # one delete is left, and one is not
+    (tmp_path / "shop.in").unlink()
+    pipeline.add(({"id": 9}, None), *compacted, ({"id": 1}, None), ({"id": 9}, None), ({"id": 9}, None))
+    report = pipeline.verify()
+    (table,) = report.tables
+    known = {"hard": (0, 0), "soft": (2, 0), "ignore": (0, 2)}[strategy]
+    assert (table.counts.unjudged, table.counts.extra) == known
