@@ -25,7 +25,7 @@ def test_what_is_measured_and_what_stays_together_is_there() -> None:
 
 
 def test_tests_that_wait_for_the_night_are_there() -> None:
-    assert at_night("tests/integration/test_chaos.py::test_a_fault_is_survived[cut_off-exactly-once]")  # its whole file
+    assert at_night("tests/integration/test_restarts.py::test_of_the_file[case]")  # its whole file
     assert at_night("tests/integration/test_transforms.py::test_exactly_once_whatever_dies[after-commit:1]")
     assert not at_night("tests/integration/test_transforms.py::test_exactly_once_whatever_dies[before-commit:1]")
     files = sorted({name.partition("::")[0] for name in NIGHTLY})
