@@ -69,7 +69,7 @@ def backfill(pipeline: Pipeline, settings: Settings, observer: Observer, tables:
     return summary
 
 
-class RowsAgainStartup(PipelineStartup):
+class RowsAgainStartup:
     """The start of a run that reads rows of a database once more: an ordinary run, whose sink tables are emptied first.
 
     A database has its rows, so nothing has to be read from its beginning: they are read beside the log, by the run that
@@ -78,16 +78,16 @@ class RowsAgainStartup(PipelineStartup):
 
     def __init__(self, context: RunContext, parts: RunParts, counters: Counters, tables: Sequence[str]) -> None:
         """Connect to nothing yet. `tables`: ids of source tables, as people write them."""
-        super().__init__(context, parts, counters)
-        self._names = tables
+        self._context, self._parts, self._names = context, parts, tables
+        self._pipeline = PipelineStartup(context, parts, counters, self._read_again)
 
     def connect(self, checkpoint: Checkpoint) -> Start:
         """Connect everything, and let the rows be read again; raises IngestError."""
         if not checkpoint.exists:
             begin_existing(checkpoint, "backfill")
-        return super().connect(checkpoint)
+        return self._pipeline.connect(checkpoint)
 
-    def before_reading(self, checkpoint: Checkpoint, schemas: SchemaStore) -> None:
+    def _read_again(self, checkpoint: Checkpoint, schemas: SchemaStore) -> None:
         """Empty the tables of the sink, and let the source read those of the server."""
         chosen = _chosen(self._names, schemas.schemas, checkpoint)
         targets = {target for table in chosen for target in schemas.schemas.sources[table].targets}

@@ -23,7 +23,7 @@ from ingest.errors import ConfigError
 from ingest.observe.events import OptionChanged
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from ingest.checkpoint.checkpoint import Batch, Checkpoint, Progress
     from ingest.deadletter.collector import Collector
@@ -64,11 +64,18 @@ class Startup(Protocol):
 class PipelineStartup:
     """The start of an ordinary run."""
 
-    def __init__(self, context: RunContext, parts: RunParts, counters: Counters) -> None:
-        """Connect to nothing yet."""
+    def __init__(
+        self,
+        context: RunContext,
+        parts: RunParts,
+        counters: Counters,
+        before_reading: Callable[[Checkpoint, SchemaStore], None] | None = None,
+    ) -> None:
+        """Connect to nothing yet. `before_reading`: what is done before the source is asked what there is to read."""
         self._context = context
         self._parts = parts
         self._counters = counters
+        self._before_reading = before_reading
         self._recovery = Recovery(context, parts.sink)
         self.memory = SourceMemory(parts.source)
 
@@ -89,7 +96,8 @@ class PipelineStartup:
         else:
             schemas.places.have_all(schemas.schemas.sources)
         schemas.places.tell_unfinished()
-        self.before_reading(checkpoint, schemas)
+        if self._before_reading is not None:
+            self._before_reading(checkpoint, schemas)
         ends = source.ends(progress.positions)
         once, memory = self._context.settings.once, self.memory
         backlog = Backlog(progress, ends, drain=once, fixed=memory.fixed, weights=memory.weights)
@@ -105,9 +113,6 @@ class PipelineStartup:
             progress.marks, progress.source_state = marks, self.memory.value(checkpoint)
             checkpoint.done(progress, {})
         return Start(checkpoint, parts.sides.source, backlog, tables, schemas, stored, unfinished, resumed)
-
-    def before_reading(self, checkpoint: Checkpoint, schemas: SchemaStore) -> None:
-        """Do what a run of its own kind does before it is asked what there is to read; raises IngestError."""
 
     def _begin(self, checkpoint: Checkpoint) -> None:
         """Take the next run's number, and show which options changed: files change while checkpoints stay."""

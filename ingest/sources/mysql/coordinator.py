@@ -139,7 +139,7 @@ class MySqlCoordinator:
     def _chunk(self, lane: int, chunk: LaneChunk) -> AssignedChunk:
         entry = self._history.at(chunk.name, _LAST)
         known = entry is not None and entry.table is not None and self._now.snapshot(chunk.name) is not None
-        number = entry.id if entry is not None and known else 0
+        number = entry.id if entry is not None and known and not chunk.stale else 0
         return AssignedChunk(lane, chunk.position, number, self._key(chunk.name), chunk.lower, chunk.upper)
 
     def _regions(self, one: TableSnapshot) -> TableRegions:
@@ -196,6 +196,7 @@ class MySqlCoordinator:
                 self._history, statement, state.next_entry, connection, self._answers, state.used_answers
             ),
         )
+<<<<<<< HEAD
         state.used_answers += applied.answers
         self._add(applied.entries, [statement.position])
         if applied.effect is not None:
@@ -221,6 +222,14 @@ class MySqlCoordinator:
             else:
                 state.marked[shown(one.table)] = one.why
                 self._warn(warning(one, keyed=self._keyed))
+=======
+        before = {entry.name: self._history.at(entry.name, _LAST) for entry in applied.entries}
+        self._add(applied.entries, [statement.position])
+        for entry in applied.entries:
+            old = before[entry.name]
+            if old is not None and old.table is not None and entry.table is not None:
+                self._lanes.follow(state, entry.name, old.table, entry.table)
+>>>>>>> 88aea9d (Split a table from its first row on where its key has changed)
 
     def _with_statements(self) -> StatementHistory:
         if self._statements is None:

@@ -10,8 +10,10 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from ingest.model.table import selector, table_in
-from ingest.sources.mysql.chunks import chunk_columns, next_bound, split_key
+from ingest.sources.mysql.chunks import chunk_columns, keeps_order, next_bound, rows_at_once, split_key
 from ingest.sources.mysql.state import LANES, SNAPSHOT, LaneChunk, Piece, TableSnapshot
 
 if TYPE_CHECKING:
@@ -42,6 +44,8 @@ class Lanes:
         self._options = options
         self._columns = chunk_columns(options.chunk_columns or "")
         self._ahead = AHEAD
+        self._rows: dict[Name, int] = {}
+        """Rows of a chunk of each table."""
         self._at: dict[int, int] = {}
         """The position of each lane at the last look."""
         self._now = now
@@ -58,6 +62,25 @@ class Lanes:
                 state.snapshots.append(TableSnapshot(name, again=again))
             elif again:  # what of it was read is older
                 before.pieces, before.rest = [], True
+
+    def follow(self, state: State, name: Name, before: Table, now: Table) -> None:
+        """Go on with a table whose definition has changed; from its first row on, where its bounds mean nothing now."""
+        one = state.snapshot(name)
+        key = [column.name for column in self.key(before)]
+        alike = key == [column.name for column in self.key(now)] and (not key or keeps_order(before, now, key))
+        if one is not None and not alike and not one.read:
+            self.restart(state, name)
+
+    @staticmethod
+    def restart(state: State, name: Name) -> None:
+        """Read a table from its first row on once more; what was planned of it is passed over."""
+        before = state.snapshot(name)
+        again = before is not None and (before.again or bool(before.pieces))  # some may be read in an open batch
+        state.snapshots = [one for one in state.snapshots if one.name != name]
+        state.snapshots.append(TableSnapshot(name, again=again))
+        state.lanes = [
+            [msgspec.structs.replace(one, stale=one.stale or one.name == name) for one in lane] for lane in state.lanes
+        ]
 
     def key(self, table: Table) -> tuple[Column, ...]:
         """Return the columns that a table is split by; none where it is one piece. Raise ConfigError."""
@@ -110,7 +133,14 @@ class Lanes:
         """Cut the next chunk off the rest of a table."""
         key, after = self.key(table), one.after
         size = self._options.chunk_size
-        upper = ask(lambda connection: next_bound(connection, table, key, after, size)) if key else None
+
+        def bound(connection: Connection) -> Bound | None:
+            rows = self._rows.get(one.name)
+            if rows is None or after is None:
+                rows = self._rows[one.name] = rows_at_once(connection, table, size)
+            return next_bound(connection, table, key, after, rows)
+
+        upper = ask(bound) if key else None
         one.pieces.append(Piece(upper))
         one.rest = upper is not None
         state.lanes[lane].append(LaneChunk(state.planned[lane], one.name, after, upper))
@@ -139,7 +169,7 @@ class Lanes:
         """Note the mark of a chunk that was read; None: the table is gone."""
         chunk = next((one for one in state.lanes[lane] if one.position == position), None)
         table = None if chunk is None else state.snapshot(chunk.name)
-        if chunk is None or table is None:
+        if chunk is None or table is None or chunk.stale:
             return
         if mark is None:
             state.snapshots = [one for one in state.snapshots if one.name != chunk.name]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 import pymysql
 
+from ingest.model.record import offset_of
 from ingest.sources.mysql import catalogue
 from ingest.sources.mysql.chunk_rows import Reading
 from ingest.sources.mysql.chunks import TableChunk
@@ -183,6 +184,7 @@ class MySqlReader:
         self._questions: Connection | None = None
         """What asks for the order of keys."""
         self._rows: Connection | None = None
+        self._chunk_reader: ChunkReader | None = None
         """What reads chunks."""
 
     # -- What the coordinator gives, and learns ---------------------------------------------------------------------
@@ -317,12 +319,13 @@ class MySqlReader:
         """Yield a chunk's rows, and return its mark; raises TableChanged and TableGone."""
         options = self._options
         try:
-            if self._rows is None or not self._rows.open:
+            reader = self._chunk_reader
+            if reader is None or self._rows is None or not self._rows.open:
                 self._rows = connect(options.server)
-            lock = Lock(lambda: connect(options.server)) if options.keyless == "lock" else None
-            reader = ChunkReader(
-                self._rows, table_now, self._between, lock=lock, tinyint1_as_boolean=options.booleans
-            )  # fmt: skip
+                lock = Lock(lambda: connect(options.server)) if options.keyless == "lock" else None
+                reader = self._chunk_reader = ChunkReader(
+                    self._rows, table_now, self._between, lock=lock, tinyint1_as_boolean=options.booleans
+                )  # fmt: skip
             before: Sequence[Record] = ()
             with closing(reader.read(reading)) as groups:
                 for records in groups:
@@ -350,7 +353,8 @@ class MySqlReader:
         try:
             for chunk in log.read(start, base + high.offset, bases={low.file: 0, high.file: base}):
                 for record in () if chunk is None else chunk.messages:
-                    found += [change for _, change in changes_in(record)]
+                    if offset_of(record) < base + high.offset:
+                        found += [change for _, change in changes_in(record)]
             if log.statement is not None:
                 raise TableChanged(None, high)
         finally:
@@ -373,7 +377,7 @@ class MySqlReader:
         for connection in (self._questions, self._rows):
             if connection is not None and connection.open:
                 connection.close()
-        self._questions = self._rows = None
+        self._questions = self._rows = self._chunk_reader = None
 
 
 def table_now(connection: Connection, database: str, name: str) -> Table | None:

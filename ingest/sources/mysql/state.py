@@ -67,6 +67,8 @@ class LaneChunk(msgspec.Struct, array_like=True, frozen=True):
     name: Name
     lower: tuple[str, ...] | None
     upper: tuple[str, ...] | None
+    stale: bool = False
+    """True if its table is read from the first row on once more: the chunk is passed over."""
 
 
 class TableSnapshot(msgspec.Struct):

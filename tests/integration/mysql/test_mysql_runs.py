@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import random
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -229,3 +231,75 @@ def test_statements_that_change_rows_change_them_in_the_sink(
                  ('{"id":3}', {"id": 3, "d": None})],
     }  # fmt: skip
     assert "changed.filled: ALTER TABLE: ADD COLUMN with a default (column c); the table is read anew" in said.err
+
+
+class Load(threading.Thread):
+    """Transactions on tables with keys of several kinds, until it is stopped."""
+
+    def __init__(self, server: MySql, database: str) -> None:
+        super().__init__()
+        self.connection = server.connect(database=database)
+        self.stopping = threading.Event()
+        self.failure: BaseException | None = None
+        self.count = 0
+
+    def run(self) -> None:
+        chance = random.Random(5)  # noqa: S311
+        try:
+            with self.connection.cursor() as cursor:
+                while not self.stopping.is_set():
+                    self.count += 1
+                    cursor.execute("BEGIN")
+                    for _ in range(chance.randint(1, 6)):
+                        cursor.execute(self.statement(chance))
+                    cursor.execute("COMMIT")
+        except BaseException as exc:  # noqa: BLE001  (shown by the test)
+            self.failure = exc
+
+    def statement(self, chance: random.Random) -> str:
+        k, other, v = chance.randint(1, 3000), chance.randint(1, 3000), self.count
+        return chance.choice([
+            f"REPLACE INTO numbers VALUES ({k}, {v})",  # noqa: S608  (numbers)
+            f"DELETE FROM numbers WHERE k = {k}",  # noqa: S608  (numbers)
+            f"UPDATE IGNORE numbers SET k = {other}, v = {v} WHERE k = {k}",  # noqa: S608  (numbers)
+            f"REPLACE INTO texts VALUES ('{'Kk'[v % 2]}{k}', {k}.5, {v})",  # noqa: S608  (numbers)
+            f"UPDATE IGNORE texts SET k = 'ä{other}', v = {v} WHERE k = 'k{k}'",  # noqa: S608  (numbers)
+            f"DELETE FROM texts WHERE k = 'ä{k}'",  # noqa: S608  (numbers)
+        ])  # fmt: skip
+
+    def stop(self) -> None:
+        self.stopping.set()
+        self.join(60)
+        self.connection.close()
+        assert self.failure is None, self.failure
+
+
+def test_load_while_rows_are_read(kafka: Kafka, mysql5: MySql, tmp_path: Path, shared_java: SharedJava) -> None:
+    """MySQL does not say a snapshot's position: chunks are merged with the log, and keys go from one to another."""
+    pipeline = MySqlPipeline(tmp_path, mysql5, shared_java, "under_load")
+    pipeline.write(
+        f"{{type: upsert-kafka, properties.bootstrap.servers: '{kafka.bootstrap}'}}",
+        rf"route: [{{source-table: 'under_load.\.*', sink-table: {kafka.name}.<>, replace-symbol: <>}}]",
+        **{"scan.incremental.snapshot.chunk.size": 97},
+    )
+    pipeline.execute(
+        "CREATE TABLE numbers (k BIGINT PRIMARY KEY, v INT)",
+        "CREATE TABLE texts (k VARCHAR(20) COLLATE utf8mb4_unicode_ci, n DECIMAL(9,1), v INT, PRIMARY KEY (k, n))",
+    )
+    mysql5.execute(
+        *(f"INSERT INTO under_load.numbers VALUES ({k}, 0)" for k in range(1, 3000, 2)),  # noqa: S608  (numbers)
+        *(f"INSERT INTO under_load.texts VALUES ('k{k}', {k}.5, 0)" for k in range(1, 3000, 2)),  # noqa: S608  (numbers)
+    )
+    load = Load(mysql5, "under_load")
+    load.start()
+    try:
+        pipeline.run()
+        while_read = load.count
+    finally:
+        load.stop()
+    assert while_read > 100
+    pipeline.run()
+    numbers = {row["k"]: row["v"] for row in rows_of(kafka, f"{kafka.name}.numbers").values()}
+    texts = {(row["k"], row["n"]): row["v"] for row in rows_of(kafka, f"{kafka.name}.texts").values()}
+    assert numbers == dict(pipeline.execute("SELECT k, v FROM numbers"))
+    assert texts == {(k, float(n)): v for k, n, v in pipeline.execute("SELECT k, n, v FROM texts")}
