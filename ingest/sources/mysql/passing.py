@@ -192,7 +192,7 @@ def passed(records: Sequence[Record], tables: Mapping[int, Passing]) -> Sequence
 
     `tables`: the tables in snapshot, by the id of their schema. Raise ConfigError, and what `Ask` raises.
     """
-    read = [changes_in(record) for record in records]
+    read = [changes_in(record) if _may_concern(record, tables) else [] for record in records]
     asked: dict[int, list[tuple[int, RowChange, tuple[int, int]]]] = {}
     for at, changes in enumerate(read):
         for index, (id_, change) in enumerate(changes):
@@ -221,6 +221,12 @@ def passed(records: Sequence[Record], tables: Mapping[int, Passing]) -> Sequence
             text = msgspec.json.encode(left if value[_HEAD : _HEAD + 1] == b"[" else left[0])
             out.append(ChangedRecord(record, value[:_HEAD] + text))
     return out
+
+
+def _may_concern(record: Record, tables: Mapping[int, Passing]) -> bool:
+    """Return whether a record may have changes of these tables, without reading them."""
+    value = record.value() or b""
+    return value[_HEAD : _HEAD + 1] == b"[" or int.from_bytes(value[1:_HEAD], "big") in tables
 
 
 def changes_in(record: Record) -> list[tuple[int, RowChange]]:
