@@ -196,9 +196,13 @@ class MySqlCoordinator:
                 self._history, statement, state.next_entry, connection, self._answers, state.used_answers
             ),
         )
-<<<<<<< HEAD
         state.used_answers += applied.answers
+        before = {entry.name: self._history.at(entry.name, _LAST) for entry in applied.entries}
         self._add(applied.entries, [statement.position])
+        for entry in applied.entries:
+            old = before[entry.name]
+            if old is not None and old.table is not None and entry.table is not None:
+                self._lanes.follow(state, entry.name, old.table, entry.table)
         if applied.effect is not None:
             self._act(applied.effect, statements.reads, known)
 
@@ -213,8 +217,8 @@ class MySqlCoordinator:
         for one in made:
             if one.remedy is Remedy.DELETE:
                 self._emptied.append(table_in(*one.table))
-                if (snapshot := state.snapshot(one.table)) is not None:
-                    snapshot.pieces, snapshot.rest = [], True
+                if state.snapshot(one.table) is not None:
+                    self._lanes.restart(state, one.table)
             elif one.remedy is Remedy.READ_AGAIN:
                 self._lanes.begin(state, [one.table], again=True)
                 state.marked.pop(shown(one.table), None)
@@ -222,14 +226,6 @@ class MySqlCoordinator:
             else:
                 state.marked[shown(one.table)] = one.why
                 self._warn(warning(one, keyed=self._keyed))
-=======
-        before = {entry.name: self._history.at(entry.name, _LAST) for entry in applied.entries}
-        self._add(applied.entries, [statement.position])
-        for entry in applied.entries:
-            old = before[entry.name]
-            if old is not None and old.table is not None and entry.table is not None:
-                self._lanes.follow(state, entry.name, old.table, entry.table)
->>>>>>> 88aea9d (Split a table from its first row on where its key has changed)
 
     def _with_statements(self) -> StatementHistory:
         if self._statements is None:

@@ -54,14 +54,10 @@ class Lanes:
     def begin(self, state: State, names: Iterable[Name], *, again: bool = False) -> None:
         """Let tables be read from their first row on. `again`: the sink has rows of them already."""
         for name in names:
-            before = state.snapshot(name)
-            if before is not None and again and before.read:
-                state.snapshots.remove(before)
-                before = None
-            if before is None:
+            if state.snapshot(name) is None:
                 state.snapshots.append(TableSnapshot(name, again=again))
             elif again:  # what of it was read is older
-                before.pieces, before.rest = [], True
+                self.restart(state, name)
 
     def follow(self, state: State, name: Name, before: Table, now: Table) -> None:
         """Go on with a table whose definition has changed; from its first row on, where its bounds mean nothing now."""

@@ -83,10 +83,10 @@ def test_bounds_that_mean_nothing_any_more(lanes: Lanes, state: State) -> None:
 
 
 def test_a_table_is_read_again(lanes: Lanes, state: State) -> None:
-    """A table that is being read is not begun twice; one that was read is begun again, and says so."""
+    """A table that is read, or being read, is begun from its first row on, and says that the sink has rows of it."""
     lanes.begin(state, [NAME])
     planned(lanes, state)
-    lanes.begin(state, [NAME], again=True)
+    lanes.begin(state, [NAME])
     assert len(state.snapshots[0].pieces) == 4
     for lane in range(4):
         lanes.mark(state, lane, 0, 100)
