@@ -18,10 +18,13 @@ if TYPE_CHECKING:
 
     from ingest.sources.mysql.log_decoder import Event, LogDecoder
     from ingest.sources.mysql.log_model import LogTables
+    from ingest.sources.mysql.native.row_image import RowPlan
+    from ingest.sources.mysql.row_events import TableMap
     from ingest.sources.mysql.row_values import ValueReader
 
 MAX_KNOWN: Final = 20_000
 """Ids that are known at once, at most, beside those of the open transaction."""
+_ID_BYTES: Final = 6
 _NO_TABLE: Final = 0xFFFFFF
 """The table of an event without rows that only ends a statement."""
 _WITHOUT_TRANSACTIONS: Final = frozenset({"myisam", "aria", "memory", "heap", "csv", "archive", "mrg_myisam", "merge"})
@@ -35,6 +38,9 @@ class TableMaps:
         self._tables, self._decoder = tables, decoder
         self.values, self.native = values, native
         self._known: dict[int, KnownTable | None] = {}
+        """By the ids of tables in the log."""
+        self._read: dict[bytes, tuple[TableMap, KnownTable | None, RowPlan | bytes | None]] = {}
+        """What table maps say, by their bodies without the id, of which a table may get a new one at any moment."""
         self.nested = False
         """True within a compressed transaction, whose rows get their positions at its end."""
 
@@ -46,21 +52,27 @@ class TableMaps:
     def forget(self) -> None:
         """Forget all of them."""
         self._known.clear()
+        self._read.clear()
         self._decoder.forget()
 
     def learn(self, event: Event, file: str) -> None:
         """Take a table map. Raise BadEvent, or ConfigError where it is not the table that the history has."""
-        found = row_events.read_table_map(event.data, self._decoder.description)
+        body = event.data[events.HEADER_BYTES :]
+        table = row_events.table_of(event.data, events.TABLE_MAP, self._decoder.description)
+        made = self._read.get(body[_ID_BYTES:])
+        found = row_events.read_table_map(event.data, self._decoder.description) if made is None else made[0]
         entry = self._tables.read(found.database, found.name, self._decoder.base + event.start)
-        known = None if entry is None else KnownTable(entry[0], entry[1], found)
-        if known is not None and (why := check(known)):
-            msg = f"table {found.database}.{found.name} {why} ({file}, before {self._decoder.offset})"
-            hint = "give its columns with `ingest schema set FILE --table T 'CREATE TABLE …'`, or `backfill` it"
-            raise ConfigError(msg, hint)
-        self._known[found.id] = known
+        if made is None or (entry and entry[0]) != (made[1] and made[1].id):
+            known = None if entry is None else KnownTable(entry[0], entry[1], found)
+            if known is not None and (why := check(known)):
+                msg = f"table {found.database}.{found.name} {why} ({file}, before {self._decoder.offset})"
+                hint = "give its columns with `ingest schema set FILE --table T 'CREATE TABLE …'`, or `backfill` it"
+                raise ConfigError(msg, hint)
+            plan = None if not self.native else body if known is None else plan_of(known, body, self.values)
+            made = self._read[body[_ID_BYTES:]] = found, known, plan
+        self._known[table] = made[1]
         if self.native:
-            body = event.data[events.HEADER_BYTES :]
-            self._decoder.learn(found.id, body if known is None else plan_of(known, body, self.values))
+            self._decoder.learn(table, made[2])
 
     def rows(self, event: Event) -> None:
         """Add the records of a row event. Raise BadEvent."""

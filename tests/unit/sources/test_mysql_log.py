@@ -434,3 +434,17 @@ def test_ids_of_tables_are_forgotten_where_they_are_many(native: bool, monkeypat
     records, reader = read(log, native=native)
     assert ids(records) == list(range(20))
     assert len(reader._maps._known) <= 4
+
+
+@BOTH
+def test_a_table_that_gets_another_id_is_looked_at_once(native: bool) -> None:
+    log = Log()
+    for at in range(20):
+        log.query(b"BEGIN")
+        log.table_map(at, "t", *INT_INT)
+        log.rows(30, at, 2, row(at, 1))
+        log.xid()
+    records, reader = read(log, native=native)
+    assert ids(records) == list(range(20))
+    assert len(reader._maps._known) == 20
+    assert len(set(map(id, reader._maps._known.values()))) == 1

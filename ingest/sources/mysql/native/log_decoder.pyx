@@ -22,6 +22,7 @@ from ingest.sources.mysql.native.row_image cimport RowPlan
 cdef enum:
     HEADER = 19
     CHECKSUM = 4
+    TABLE_ID = 6              # bytes of it, at the beginning of a table map
     FULL_PACKET = (1 << 24) - 1
     FIRST_ROOM = 1 << 19
     CACHED = 64               # places of tables that were looked up
@@ -316,7 +317,7 @@ cdef class LogDecoder:
         return True
 
     cdef bint table_map(self, const uint8_t *body, size_t size) except -1:
-        """Look whether the table is known by the same map."""
+        """Look whether the table is known by the same map: one plan may stand for several ids, which are its beginning."""
         cdef uint64_t table
         if self.post_map != 8 or size < 8:
             return False
@@ -325,7 +326,9 @@ cdef class LogDecoder:
         if plan is None:
             return False
         known = (<RowPlan> plan).map if isinstance(plan, RowPlan) else plan
-        return <size_t> PyBytes_GET_SIZE(known) == size and not memcmp(PyBytes_AS_STRING(known), body, size)
+        return <size_t> PyBytes_GET_SIZE(known) == size and not memcmp(
+            PyBytes_AS_STRING(known) + TABLE_ID, body + TABLE_ID, size - TABLE_ID
+        )
 
     cdef object table(self, uint64_t table):
         """Return what is known of a table; None where that is nothing."""
