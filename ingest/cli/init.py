@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -30,9 +31,11 @@ from ingest.formats.appearance_of_rows import (
     says_mysql_types,
     unique_field,
 )
+from ingest.model.table import selector_of
 from ingest.model.text import TextError, one_line, reason_of
+from ingest.packages import require
 from ingest.program import masked_errors
-from ingest.render.first_pipeline import SINKS, Answers, asks_for_key, pipeline_text
+from ingest.render.first_pipeline import SINKS, Answers, DatabaseAnswers, asks_for_key, pipeline_text
 from ingest.render.repository import repository_files
 from ingest.testing.first_look import FirstLook, first_look
 
@@ -47,6 +50,12 @@ _FORMATS: Final = (
     "--format avro-confluent, debezium-avro-confluent, protobuf-confluent, json-confluent or debezium-json-confluent"
 )
 """The formats with a registry, as a hint names them."""
+
+_SERVER: Final = re.compile(
+    r"(?:\[(?P<bracketed>[^\[\]\s]+)\]|(?P<host>[^:\[\]\s/]+))(?::(?P<port>[0-9]{1,5}))?", re.ASCII
+)
+_MYSQL_PORT: Final = 3306
+_ALL_TABLES: Final = r"\.*.\.*"
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
@@ -101,7 +110,15 @@ def init(
         Path | None,
         typer.Option("--from-sql", metavar="FILE.sql", help="Take tables and INSERT INTO … SELECT of Flink SQL."),
     ] = None,
-    look: Annotated[bool, typer.Option("--look/--no-look", help="Look at the topic.")] = True,
+    database: Annotated[
+        str | None,
+        typer.Option("--mysql", metavar="HOST[:PORT]", help="Read a MySQL or MariaDB server instead of topics."),
+    ] = None,
+    user: Annotated[str, typer.Option(metavar="USER", help="With --mysql: its user.")] = "ingest",
+    tables: Annotated[
+        str | None, typer.Option(metavar="SELECTOR", help="With --mysql: its tables. [default: all that the user sees]")
+    ] = None,
+    look: Annotated[bool, typer.Option("--look/--no-look", help="Look at the topic, or the server.")] = True,
     variables: SetOption = None,
 ) -> None:
     """Write a first pipeline file from a few answers, by looking at a topic; or a repository with --repo.
@@ -121,6 +138,20 @@ def init(
         msg = "give --topic or --topic-pattern, not both"
         raise typer.BadParameter(msg)
     values = parse_variables(variables)
+    if database is not None:
+        answers = Answers(
+            bootstrap=brokers or "localhost:9092", topic=None, topic_pattern=None, format="debezium-json",
+            sink=sink or _asked("--sink", f"Sink ({', '.join(SINKS)})", SINKS[0]), place=place,
+            properties=parse_variables(properties), database=server_to_read(database, user, tables),
+        )  # fmt: skip
+        _know_sink(answers)
+        if look:
+            answers = _with_tables(answers, values)
+        elif tables is None:
+            msg = "it is missing, and nobody looks at the server"
+            raise typer.BadParameter(msg, param_hint="--tables")
+        _finish(out, answers, values, look=look)
+        return
     answers = Answers(
         bootstrap=brokers or _asked("--brokers", "Kafka's bootstrap servers", "localhost:9092"),
         topic=None if topic_pattern is not None else topic or _asked("--topic", "Topic to read", None),
@@ -131,14 +162,23 @@ def init(
         properties=parse_variables(properties),
         registry=registry,
     )
-    if answers.sink not in SINKS:
-        msg = f"{one_line(answers.sink)} is none of {', '.join(SINKS)}"
-        raise typer.BadParameter(msg, param_hint="--sink")
+    _know_sink(answers)
     found = _looked_at(answers, values) if look else None
     answers = _with_format(answers, value_format, found)
     if found is not None:
         answers = _with_guesses(answers, found)
-    answers = replace(answers, primary_keys=primary_keys or _asked_for_key(answers))
+    _finish(out, replace(answers, primary_keys=primary_keys or _asked_for_key(answers)), values, look=look)
+
+
+def _know_sink(answers: Answers) -> None:
+    """Raise typer.BadParameter (exit code 2) for a sink that no first pipeline has."""
+    if answers.sink not in SINKS:
+        msg = f"{one_line(answers.sink)} is none of {', '.join(SINKS)}"
+        raise typer.BadParameter(msg, param_hint="--sink")
+
+
+def _finish(out: Path, answers: Answers, values: dict[str, str], *, look: bool) -> None:
+    """Write the file, and say what a run of it would do. Raise ConfigError."""
     text = pipeline_text(answers)
     _checked(text, values)
     _write(out.parent, {out.name: text, str(PLACE): schema_text()})
@@ -146,6 +186,39 @@ def init(
     if look:
         _planned(out, values)
     typer.echo(f"\nNext: ingest run {out} --once", err=True)
+
+
+def server_to_read(database: str, user: str, tables: str | None) -> DatabaseAnswers:
+    """Return the server of `HOST`, `HOST:PORT` or `[HOST]:PORT`. Raise typer.BadParameter (exit code 2)."""
+    found = _SERVER.fullmatch(database)
+    port = int(found["port"] or _MYSQL_PORT) if found is not None else 0
+    if found is None or not 0 < port < 1 << 16:
+        msg = f"{one_line(database)[:100]} is no HOST or HOST:PORT"
+        raise typer.BadParameter(msg, param_hint="--mysql")
+    return DatabaseAnswers(found["bracketed"] or found["host"], port, user, tables or _ALL_TABLES)
+
+
+def _with_tables(answers: Answers, variables: Mapping[str, str]) -> Answers:
+    """Return the answers with the tables that the server has, and say them. Raise IngestError."""
+    from ingest.sources.mysql.checks import look_at  # noqa: PLC0415  (an extra that not everybody has)
+
+    require("mysql")
+    database = answers.database
+    assert database is not None
+    pipeline = _checked(pipeline_text(replace(answers, sink="print")), variables, strictly=True)
+    with masked_errors(pipeline.secrets):
+        found = look_at(pipeline.source.server)
+    typer.echo(f"{found.version}: {counted(len(found.tables), 'table')} that {database.user} may read", err=True)
+    for warning in found.warnings:
+        typer.echo(f"warning: {one_line(warning)}", err=True)
+    databases = sorted({name for name, _ in found.tables})
+    if database.tables != _ALL_TABLES:
+        return answers
+    if not databases:
+        msg = f"{database.user} may read no table of {database.host}:{database.port}"
+        raise ConfigError(msg, f"GRANT SELECT ON db.* TO '{database.user}'@'…' (docs/mysql.md), or give --tables")
+    names = ",".join(rf"{selector_of(name)}.\.*" for name in databases)
+    return replace(answers, database=replace(database, tables=names))
 
 
 def _turn(script: Path, out: Path) -> None:

@@ -141,6 +141,12 @@ def selector(text: str) -> Selector:
     return Selector(text)
 
 
+def selector_of(name: str) -> str:
+    """Return the selector that one name matches, whatever characters it has, and no other."""
+    plain = (letter if letter.isalnum() or letter in "_-." else rf"\x{{{ord(letter):x}}}" for letter in name)
+    return "".join(plain)
+
+
 def similar(text: str, tables: Iterable[TableId]) -> str:
     """Return a selector that is like one that matches none of the tables, and that matches one; else an empty text.
 

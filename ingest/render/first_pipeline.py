@@ -27,6 +27,17 @@ _KEYED: Final = frozenset({"upsert-kafka", "iceberg", "delta", "postgres", "holo
 
 
 @dataclass(frozen=True, slots=True)
+class DatabaseAnswers:
+    """A MySQL or MariaDB server to read, and its tables."""
+
+    host: str
+    port: int
+    user: str
+    tables: str
+    """A selector."""
+
+
+@dataclass(frozen=True, slots=True)
 class Answers:
     """Answers of somebody who wants a pipeline."""
 
@@ -51,6 +62,8 @@ class Answers:
     """Columns of the primary key, where messages name none."""
     guess: UniqueField | None = None
     """A column that may be the primary key."""
+    database: DatabaseAnswers | None = None
+    """The server to read instead of topics."""
 
 
 def pipeline_text(answers: Answers) -> str:
@@ -62,6 +75,9 @@ def _source(answers: Answers) -> Iterator[str]:
     yield SCHEMA_LINE
     yield "# Every option: ingest explain OPTION. What a run would do: ingest plan FILE."
     yield "source:"
+    if answers.database is not None:
+        yield from _database(answers.database)
+        return
     yield "  type: kafka"
     yield from _client(answers, answers.bootstrap)
     if answers.topic_pattern is not None:
@@ -82,6 +98,19 @@ def _source(answers: Answers) -> Iterator[str]:
     yield "  # Broken messages stop a run. To count them and go on, up to a limit:"
     yield "  # ingestion.ignore-errors: true"
     yield "  # ingestion.error-tolerance.max-count: 100"
+
+
+def _database(found: DatabaseAnswers) -> Iterator[str]:
+    yield "  type: mysql"
+    yield f"  hostname: {scalar(found.host)}"
+    yield f"  port: {found.port}"
+    yield f"  username: {scalar(found.user)}   # its rights: docs/mysql.md"
+    yield '  password: "${secret_values.mysql}"   # from INGEST_SECRET_MYSQL, or a file: docs/secrets.md'
+    yield f"  tables: {scalar(found.tables)}   # a regular expression; \\. in it is a dot that stands for any character"
+    yield "  # First the rows that are there, then each change out of the log"
+    yield "  scan.startup.mode: initial"
+    yield "  # A number, or a range of them, that no replica of the server has:"
+    yield "  # server-id: 5401-5404"
 
 
 def _sink(answers: Answers) -> Iterator[str]:

@@ -96,10 +96,10 @@ class Shop:
             row = self._random.choice(open_)
             self._put("orders", "u", {**row, "status": "SENT" if row["status"] == "PAID" else "PAID"})
         elif what < 0.97:
-            row = self.tables["customers"][self._random.randint(1, len(_NAMES))]
-            self._put(
-                "customers", "u", {**row, "email": f"{row['name'].lower()}{self._random.randint(1, 99)}@example.org"}
-            )
+            row = self.tables["customers"].get(self._random.randint(1, len(_NAMES)), {})
+            email = f"{row.get('name', '').lower()}{self._random.randint(1, 99)}@example.org"
+            if row:  # somebody may have deleted it in the database
+                self._put("customers", "u", {**row, "email": email})
         else:
             self._delete("orders", self._random.choice(open_)["id"])
 
@@ -111,7 +111,7 @@ class Shop:
             "created_at": time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(self.now_ms / 1000)),
         }  # fmt: skip
         self._put("orders", operation, row)
-        price = float(self.tables["products"][row["product"]]["price"])
+        price = float(self.tables["products"].get(row["product"], {"price": 0})["price"])
         event = {"event_type": "order_placed", "order": key, "total": round(price * row["quantity"], 2)}
         seen = {"event_type": "page_viewed", "page": f"/products/{row['product']}", "visitor": row["customer"]}
         for one in (seen, event):

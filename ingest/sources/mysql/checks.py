@@ -11,6 +11,7 @@ import msgspec
 import pymysql
 
 from ingest.errors import AccessError, ConfigError
+from ingest.sources.mysql.catalogue import names
 from ingest.sources.mysql.connection import connect, explain, version
 from ingest.sources.mysql.log_search import LogSearch, status_statement
 
@@ -30,7 +31,7 @@ _DENIED: Final = frozenset({1227, 1044, 1045, 1142, 1143, 1370})
 class ServerNeeds(msgspec.Struct, frozen=True):
     """What a pipeline needs of a server."""
 
-    server_ids: tuple[int, ...]
+    server_ids: range
     """The numbers of its readers."""
     readers: int = 1
     """How many tasks may read the log or hold a number at once."""
@@ -38,6 +39,28 @@ class ServerNeeds(msgspec.Struct, frozen=True):
     """True if its sink writes only the columns that came."""
     databases: tuple[str, ...] = ()
     """The databases whose tables are read, as far as they are known."""
+
+
+class ServerLook(msgspec.Struct, frozen=True):
+    """What a server is, and what of it a user may read."""
+
+    version: str
+    tables: list[tuple[str, str]]
+    """Databases and names."""
+    warnings: list[str]
+
+
+def look_at(server: MySqlServer) -> ServerLook:
+    """Return what there is to read. Raise ConfigError where the log cannot be read, and other IngestErrors."""
+    warnings = check_server(server, ServerNeeds(range(0), 0, partial_images=True))
+    connection = connect(server)
+    try:
+        known = version(connection)
+        return ServerLook(f"{known.product} {known.text}", names(connection), warnings)
+    except pymysql.MySQLError as exc:
+        raise explain(exc, "list its tables", server) from exc
+    finally:
+        connection.close()
 
 
 def check_server(server: MySqlServer, needs: ServerNeeds) -> list[str]:
@@ -94,9 +117,8 @@ def number_problems(own: int, needs: ServerNeeds, replicas: Sequence[tuple[int, 
     """Return what is wrong with the numbers of readers. `replicas`: numbers and names of those that are connected."""
     hint = "give server-id a range that nobody else has, of one number for each reader: server-id: 5401-5404"
     problems = []
-    if len(set(needs.server_ids)) < needs.readers:
-        count = len(set(needs.server_ids))
-        problems.append((f"server-id has {count} numbers for {needs.readers} readers", hint))
+    if len(needs.server_ids) < needs.readers:
+        problems.append((f"server-id has {len(needs.server_ids)} numbers for {needs.readers} readers", hint))
     if own in needs.server_ids:
         problems.append((f"server-id {own} is the server's own", hint))
     problems += [
@@ -187,19 +209,19 @@ def _may_read_log(server: MySqlServer, connection: Connection) -> bool:
 
 
 def _replicas(connection: Connection) -> list[tuple[int, str]]:
-    """Return numbers and hosts of the replicas that are connected, where the user may ask. Readers have no host."""
+    """Return numbers and addresses of the replicas that are connected, where the user may ask. Readers have no port."""
     for statement in ("SHOW REPLICAS", "SHOW SLAVE HOSTS"):
         try:
             rows = _rows(connection, statement)
         except pymysql.MySQLError:
             continue
-        return [(int(row[0]), f"{row[1]}:{row[2]}" if row[1] else "") for row in rows]
+        return [(int(row[0]), f"{row[1] or 'of port'}:{row[2]}" if int(row[2] or 0) else "") for row in rows]
     return []
 
 
 def _variables(connection: Connection) -> dict[str, str]:
-    names = ", ".join(f"'{name}'" for name in _VARIABLES)
-    rows = _rows(connection, f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({names})")
+    wanted = ", ".join(f"'{name}'" for name in _VARIABLES)
+    rows = _rows(connection, f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({wanted})")
     return {str(name).lower(): str(value) for name, value in rows}
 
 

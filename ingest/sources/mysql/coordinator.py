@@ -11,16 +11,18 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 import msgspec
 import pymysql
 
-from ingest.errors import ConfigError, DataLoss
+from ingest.errors import ConfigError
 from ingest.model.table import show, table_in
 from ingest.sources.mysql import catalogue
 from ingest.sources.mysql.checks import ServerNeeds, check_server
 from ingest.sources.mysql.connection import connect, explain
 from ingest.sources.mysql.consequences import Remedy, RowPolicy, consequences, warning
+from ingest.sources.mysql.failover import excluded_sources, follow
+from ingest.sources.mysql.gtids import GtidSet
 from ingest.sources.mysql.history import History, SchemaEntry, from_document, to_document
 from ingest.sources.mysql.lanes import Lanes
 from ingest.sources.mysql.log_search import LogSearch, identity, log_listing, log_status
-from ingest.sources.mysql.positions import FIRST, LogFiles
+from ingest.sources.mysql.positions import FIRST, WAYS, LogFiles
 from ingest.sources.mysql.reader import AssignedChunk, MySqlAssignment, TableRegions, TaskNotes
 from ingest.sources.mysql.state import LANES, LOG, SNAPSHOT, ReachedPlace, State
 from ingest.sources.mysql.statements import StatementHistory
@@ -60,6 +62,7 @@ class MySqlCoordinator:
         """Columns of which was said that texts have bytes that are no characters."""
         self._server = options.server
         self._search = LogSearch(self._server)
+        self._excluded = excluded_sources(options.gtid_excludes)
         self._connection: Connection | None = None
         self._statements: StatementHistory | None = None
         self._state: State | None = None
@@ -132,9 +135,8 @@ class MySqlCoordinator:
             return MySqlAssignment(chunks=chunks)
         last = state.files.place(state.place.position)[0]
         bases = {file.name: file.base for file in state.files.files if file.base >= last.base}
-        return MySqlAssignment(
-            state.place, bases, [self._regions(one) for one in state.snapshots if not one.again], chunks
-        )
+        regions = [self._regions(one) for one in state.snapshots if not one.again]
+        return MySqlAssignment(state.place, bases, regions, chunks, state.skip)
 
     def _chunk(self, lane: int, chunk: LaneChunk) -> AssignedChunk:
         entry = self._history.at(chunk.name, _LAST)
@@ -177,6 +179,7 @@ class MySqlCoordinator:
         state = self._now
         if note.place.position > state.place.position:
             state.place = note.place
+            state.gtids = str(GtidSet.parse(state.gtids) | GtidSet.parse(note.gtids)) if state.gtids else note.gtids
         for name, _, time in note.files:
             state.files = state.files.timed(name, time)
         for column in sorted(note.invalid.keys() - self._with_invalid):
@@ -294,7 +297,7 @@ class MySqlCoordinator:
             return found
         self._check_server(first=True)
         about = self._ask("ask who it is", identity)
-        file, offset = self._first_place()
+        file, offset, executed = self._first_place()
         # A reading that begins anew beside the pipeline's run has its positions, and nothing else of its state
         known = LogFiles((about,)) if self._state is None else self._state.files
         if not about.is_same(known.identity):
@@ -304,8 +307,9 @@ class MySqlCoordinator:
         files = known.grown(self._ask("list its log files", log_listing), file)
         base = files.position(file, FIRST) - FIRST
         self._state = State(
-            files, ReachedPlace(file, offset, base), planned=[0] * LANES, lanes=[[] for _ in range(LANES)]
-        )
+            files, ReachedPlace(file, offset, base), planned=[0] * LANES, lanes=[[] for _ in range(LANES)],
+            gtids=str(executed or self._search.executed_at(file, offset) or ""),
+        )  # fmt: skip
         names = self._add_tables(0)
         if not names:
             self._warn(f"no table of {self._server.name} matches source.tables so far")
@@ -319,7 +323,7 @@ class MySqlCoordinator:
         `first`: the pipeline has not read before. Else the server may still know its last reader by its number.
         """
         given = first and self._options.server_id is not None
-        ids = tuple(self._options.server_ids(self._pipeline)[:1]) if given else ()
+        ids = self._options.server_ids(self._pipeline)[:1] if given else range(0)
         needs = ServerNeeds(ids, readers=len(ids))
         for text in check_server(self._server, needs):
             self._warn(text)
@@ -338,28 +342,47 @@ class MySqlCoordinator:
         self._add(entries, [])
         return [entry.name for entry in entries]
 
-    def _first_place(self) -> tuple[str, int]:
-        """Return the place where a run starts that no checkpoint says where."""
+    def _first_place(self) -> tuple[str, int, GtidSet | None]:
+        """Return the place where a run starts that no checkpoint says where, and which transactions are before it.
+
+        None: the log says so, if it has GTIDs.
+        """
         options = self._options
         if options.startup_mode == "earliest-offset":
-            return self._ask("list its log files", log_listing)[0][0], FIRST
+            return self._ask("list its log files", log_listing)[0][0], FIRST, None
+        if options.startup_mode == "specific-offset" and options.startup_gtids is not None:
+            found = self._search.find_gtids(GtidSet.parse(options.startup_gtids), self._excluded)
+            return found.file, found.offset, None
         if options.startup_mode == "specific-offset" and options.startup_file is not None:
-            return options.startup_file, options.startup_position or FIRST
+            return options.startup_file, options.startup_position or FIRST, None
         if options.startup_mode == "timestamp":
             found = self._search.find_time((options.startup_timestamp or 0) / 1000)
-            return found.file, found.offset
+            return found.file, found.offset, None
         status = self._ask("ask for the log's position", log_status)
-        return status.file, status.offset
+        return status.file, status.offset, status.executed
 
     def check(self, positions: Mapping[Split, int]) -> dict[Split, int]:
         """Return the positions, where the log is still the one that they are of. Raise DataLoss."""
         state = self._now
         about = self._ask("ask who it is", identity)
-        if not about.is_same(state.files.identity):
-            msg = f"{self._server.name} is {about.name}, and the log was read of {state.files.identity.name}"
-            raise DataLoss(msg, "see hostname and port")
-        self._search.check(state.files, state.place.log_place)
-        return dict(positions)
+        if about.is_same(state.files.identity):
+            self._search.check(state.files, state.place.log_place)
+            return dict(positions)
+        if positions[LOG] > state.place.position:
+            msg = f"the server is {about.name} now, and a transaction of {state.files.identity.name} is written in part"
+            raise ConfigError(msg, f"let the former server be read to its end, or {WAYS}")
+        before = state.files.shown(state.place.position)
+        state.files, place, skip = follow(self._search, state.files, state.gtids, about, self._excluded)
+        state.place, state.skip = ReachedPlace.of(place), str(skip)
+        self._warn(
+            f"the server is {about.name} now: after {before} of {self._former(state)} its log is read from "
+            f"{place.file}:{place.offset} on, found by GTIDs"
+        )
+        return {**positions, LOG: place.position}
+
+    @staticmethod
+    def _former(state: State) -> str:
+        return state.files.servers[-2].name
 
     def _take_in(self) -> None:
         """Take in tables that the options choose and did not choose before: at the end of the log as it is now.

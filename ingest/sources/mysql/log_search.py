@@ -63,6 +63,8 @@ _ENDS: Final = frozenset({XID, XA_PREPARE, TRANSACTION_PAYLOAD})
 _OF_A_FILE: Final = frozenset({FORMAT_DESCRIPTION, PREVIOUS_GTIDS, MARIADB_GTID_LIST, BINLOG_CHECKPOINT, ROTATE, STOP})
 _MAX_OFFSET: Final = (1 << 32) - 1
 _NON_BLOCK: Final = 1
+_LONG: Final = 16 << 20
+"""Bytes of a file from which on a server that can is asked for its transactions, and the file is not looked through."""
 
 
 class LogStatus(NamedTuple):
@@ -223,6 +225,8 @@ class LogSearch:
 
     def executed_at(self, file: str, offset: int) -> GtidSet | None:
         """Return all transactions that lie before a place of the log; None where the server has no GTIDs."""
+        if offset > _LONG and (asked := self._asked_executed(file, offset)) is not None:
+            return asked
         found = self.head(file).previous
         if found is None:
             return None
@@ -234,6 +238,17 @@ class LogSearch:
                 if (gtid := _gtid(event)) is not None:
                     runs.setdefault(gtid[0], []).append((gtid[1], gtid[1]))
         return found | GtidSet(runs)
+
+    def _asked_executed(self, file: str, offset: int) -> GtidSet | None:
+        """Return the same from a MariaDB server, which looks through its file itself; None from another one."""
+        with self._connection("ask for its transactions") as connection:
+            if not version(connection).mariadb:
+                return None
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT BINLOG_GTID_POS(%s, %s), @@gtid_binlog_state", (file, offset))
+                position, state = cursor.fetchone() or (None, None)
+        before = self.head(file).previous or GtidSet()
+        return None if position is None else mariadb_executed(str(position), str(state or ""), before)
 
     def find_gtids(self, delivered: GtidSet, excluded: Callable[[str], bool] = lambda _source: False) -> FoundPlace:
         """Return the place from which on everything lies that is not in a set. Raise DataLoss where there is none.
@@ -344,6 +359,20 @@ def mariadb_transactions(state: str, replicated: str, delivered: GtidSet) -> _Tr
     filled = GtidSet({source: [(1, own[-1][1])] for source, own in delivered})
     points = GtidSet({source: [(own[-1][1], own[-1][1])] for source, own in last})
     return _Transactions(executed | GtidSet(other), points - executed, filled)
+
+
+def mariadb_executed(position: str, state: str, before: GtidSet) -> GtidSet:
+    """Return the transactions before a position of MariaDB (the last of each domain), by a later state of the log.
+
+    Numbers of a domain only grow, whichever server they are of. `before`: the transactions before the file.
+    """
+    last = {source.partition("-")[0]: own[-1][1] for source, own in GtidSet.parse(position)}
+    found = {}
+    for source, own in GtidSet.parse(state):
+        end, most = own[-1][1], last.get(source.partition("-")[0], 0)
+        if end <= most or any(source == other for other, _ in before):
+            found[source] = [(1, min(end, most))]
+    return GtidSet.parse(position) | before | GtidSet(found)
 
 
 def _row(connection: Connection, statement: str) -> Sequence[Any]:

@@ -20,6 +20,8 @@ from ingest.sources.mysql.chunk_rows import Reading
 from ingest.sources.mysql.chunks import TableChunk
 from ingest.sources.mysql.connection import connect, explain
 from ingest.sources.mysql.ddl import statement_text
+from ingest.sources.mysql.failover import passed_over
+from ingest.sources.mysql.gtids import GtidSet
 from ingest.sources.mysql.history import Name, may_change_tables
 from ingest.sources.mysql.log_model import LogPlace
 from ingest.sources.mysql.log_reader import LogReader
@@ -52,6 +54,8 @@ class MySqlChunk:
     """True if they are a part of something that has one position: the split stays at it."""
 
 
+_MOST_GTIDS: Final = 1500
+"""Characters of GTIDs that a commit keeps at most."""
 _FAR: Final = 1 << 40
 """The base of a log file that is above those of all files before it."""
 
@@ -99,6 +103,8 @@ class MySqlAssignment(msgspec.Struct, frozen=True):
     """The tables in snapshot, for the task that reads the log."""
     chunks: list[AssignedChunk] = []
     """Chunks to read."""
+    skip: str = ""
+    """Transactions that are left out, as they were read of another server."""
 
 
 class StatementNote(msgspec.Struct, frozen=True):
@@ -118,6 +124,8 @@ class LogNote(msgspec.Struct, frozen=True):
     place: ReachedPlace
     files: list[tuple[str, int, int]] = []
     """Names, bases and times of the files that it entered."""
+    gtids: str = ""
+    """Transactions that it has read up to the place."""
     statement: StatementNote | None = None
     invalid: dict[str, int] = {}
     """For each column: the number of texts with bytes that are no characters."""
@@ -176,6 +184,9 @@ class MySqlReader:
         self._log: LogReader | None = None
         self._assigned = MySqlAssignment()
         self._position: dict[Split, int] = {}
+        self._reached: list[tuple[int, int, int]] = []
+        """For each of the places: the position behind the records before it, which lies below it where nothing but a
+        commit follows; how many runs of GTIDs there were; and the last number of the last one."""
         self._places: list[ReachedPlace] = []
         """Ends of transactions of this task, in order."""
         self._statement: Statement | None = None
@@ -193,12 +204,16 @@ class MySqlReader:
         """Take over what a task gets."""
         self._assigned = assigned
         self._schemas.history = shared
-        self._places, self._statement, self._chunks = [], None, []
+        self._places, self._reached, self._statement, self._chunks = [], [], None, []
 
     def commit_note(self, positions: Mapping[Split, int]) -> Any:  # noqa: ANN401  (JSON)
-        """Return what the sink is to keep with a commit: marks of chunks, which are known nowhere else."""
-        chunks = self._finished(positions)
-        return msgspec.to_builtins(TaskNotes(None, chunks)) if chunks else None
+        """Return what the sink is to keep with a commit: marks of chunks, and where the log was read to."""
+        log, chunks = self._log_note(positions), self._finished(positions)
+        if log is not None:
+            # The statement is met again. What is too long for a commit is what was known before this task
+            log = msgspec.structs.replace(log, files=[], statement=None, invalid={})
+            log = None if len(log.gtids) > _MOST_GTIDS or log.place == self._assigned.place else log
+        return msgspec.to_builtins(TaskNotes(log, chunks)) if log is not None or chunks else None
 
     def resume(self, note: Any) -> None:  # noqa: ANN401  (as above)
         """Take over what the sink has kept."""
@@ -216,7 +231,8 @@ class MySqlReader:
         at, place = positions.get(LOG), self._assigned.place
         if at is None or place is None:
             return None
-        found = max((one for one in (place, *self._places) if one.position <= at), key=lambda one: one.position)
+        reached = [one for one, (after, *_) in zip(self._places, self._reached, strict=True) if after <= at]
+        found = reached[-1] if reached else place
         files = [] if self._log is None else [(file.name, file.base, file.time) for file in self._log.files]
         met, statement = self._statement, None
         if met is not None and met.position <= at:
@@ -226,7 +242,17 @@ class MySqlReader:
         if found == place and statement is None:
             return None
         invalid = {} if self._log is None else dict(self._log.invalid)
-        return LogNote(found, files, statement, invalid)
+        return LogNote(found, files, gtids=self._read_gtids(found), statement=statement, invalid=invalid)
+
+    def _read_gtids(self, place: ReachedPlace) -> str:
+        """Return the transactions that were read up to a place, of those of this task."""
+        if self._log is None or place not in self._places:
+            return ""
+        _, count, last = self._reached[self._places.index(place)]
+        read: dict[str, list[tuple[int, int]]] = {}
+        for at, run in enumerate(self._log.gtids[:count]):
+            read.setdefault(run.source, []).append((run.first, last if at == count - 1 else run.last))
+        return str(GtidSet(read))
 
     # -- Reading ------------------------------------------------------------------------------------------------------
 
@@ -250,7 +276,8 @@ class MySqlReader:
                 tinyint1_as_boolean=options.booleans, metadata=bool(options.metadata),
             )  # fmt: skip
         passing = self._passing()
-        for found in log.read(place.log_place, end, after=start, bases=self._assigned.bases):
+        over = passed_over(self._assigned.skip, self._options.gtid_excludes)
+        for found in log.read(place.log_place, end, after=start, bases=self._assigned.bases, excluded=over):
             if found is None:
                 yield None
                 continue
@@ -267,6 +294,9 @@ class MySqlReader:
         place = log.place
         if not self._places or place.position > self._places[-1].position:
             self._places.append(ReachedPlace.of(place))
+            runs = log.gtids
+            at = min(place.position, self._position[LOG])
+            self._reached.append((at, len(runs), runs[-1].last if runs else 0))
 
     def _passing(self) -> dict[int, Passing]:
         """Return what of the changes of tables in snapshot is written, by the ids of their entries."""

@@ -146,6 +146,8 @@ class State(msgspec.Struct):
     next_entry: int = 1
     gtids: str = ""
     """Transactions that were read up to `place`, and those before them."""
+    skip: str = ""
+    """Transactions of this server's log behind `place` that were read of a former server."""
 
     def snapshot(self, name: Name) -> TableSnapshot | None:
         """Return how far a table is read; None where all of it is, and the log has passed its marks."""

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from mysql_servers import Kind, MySql
 
     Starter = Callable[..., MySql]
-NEEDS = ServerNeeds((5401,))
+NEEDS = ServerNeeds(range(5401, 5402))
 GOOD = {"log_bin": "ON", "binlog_format": "ROW", "binlog_row_image": "FULL", "server_id": "1"}
 NEW, MARIA = parse_version("8.4.2"), parse_version("10.11.6-MariaDB")
 
@@ -45,7 +45,7 @@ def test_all_that_is_wrong_is_said_at_once(kind: Kind, mysql_server: Starter) ->
     server = mysql_server(kind, binlog_ignore_db="shop", server_id=5401)
     server.execute("SET GLOBAL binlog_format = 'MIXED'", "SET GLOBAL binlog_row_image = 'MINIMAL'")
     with pytest.raises(ConfigError) as refused:
-        check_server(login(server), ServerNeeds((5401, 5401), 2, databases=("shop", "other")))
+        check_server(login(server), ServerNeeds(range(5401, 5402), 2, databases=("shop", "other")))
     for part in (
         "binlog_format is MIXED", "binlog_row_image is MINIMAL", "server-id has 1 numbers for 2 readers",
         "server-id 5401 is the server's own", "changes of the database shop are not logged",
@@ -56,7 +56,7 @@ def test_all_that_is_wrong_is_said_at_once(kind: Kind, mysql_server: Starter) ->
         assert part in refused.value.hint
     # What the hints say is what helps
     server.execute("SET GLOBAL binlog_format = 'ROW'", "SET GLOBAL binlog_row_image = 'FULL'")
-    assert check_server(login(server), ServerNeeds((5402,), databases=("other",))) == []
+    assert check_server(login(server), ServerNeeds(range(5402, 5403), databases=("other",))) == []
 
 
 def test_rights_that_are_missing_are_a_grant_that_helps(mariadb: MySql, mysql5: MySql) -> None:
@@ -94,7 +94,7 @@ def test_a_replica_that_logs_nothing_of_its_primary(mariadb: MySql, mysql_server
 def test_partial_images_are_for_sinks_that_write_what_came() -> None:
     for image in ("MINIMAL", "NOBLOB", "FULL_NODUP"):
         variables = GOOD | {"binlog_row_image": image}
-        assert settings_problems(MARIA, variables, ServerNeeds((1,), partial_images=True)) == []
+        assert settings_problems(MARIA, variables, ServerNeeds(range(1, 2), partial_images=True)) == []
         [(what, hint)] = settings_problems(MARIA, variables, NEEDS)
         assert what == f"binlog_row_image is {image}, and this sink needs whole rows (postgres does not)"
         assert hint.startswith("SET GLOBAL binlog_row_image = 'FULL'")
@@ -110,8 +110,8 @@ def test_settings() -> None:
 
 
 def test_numbers_of_readers() -> None:
-    assert number_problems(1, ServerNeeds((5401, 5402), 2), [(5403, "db2:3306"), (5401, "")]) == []
-    assert [what for what, _ in number_problems(1, ServerNeeds((5401, 5402), 2), [(5402, "db2:3306")])] == [
+    assert number_problems(1, ServerNeeds(range(5401, 5403), 2), [(5403, "db2:3306"), (5401, "")]) == []
+    assert [what for what, _ in number_problems(1, ServerNeeds(range(5401, 5403), 2), [(5402, "db2:3306")])] == [
         "server-id 5402 is that of the replica db2:3306: two with one number throw each other out"
     ]
 

@@ -12,7 +12,7 @@ from ingest.errors import ConfigError, DataLoss
 from ingest.sources.mysql.connection import MySqlServer, Tls
 from ingest.sources.mysql.gtids import GtidSet
 from ingest.sources.mysql.log_model import LogPlace
-from ingest.sources.mysql.log_search import LogSearch, mariadb_transactions
+from ingest.sources.mysql.log_search import LogSearch, mariadb_executed, mariadb_transactions
 from ingest.sources.mysql.positions import FIRST, KnownFile, LogFiles
 
 if TYPE_CHECKING:
@@ -243,3 +243,21 @@ def test_a_server_without_a_log_is_told_so(mysql_server: Starter) -> None:
     server = mysql_server(MARIADB_10, skip_log_bin=1)
     with pytest.raises(ConfigError, match="log"):
         search(server).status()
+
+
+def test_a_server_that_can_looks_through_a_long_file_itself(
+    mysql_server: Starter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = mysql_server(MARIADB_10, server_id=2)
+    server.execute("SET server_id = 1", "CREATE TABLE shop.t (id INT PRIMARY KEY)")
+    server.insert(1)
+    place = server.position()
+    server.insert(2)
+    server.insert(3, "SET gtid_domain_id = 7")
+    looked = search(server).executed_at(*place)
+    monkeypatch.setattr("ingest.sources.mysql.log_search._LONG", 0)
+    assert looked == GtidSet.parse("0-1:1,0-2:2")
+    assert search(server).executed_at(*place) == GtidSet.parse("0-1-1,0-2-2")
+    before = GtidSet.parse("0-4-1")
+    found = mariadb_executed("0-2-5", "0-1-3,0-2-9,0-3-7,0-4-8,7-2-4", before)
+    assert str(found) == "0-1:1-3,0-2:1-5,0-4:1-5", "what server 3 wrote is behind the position"
