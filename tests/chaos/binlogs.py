@@ -52,11 +52,14 @@ _TABLES = (
 
 
 class SqlLoad(threading.Thread):
-    """Changes rows and tables at a rate until it is told to finish, whatever becomes of the server."""
+    """Changes rows at a rate until it is told to finish, whatever becomes of the server.
 
-    def __init__(self, server: MySql, *, keys: int, seed: int, every_s: float, changes_tables: bool) -> None:
+    `tables`: "" leaves the tables as they are, "alter" changes them and adds some, "empty" also truncates.
+    """
+
+    def __init__(self, server: MySql, *, keys: int, seed: int, every_s: float, tables: str) -> None:
         super().__init__(daemon=True)
-        self.server, self.keys, self.every_s, self.changes_tables = server, keys, every_s, changes_tables
+        self.server, self.keys, self.every_s, self.tables = server, keys, every_s, tables
         self.sent = self.total = 0
         self.failed: list[str] = []
         self._chance = random.Random(seed)  # noqa: S311  (to be repeated)
@@ -93,7 +96,7 @@ class SqlLoad(threading.Thread):
             else:
                 connection.commit()
                 self.sent = self.total = self.sent + 1
-            if self.changes_tables and chance.random() < 0.02:
+            if self.tables and chance.random() < 0.02:
                 self._change_table(cursor)
 
     def _change(self, cursor: Any) -> None:
@@ -128,15 +131,17 @@ class SqlLoad(threading.Thread):
             cursor.execute(f"UPDATE pairs SET a = a + 1, n = {number} WHERE a = 3 AND b = 'b{key // 70}'")
 
     def _change_table(self, cursor: Any) -> None:
-        """Add or drop a column of `orders`, or add a table."""
+        """Add or drop a column of `orders`, add a table, or empty one."""
         self._added += 1
-        kind = self._chance.randrange(4)
+        kind = self._chance.randrange(5 if self.tables == "empty" else 4)
         if kind < 2 and len(self._columns) < 4:
             name, place = f"c{self._added}", self._chance.choice(("", " FIRST", " AFTER id"))
             cursor.execute(f"ALTER TABLE orders ADD COLUMN {name} BIGINT{place}")
             self._columns.append(name)
         elif kind == 2 and self._columns:
             cursor.execute(f"ALTER TABLE orders DROP COLUMN {self._columns.pop(0)}")
+        elif kind == 4:
+            cursor.execute(f"TRUNCATE TABLE {self._chance.choice(('names', 'pairs', 'pairs'))}")
         elif self._added < 60:
             cursor.execute(f"CREATE TABLE later{self._added} (id INT PRIMARY KEY, n BIGINT, s VARCHAR(9))")
             cursor.execute(f"INSERT INTO later{self._added} SELECT seq, seq, 'ß' FROM seq_0_to_20")
@@ -223,7 +228,15 @@ class SqlRig(Rig):
     """A pipeline from a server's database `shop`, whose tables are under load."""
 
     def __init__(
-        self, folder: Path, bootstrap: str, server: MySql, scale: Scale, sink: str, *, route: bool = True
+        self,
+        folder: Path,
+        bootstrap: str,
+        server: MySql,
+        scale: Scale,
+        sink: str,
+        *,
+        route: bool = True,
+        tables: str = "alter",
     ) -> None:
         super().__init__(folder, bootstrap, "exactly-once", total=0, seed=scale.seed, partitions=1)
         rows = max(1000, scale.changes)
@@ -234,7 +247,7 @@ class SqlRig(Rig):
         self.file.write_text(f"{source}{sink}{names if route else ''}pipeline:\n  name: {self.name}\n")
         self.loads = [
             SqlLoad(server, keys=rows + rows // 5, seed=scale.seed + i, every_s=0.03,
-                    changes_tables=i == 0)
+                    tables="" if i else tables)
             for i in range(2)
         ]  # fmt: skip
 
@@ -326,12 +339,11 @@ def mysql_to_topics(folder: Path, guarantee: str, scale: Scale) -> Report:
         return rig.judge(found)
 
 
-def mysql_to_postgres(folder: Path, guarantee: str, scale: Scale) -> Report:
+def mysql_to_postgres(folder: Path, _guarantee: str, scale: Scale) -> Report:
     """MariaDB into PostgreSQL: the same storm; PostgreSQL's own client gives the rows."""
     with broker(folder) as bootstrap, sql_server() as server, postgres() as database:
         database.ask("CREATE SCHEMA shop")
-        sink = database.sink(**{"sink.delivery-guarantee": guarantee})
-        rig = SqlRig(folder, bootstrap, server, scale, sink, route=False)
+        rig = SqlRig(folder, bootstrap, server, scale, database.sink(), route=False)
         rig.storm(scale.moments, max(1, scale.moments // 4))
 
         def found(tables: list[str]) -> Rows:
