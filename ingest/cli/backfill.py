@@ -46,7 +46,7 @@ def backfill(
     quiet: QuietOption = False,
     verbose: VerboseOption = False,
 ) -> None:
-    """Read tables once more, from the beginning of their topics up to where their pipeline is, or a database's rows.
+    """Read tables once more, from the beginning of their topics up to where their pipeline is.
 
     For a sink table that lacks the rows that were read before it was one: after a change of its route or of the sink's
     options, or where somebody has taken rows away. The pipeline must not be running. A backfill that was stopped or
