@@ -84,9 +84,7 @@ class StatefulReader(Protocol):
         """Return what the coordinator is to learn of a task that ended at these positions."""
 
 
-STATEFUL: Final = frozenset({
-    "state", "restore", "assign", "shared", "learn", "new_schemas", "emptied", "read_again", "weight", "grows",
-})  # fmt: skip
+STATEFUL: Final = frozenset(name for name in vars(StatefulCoordinator) if not name.startswith("_"))
 """The methods of a coordinator with a state."""
 
 
