@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 ROOT: Final = next(folder for folder in Path(__file__).parents if (folder / "pyproject.toml").is_file())
-WALKED: Final = ("tutorial", "from-debezium", "from-canal", "from-flink-cdc")
+WALKED: Final = ("tutorial", "from-mysql", "from-debezium", "from-canal", "from-flink-cdc")
 """Pages of docs/ that `tests/integration/test_walkthroughs.py` does as they stand."""
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from ingest import paths
-from ingest.sandbox.process import any_port
+from ingest.sandbox.process import any_ports
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -100,8 +100,13 @@ def apart(folder: Path) -> tuple[dict[str, str], dict[str, str]]:
     for there in paths.cache().iterdir():
         if there.is_dir() and there.name != "sandbox":
             (folder / there.name).symlink_to(there)
-    port = any_port()
-    instead = {"ingest sandbox up": f"ingest sandbox up --port {port}", "29092": str(port)}
+    port, database = any_ports(2, set())
+    (folder / "sandbox" / "mysql").mkdir(parents=True)
+    (folder / "sandbox" / "mysql" / "mysql.json").write_text(f'{{"port": {database}}}')  # that of its last start
+    instead = {
+        "ingest sandbox up": f"ingest sandbox up --port {port}", "29092": str(port), "23306": str(database),
+        "~/.cache/ingest": str(folder),
+    }  # fmt: skip
     return instead, {"INGEST_CACHE_DIR": str(folder)}
 
 
