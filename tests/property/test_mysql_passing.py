@@ -16,7 +16,7 @@ from ingest.sources.mysql.chunks import TableChunk
 from ingest.sources.mysql.columns import Column, Table
 from ingest.sources.mysql.log_records import LogRecord
 from ingest.sources.mysql.merging import merge
-from ingest.sources.mysql.passing import NULL, Passing, Region, RowChange, merged, passed
+from ingest.sources.mysql.passing import NULL, LoggedChange, Passing, Region, merged, passed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,7 +40,7 @@ def image(key: int, value: int) -> msgspec.Raw:
     return msgspec.Raw(b'{"k":%d,"v":"%d"}' % (key, value))
 
 
-def history(steps: Sequence[tuple[int, int, bool]]) -> tuple[list[State], list[RowChange]]:
+def history(steps: Sequence[tuple[int, int, bool]]) -> tuple[list[State], list[LoggedChange]]:
     """The table's states, and the change from each to the next."""
     states: list[State] = [{key: 0 for key in KEYS if key % 2}]
     changes = []
@@ -48,14 +48,14 @@ def history(steps: Sequence[tuple[int, int, bool]]) -> tuple[list[State], list[R
         now = dict(states[-1])
         if key not in now:
             now[key] = at
-            changes.append(RowChange(NULL, image(key, at), SOURCE, "c"))
+            changes.append(LoggedChange(NULL, image(key, at), SOURCE, "c"))
         elif delete:
-            changes.append(RowChange(image(key, now.pop(key)), NULL, SOURCE, "d"))
+            changes.append(LoggedChange(image(key, now.pop(key)), NULL, SOURCE, "d"))
         else:
             to = key if other in now else other
             before = image(key, now.pop(key))
             now[to] = at
-            changes.append(RowChange(before, image(to, at), SOURCE, "u"))
+            changes.append(LoggedChange(before, image(to, at), SOURCE, "u"))
         states.append(now)
     return states, changes
 
@@ -64,21 +64,21 @@ STEPS = st.lists(st.tuples(st.sampled_from(KEYS), st.sampled_from(KEYS), st.bool
 BOUNDS = st.sets(st.sampled_from(KEYS), max_size=4).map(sorted)
 
 
-def record(at: int, *changes: RowChange) -> LogRecord:
+def record(at: int, *changes: LoggedChange) -> LogRecord:
     text = msgspec.json.encode(changes if len(changes) > 1 else changes[0])
     return LogRecord(b"\0\0\0\0\x07" + text, at, 0)
 
 
-def changes_of(records: Sequence[Any]) -> list[RowChange]:
-    out: list[RowChange] = []
+def changes_of(records: Sequence[Any]) -> list[LoggedChange]:
+    out: list[LoggedChange] = []
     for one in records:
         text = one.value()[5:]
         many = text if text[:1] == b"[" else b"[" + text + b"]"
-        out += msgspec.json.decode(many, type=list[RowChange])
+        out += msgspec.json.decode(many, type=list[LoggedChange])
     return out
 
 
-def apply(sink: State, change: RowChange) -> None:
+def apply(sink: State, change: LoggedChange) -> None:
     """Write a change as an upsert sink does."""
     before, after = change.row(before=True), change.row(before=False)
     if before is not None:
@@ -153,11 +153,11 @@ def test_each_change_once(steps: list[tuple[int, int, bool]], bounds: list[int],
         if any(halves):
             before, after = change.before if halves[0] else NULL, change.after if halves[1] else NULL
             whole = (before, after) == (change.before, change.after)
-            expected.append(RowChange(before, after, SOURCE, change.op if whole else "c" if halves[1] else "d"))
+            expected.append(LoggedChange(before, after, SOURCE, change.op if whole else "c" if halves[1] else "d"))
     assert msgspec.json.encode(single) == msgspec.json.encode(expected)
     # Several changes in a record, each with an id of its own; another table's pass as they are
     if changes:
-        many = [RowChange(c.before, c.after, c.source, c.op, 7 if i % 2 else 8) for i, c in enumerate(changes)]
+        many = [LoggedChange(c.before, c.after, c.source, c.op, 7 if i % 2 else 8) for i, c in enumerate(changes)]
         got = changes_of(passed([LogRecord(b"\0\0\0\0\x08" + msgspec.json.encode(many), 10**6, 0)], tables))
         others = [msgspec.json.encode([c for c in cs if c.id == 8]) for cs in (got, many)]
         assert others[0] == others[1]
@@ -188,9 +188,9 @@ def test_merging(steps: list[tuple[int, int, bool]], bounds: list[int], data: st
     assert set(rows) == inside(states[high])
 
 
-def noblob(change: RowChange) -> RowChange:
+def noblob(change: LoggedChange) -> LoggedChange:
     """A change whose row before has its key only."""
     row = change.row(before=True)
     if row is None:
         return change
-    return RowChange(msgspec.Raw(b'{"k":%d}' % row["k"]), change.after, change.source, change.op)
+    return LoggedChange(msgspec.Raw(b'{"k":%d}' % row["k"]), change.after, change.source, change.op)

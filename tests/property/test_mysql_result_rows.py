@@ -88,7 +88,7 @@ def test_rows(data: st.DataObject) -> None:
     names = [b'"c%d"' % at for at in range(len(writers))]
     rows = data.draw(st.lists(st.tuples(*(st.none() | WRITERS[write] for write in writers)), max_size=5))
     stream = b"".join(packet(b"".join(map(counted, row))) for row in rows) + END
-    reader = result_rows.ResultRows(HEAD, TAIL, names, writers, 3, 99, True)
+    reader = result_rows.ResultSetRows(HEAD, TAIL, names, writers, 3, 99, True)
     cuts = sorted(data.draw(st.sets(st.integers(1, len(stream)), max_size=4)))
     found: list[Any] = []
     for start, stop in zip([0, *cuts], [*cuts, len(stream)], strict=True):
@@ -107,7 +107,7 @@ def test_rows(data: st.DataObject) -> None:
 def test_any_packet(payload: bytes, columns: int) -> None:
     """Bytes that are no row are refused, and read nothing beyond them."""
     names = [b'"c%d"' % at for at in range(columns)]
-    reader = result_rows.ResultRows(HEAD, TAIL, names, [query_values.characters] * columns, 0, 0)
+    reader = result_rows.ResultSetRows(HEAD, TAIL, names, [query_values.characters] * columns, 0, 0)
     try:
         reader.feed(packet(payload) + END)
     except ValueError:
@@ -124,7 +124,7 @@ def test_a_packet_that_goes_on() -> None:
         row = counted(value) + counted(b"1")
         assert (len(row) == (1 << 24) - 1) == (size < 1 << 24)
         full, rest = row[: (1 << 24) - 1], row[(1 << 24) - 1 :]
-        reader = result_rows.ResultRows(HEAD, TAIL, names, [query_values.characters, query_values.number], 0, 0)
+        reader = result_rows.ResultSetRows(HEAD, TAIL, names, [query_values.characters, query_values.number], 0, 0)
         stream = packet(full) + packet(rest, 2) + END
         for at in range(0, len(stream), 1 << 20):
             reader.feed(stream[at : at + (1 << 20)])
@@ -136,10 +136,10 @@ def test_a_packet_that_goes_on() -> None:
 
 def test_the_server_ends_the_rows() -> None:
     """An error packet ends them; what comes behind the end is refused."""
-    reader = result_rows.ResultRows(HEAD, TAIL, [b'"c"'], [query_values.number], 0, 0)
+    reader = result_rows.ResultSetRows(HEAD, TAIL, [b'"c"'], [query_values.number], 0, 0)
     payload = b"\xff\x25\x05#70100Query execution was interrupted"
     reader.feed(packet(counted(b"1")) + packet(payload))
     assert (reader.ended, reader.error, len(reader)) == (True, payload, 1)
-    other = result_rows.ResultRows(HEAD, TAIL, [b'"c"'], [query_values.number], 0, 0)
+    other = result_rows.ResultSetRows(HEAD, TAIL, [b'"c"'], [query_values.number], 0, 0)
     with pytest.raises(ValueError, match="behind"):
         other.feed(END + b"\0")

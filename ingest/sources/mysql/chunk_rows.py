@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ingest.sources.mysql.chunks import TableChunk
     from ingest.sources.mysql.columns import Column, Table
     from ingest.sources.mysql.connection import Connection
-    from ingest.sources.mysql.native.result_rows import ResultRows
+    from ingest.sources.mysql.native.result_rows import ResultSetRows
     from ingest.sources.mysql.query_values import ValueWriter
 
 ROWS: Final = 2_000
@@ -84,7 +84,7 @@ class Reading:
         return (record.value() or b"")[len(self.head) : -len(self.tail)]
 
 
-class RowReader:
+class ChunkRowReader:
     """Reads rows by native code, or by the reference."""
 
     def __init__(self, *, tinyint1_as_boolean: bool = False, native: bool = True) -> None:
@@ -99,7 +99,7 @@ class RowReader:
         writers = [value_writer(column, tinyint1_as_boolean=self._boolean) for column in columns]
         if not self._native:
             return grouped(_by_reference(connection, reading, names, writers))
-        rows = native.ResultRows(reading.head, reading.tail, names, writers, reading.position, reading.millis)
+        rows = native.ResultSetRows(reading.head, reading.tail, names, writers, reading.position, reading.millis)
         return _by_native_code(connection, statement_of(reading), rows)
 
 
@@ -133,7 +133,7 @@ def raw_rows(connection: Connection, sql: str) -> Iterator[tuple[bytes | None, .
             connection.close()  # nobody wants the rest; reading it could take an hour
 
 
-def _by_native_code(connection: Connection, sql: str, rows: ResultRows) -> Iterator[Sequence[Record]]:
+def _by_native_code(connection: Connection, sql: str, rows: ResultSetRows) -> Iterator[Sequence[Record]]:
     """Yield the rows of a statement as records, read by native code. Raise pymysql.MySQLError."""
     connection.query(sql, unbuffered=True)
     own = cast("Any", connection)

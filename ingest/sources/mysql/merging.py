@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ingest.sources.mysql.chunks import TableChunk
     from ingest.sources.mysql.columns import Column, Table
     from ingest.sources.mysql.key_order import Ask
-    from ingest.sources.mysql.passing import RowChange
+    from ingest.sources.mysql.passing import LoggedChange
 
     Fields = dict[str, Any]
     """A row's columns, each with the JSON text of its value."""
@@ -47,7 +47,7 @@ def merge(
     key: Sequence[Column],
     chunk: TableChunk,
     rows: Sequence[bytes],
-    changes: Sequence[RowChange],
+    changes: Sequence[LoggedChange],
     ask: Ask,
 ) -> list[bytes]:
     """Return a chunk's rows, the members of JSON objects, after all changes.

@@ -72,7 +72,7 @@ def _alike(one: int | None, other: int | None, reached: int) -> bool:
 NULL: Final = msgspec.Raw(b"null")
 
 
-class RowChange(msgspec.Struct, omit_defaults=True):
+class LoggedChange(msgspec.Struct, omit_defaults=True):
     """A record's JSON, or one change of several in a record."""
 
     before: msgspec.Raw
@@ -88,8 +88,8 @@ class RowChange(msgspec.Struct, omit_defaults=True):
         return row
 
 
-_change_of = msgspec.json.Decoder(RowChange).decode
-_changes_of = msgspec.json.Decoder(list[RowChange]).decode
+_change_of = msgspec.json.Decoder(LoggedChange).decode
+_changes_of = msgspec.json.Decoder(list[LoggedChange]).decode
 
 
 class Passing:
@@ -102,7 +102,7 @@ class Passing:
         self._bounds = [self._order.of_bound(region.upper) for region in regions[:-1] if region.upper is not None]
         self._columns = columns
 
-    def of(self, changes: Sequence[tuple[int, RowChange]]) -> list[RowChange | None]:
+    def of(self, changes: Sequence[tuple[int, LoggedChange]]) -> list[LoggedChange | None]:
         """Return for each change, given with its position, what of it is written."""
         if len(set(self._marks)) == 1:
             return [change if at >= self._marks[0] else None for at, change in changes]
@@ -125,26 +125,26 @@ class Passing:
 
     def _half(
         self,
-        change: RowChange,
+        change: LoggedChange,
         before: Row | None,
         after: Row | None,
         *,
         before_passes: bool,
         after_passes: bool,
-    ) -> RowChange | None:
+    ) -> LoggedChange | None:
         """Return what of a change is written."""
         if before is None or after is None:
             return change if before_passes or after_passes else None
         if before_passes and after_passes:
             return change
         if before_passes:  # the row has gone to keys that are read later
-            return RowChange(change.before, NULL, change.source, "d", change.id)
+            return LoggedChange(change.before, NULL, change.source, "d", change.id)
         if not after_passes:
             return None
         if len(after) < self._columns:
             msg = "a row has moved from one chunk of its table to another, and the log has only some of its columns"
             raise ConfigError(msg, "SET GLOBAL binlog_row_image = 'FULL' until the snapshot is complete")
-        return RowChange(NULL, change.after, change.source, "c", change.id)
+        return LoggedChange(NULL, change.after, change.source, "c", change.id)
 
 
 @dataclass(slots=True)
@@ -193,12 +193,12 @@ def passed(records: Sequence[Record], tables: Mapping[int, Passing]) -> Sequence
     `tables`: the tables in snapshot, by the id of their schema. Raise ConfigError, and what `Ask` raises.
     """
     read = [changes_in(record) if _may_concern(record, tables) else [] for record in records]
-    asked: dict[int, list[tuple[int, RowChange, tuple[int, int]]]] = {}
+    asked: dict[int, list[tuple[int, LoggedChange, tuple[int, int]]]] = {}
     for at, changes in enumerate(read):
         for index, (id_, change) in enumerate(changes):
             if id_ in tables:
                 asked.setdefault(id_, []).append((offset_of(records[at]), change, (at, index)))
-    differing: dict[tuple[int, int], RowChange | None] = {}
+    differing: dict[tuple[int, int], LoggedChange | None] = {}
     for id_, of_table in asked.items():
         answers = tables[id_].of([(position, change) for position, change, _ in of_table])
         differing.update(
@@ -229,7 +229,7 @@ def _may_concern(record: Record, tables: Mapping[int, Passing]) -> bool:
     return value[_HEAD : _HEAD + 1] == b"[" or int.from_bytes(value[1:_HEAD], "big") in tables
 
 
-def changes_in(record: Record) -> list[tuple[int, RowChange]]:
+def changes_in(record: Record) -> list[tuple[int, LoggedChange]]:
     """Return the changes of a record, each with the id of its schema."""
     value = record.value() or b""
     id_, text = int.from_bytes(value[1:_HEAD], "big"), value[_HEAD:]

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from ingest.sources.mysql.history import History, KnownSchemas
     from ingest.sources.mysql.log_model import Statement
     from ingest.sources.mysql.options import MySqlSource
-    from ingest.sources.mysql.passing import RowChange
+    from ingest.sources.mysql.passing import LoggedChange
 
 
 @dataclass(frozen=True, slots=True)
@@ -370,7 +370,7 @@ class MySqlReader:
             raise explain(exc, f"read rows of {name}", options.server) from exc
         return reader.mark
 
-    def _between(self, table: Table, low: LogPoint, high: LogPoint) -> Sequence[RowChange]:
+    def _between(self, table: Table, low: LogPoint, high: LogPoint) -> Sequence[LoggedChange]:
         """Return the changes of a table in the log between two points. Raise TableChanged."""
         options = self._options
         tables = _OneTable(table)
@@ -378,7 +378,7 @@ class MySqlReader:
             options.server, self._lane_id, tables, heartbeat_s=options.heartbeat, tinyint1_as_boolean=options.booleans
         )
         base = 0 if low.file == high.file else _FAR
-        found: list[RowChange] = []
+        found: list[LoggedChange] = []
         start = LogPlace(low.file, low.offset, 0)
         try:
             for chunk in log.read(start, base + high.offset, bases={low.file: 0, high.file: base}):

@@ -18,7 +18,7 @@ import pymysql
 from pymysql.constants import ER
 
 from ingest.errors import ConfigError
-from ingest.sources.mysql.chunk_rows import RowReader, grouped
+from ingest.sources.mysql.chunk_rows import ChunkRowReader, grouped
 from ingest.sources.mysql.chunks import name_of
 from ingest.sources.mysql.marks import Lock, LogPoint, Visibility, log_end, snapshot_point
 from ingest.sources.mysql.merging import identity_of, merge
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from ingest.sources.mysql.chunk_rows import Reading
     from ingest.sources.mysql.columns import Table
     from ingest.sources.mysql.connection import Connection
-    from ingest.sources.mysql.passing import RowChange
+    from ingest.sources.mysql.passing import LoggedChange
 
-    Between: TypeAlias = Callable[[Table, LogPoint, LogPoint], Sequence[RowChange]]
+    Between: TypeAlias = Callable[[Table, LogPoint, LogPoint], Sequence[LoggedChange]]
     """Function that returns the changes of a table in the log between two points, in order. It raises TableChanged
     where a statement in between may have changed the table."""
 
@@ -81,7 +81,7 @@ class ChunkReader:
         self._between = between
         self._visibility = visibility or Visibility(connection)
         self._lock = lock
-        self._rows = RowReader(tinyint1_as_boolean=tinyint1_as_boolean, native=native).read
+        self._rows = ChunkRowReader(tinyint1_as_boolean=tinyint1_as_boolean, native=native).read
         self._known: dict[int, str] = {}
         """For each entry of the history: the definition, as the server prints it, that was seen to be the same."""
         self._says_points = True

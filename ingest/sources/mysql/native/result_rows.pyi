@@ -3,7 +3,7 @@ from collections.abc import Sequence
 from ingest.model.record import Record
 from ingest.sources.mysql.query_values import ValueWriter
 
-class ResultRows:
+class ResultSetRows:
     """Takes what a socket gives of a result set's rows, up to its end."""
 
     ended: bool

@@ -134,7 +134,7 @@ cdef bint is_plain_number(const char *p, size_t size) noexcept:
 
 
 @cython.final
-cdef class ResultRows:
+cdef class ResultSetRows:
     """Takes what a socket gives of a result set's rows, up to its end."""
 
     cdef PendingRecords records

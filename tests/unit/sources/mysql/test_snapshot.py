@@ -18,7 +18,7 @@ from ingest.sources.mysql.chunk_rows import Reading
 from ingest.sources.mysql.chunks import TableChunk, next_bound, split_key
 from ingest.sources.mysql.connection import MySqlServer, connect
 from ingest.sources.mysql.marks import SETTLED_S, Lock, LogPoint, Visibility, log_end
-from ingest.sources.mysql.passing import NULL, RowChange
+from ingest.sources.mysql.passing import NULL, LoggedChange
 from ingest.sources.mysql.snapshot import ChunkReader, TableChanged, TableGone
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def reader(server: MySql) -> Connection:
     return connect(MySqlServer("127.0.0.1", server.port, USER, PASSWORD))
 
 
-def nothing(table: Table, low: LogPoint, high: LogPoint) -> Sequence[RowChange]:
+def nothing(table: Table, low: LogPoint, high: LogPoint) -> Sequence[LoggedChange]:
     return ()
 
 
@@ -74,7 +74,7 @@ class Writer:
         self.connection = server.connect()
         self.state = {k * 10: 0 for k in range(rows)}
         self.states = {LogPoint(*server.position()): dict(self.state)}
-        self.changes: list[tuple[LogPoint, list[RowChange]]] = []
+        self.changes: list[tuple[LogPoint, list[LoggedChange]]] = []
         self.stopping = threading.Event()
         self.thread = threading.Thread(target=self.write)
 
@@ -95,18 +95,18 @@ class Writer:
                 self.states[point] = dict(self.state)
                 self.changes.append((point, changes))
 
-    def change(self, cursor: Any, keys: list[int], place: int, at: int) -> RowChange:
-        """RowChange a row's key, which may take it to another chunk, or delete a row, or write it again."""
+    def change(self, cursor: Any, keys: list[int], place: int, at: int) -> LoggedChange:
+        """LoggedChange a row's key, which may take it to another chunk, or delete a row, or write it again."""
         key = keys[place]
         if key in self.state and at % 5 == 0:
             cursor.execute(f"DELETE FROM snap.moving WHERE k = {key}")  # noqa: S608  (numbers)
-            change = RowChange(self.image(key), NULL, SOURCE, "d")
+            change = LoggedChange(self.image(key), NULL, SOURCE, "d")
             del self.state[key]
             return change
         if key not in self.state:
             cursor.execute(f"INSERT INTO snap.moving VALUES ({key}, {at})")  # noqa: S608  (numbers)
             self.state[key] = at
-            return RowChange(NULL, self.image(key), SOURCE, "c")
+            return LoggedChange(NULL, self.image(key), SOURCE, "c")
         to = max(keys) + key % 1000 - at if at % 3 == 0 else key
         to = key if to in self.state else to
         cursor.execute(f"UPDATE snap.moving SET k = {to}, v = {at} WHERE k = {key}")  # noqa: S608  (numbers)
@@ -114,9 +114,9 @@ class Writer:
         del self.state[key]
         self.state[to] = at
         keys[place] = to
-        return RowChange(before, self.image(to), SOURCE, "u")
+        return LoggedChange(before, self.image(to), SOURCE, "u")
 
-    def between(self, _table: Table, low: LogPoint, high: LogPoint) -> Sequence[RowChange]:
+    def between(self, _table: Table, low: LogPoint, high: LogPoint) -> Sequence[LoggedChange]:
         """The changes between two points. The writer may not have noted the last ones yet: it is waited for."""
         while high not in self.states:
             assert self.thread.is_alive()
@@ -204,9 +204,9 @@ def test_a_table_is_made_again_after_the_snapshot_began(both: MySql) -> None:
     again = ["DROP TABLE snap.d", "CREATE TABLE snap.d (k INT PRIMARY KEY, v INT)", "INSERT INTO snap.d VALUES (8, 8)"]
     asked = []
 
-    def between(table: Table, low: LogPoint, high: LogPoint) -> Sequence[RowChange]:
+    def between(table: Table, low: LogPoint, high: LogPoint) -> Sequence[LoggedChange]:
         asked.append((low, high))
-        return [RowChange(NULL, msgspec.Raw(b'{"k":7,"v":7}'), SOURCE, "c")] if len(asked) == 1 else []
+        return [LoggedChange(NULL, msgspec.Raw(b'{"k":7,"v":7}'), SOURCE, "c")] if len(asked) == 1 else []
 
     found = []
     for statements in (truncated, again):

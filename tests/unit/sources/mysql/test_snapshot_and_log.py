@@ -17,7 +17,7 @@ from ingest.sources.mysql.chunks import TableChunk, next_bound, split_key
 from ingest.sources.mysql.connection import MySqlServer, connect
 from ingest.sources.mysql.log_model import LogPlace
 from ingest.sources.mysql.marks import log_end
-from ingest.sources.mysql.passing import Passing, Region, RowChange, changes_in, merged, passed
+from ingest.sources.mysql.passing import LoggedChange, Passing, Region, changes_in, merged, passed
 from ingest.sources.mysql.snapshot import ChunkReader
 
 if TYPE_CHECKING:
@@ -221,7 +221,7 @@ class Sink:
             for _, change in changes_in(record):
                 self.change(change)
 
-    def change(self, change: RowChange) -> None:
+    def change(self, change: LoggedChange) -> None:
         before, now = change.row(before=True), change.row(before=False)
         if before is not None:
             self.rows.pop(self.key(before), None)
@@ -238,7 +238,7 @@ class Between:
     def __init__(self, server: MySql, tables: Tables) -> None:
         self.server, self.tables = server, tables
 
-    def __call__(self, _table: Table, low: LogPoint, high: LogPoint) -> list[RowChange]:
+    def __call__(self, _table: Table, low: LogPoint, high: LogPoint) -> list[LoggedChange]:
         assert low.file == high.file
         own = reader_of(self.server, self.tables)
         groups = [chunk for chunk in own.read(LogPlace(low.file, low.offset, 0), high.offset) if chunk is not None]
