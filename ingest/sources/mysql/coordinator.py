@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 import msgspec
 import pymysql
 
-from ingest.errors import ConfigError
+from ingest.errors import ConfigError, Unavailable
 from ingest.model.table import show, table_in
 from ingest.sources.mysql import catalogue
 from ingest.sources.mysql.checks import ServerNeeds, check_server
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from ingest.model.probe import SideProbe
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
+    from ingest.sources.mysql.columns import Table
     from ingest.sources.mysql.connection import Connection
     from ingest.sources.mysql.effects import Effect
     from ingest.sources.mysql.history import Name
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
     from ingest.sources.mysql.state import LaneChunk, TableSnapshot
 
 _T = TypeVar("_T")
+_TRIES: Final = 20
+"""Times that definitions of tables are asked for, until no statement came in between."""
 _LAST: Final = 1 << 63
 """Above every position."""
 _BYTES_A_RECORD: Final = 160
@@ -297,7 +300,7 @@ class MySqlCoordinator:
             return found
         self._check_server(first=True)
         about = self._ask("ask who it is", identity)
-        file, offset, executed = self._first_place()
+        (file, offset, executed), tables = self._place_of_tables(self._first_place, History())
         # A reading that begins anew beside the pipeline's run has its positions, and nothing else of its state
         known = LogFiles((about,)) if self._state is None else self._state.files
         if not about.is_same(known.identity):
@@ -310,7 +313,7 @@ class MySqlCoordinator:
             files, ReachedPlace(file, offset, base), planned=[0] * LANES, lanes=[[] for _ in range(LANES)],
             gtids=str(executed or self._search.executed_at(file, offset) or ""),
         )  # fmt: skip
-        names = self._add_tables(0)
+        names = self._add_tables(0, tables)
         if not names:
             self._warn(f"no table of {self._server.name} matches source.tables so far")
         if self._options.startup_mode in {"initial", "snapshot"}:
@@ -328,13 +331,32 @@ class MySqlCoordinator:
         for text in check_server(self._server, needs):
             self._warn(text)
 
-    def _add_tables(self, position: int) -> list[Name]:
-        """Add the server's tables that are read and not known yet to the history, and return them."""
+    def _place_of_tables(self, ask: Callable[[], _T], history: History) -> tuple[_T, dict[Name, Table]]:
+        """Return a place of the log, and how tables that `history` does not know are defined there.
+
+        A statement may be committed between two questions: definitions that are the same before and after it was asked
+        for the place are those of the place. Raise Unavailable where they never are.
+        """
+        before = self._tables_beside(history)
+        for _ in range(_TRIES):
+            place = ask()
+            after = self._tables_beside(history)
+            if after == before:
+                return place, after
+            before = after
+        msg = f"tables of {self._server.name} change faster than they can be asked for"
+        raise Unavailable(msg, "start the run when no statements change tables")
+
+    def _tables_beside(self, history: History) -> dict[Name, Table]:
+        """Return the tables that are read as the server has them now, without those that are known."""
         names = self._ask("list its tables", catalogue.names)
-        known = {entry.name for entry in self._history.newest() if entry.read}
+        known = {entry.name for entry in history.newest() if entry.read}
         wanted = [name for name in names if name not in known and self._options.reads(table_in(*name))]
         server = self._ask("ask for its version", catalogue.server)
-        tables = self._ask("ask for columns", lambda connection: catalogue.tables(connection, wanted, server))
+        return dict(self._ask("ask for columns", lambda connection: catalogue.tables(connection, wanted, server)))
+
+    def _add_tables(self, position: int, tables: Mapping[Name, Table]) -> list[Name]:
+        """Add tables to the history, and return their names."""
         entries = [
             SchemaEntry(number, position, name, table, read=True, booleans=self._options.booleans)
             for number, (name, table) in enumerate(sorted(tables.items()), self._now.next_entry)
@@ -390,9 +412,11 @@ class MySqlCoordinator:
         Their changes before that are left out, as their rows are read later.
         """
         state = self._now
-        status = self._ask("ask for the log's position", log_status)
+        status, tables = self._place_of_tables(
+            lambda: self._ask("ask for the log's position", log_status), self._history
+        )
         state.files = state.files.grown(self._ask("list its log files", log_listing))
-        names = self._add_tables(state.files.position(status.file, status.offset))
+        names = self._add_tables(state.files.position(status.file, status.offset), tables)
         if names and self._options.new_tables and not self._options.new_tables_log_only:
             self._lanes.begin(state, names)
 

@@ -1,0 +1,55 @@
+"""The driver's side of the source, asked beside statements that change tables."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from mysql_servers import PASSWORD, USER
+
+from ingest.sources.mysql.options import MySqlSource
+from ingest.sources.mysql.state import LOG
+
+if TYPE_CHECKING:
+    from mysql_servers import MySql
+
+
+@pytest.mark.parametrize("at", ["start", "taken in"])
+def test_columns_are_those_of_the_place_though_a_statement_comes_between(
+    at: str, mariadb: MySql, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = f"between_{at.replace(' ', '_')}"
+    mariadb.execute(f"CREATE DATABASE {base}", f"CREATE TABLE {base}.t (id INT PRIMARY KEY, a INT)")
+    options = MySqlSource.model_validate({
+        "type": "mysql", "hostname": "127.0.0.1", "port": mariadb.port, "username": USER, "password": PASSWORD,
+        "tables": rf"{base}.\.*", "scan.startup.mode": "latest-offset", "ssl.mode": "disabled",
+    })  # fmt: skip
+    coordinator = options.coordinator("p", lambda _: None)
+    coordinator.connect()
+    if at == "taken in":
+        coordinator.start({}, {}, "c", None)
+        mariadb.execute(f"CREATE TABLE {base}.u (id INT PRIMARY KEY, a INT)")
+    table = "t" if at == "start" else "u"
+    altered: list[int] = []
+    ask = coordinator._ask
+
+    def asked(what: str, question: Any) -> Any:
+        found = ask(what, question)
+        if what == "ask for the log's position" and not altered:
+            mariadb.execute(f"ALTER TABLE {base}.{table} DROP COLUMN a, ADD COLUMN b INT")
+            altered.append(mariadb.position()[1])
+        return found
+
+    monkeypatch.setattr(coordinator, "_ask", asked)
+    if at == "start":
+        place = coordinator.start({}, {}, "c", None)[LOG]
+    else:
+        coordinator._take_in()
+        place = next(one for one in coordinator._history.newest() if one.name[1] == table).position
+    state = coordinator._now
+    assert altered
+    assert state.files.place(place)[1] >= altered[0]
+    newest = next(one for one in coordinator._history.newest() if one.name[1] == table)
+    assert newest.table is not None
+    assert [column.name for column in newest.table.columns] == ["id", "b"]
+    coordinator.close()
