@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import zlib
 from dataclasses import dataclass
-from importlib import import_module
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
@@ -63,7 +62,7 @@ class BadEvent(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Header:
+class EventHeader:
     """What is before each event."""
 
     time: int
@@ -77,12 +76,12 @@ class Header:
     flags: int
 
 
-def read_header(event: bytes) -> Header:
+def read_header(event: bytes) -> EventHeader:
     """Return the header of an event. Raise BadEvent where its size is not that of the event."""
     if len(event) < HEADER_BYTES:
         msg = f"an event of {len(event)} bytes"
         raise BadEvent(msg)
-    found = Header(*_HEADER.unpack_from(event))
+    found = EventHeader(*_HEADER.unpack_from(event))
     if found.size != len(event):
         msg = f"an event of {len(event)} bytes whose header says {found.size}"
         raise BadEvent(msg)
@@ -445,10 +444,11 @@ def read_payload(event: bytes) -> Payload:
 def _zstandard() -> ModuleType:
     """Return the package that unpacks zstd, which only such logs need. Raise ProgramMissing."""
     try:
-        return import_module("zstandard")
+        import zstandard  # noqa: PLC0415  (few logs need it, and it may be missing)
     except ImportError as exc:
         msg = "the log has compressed transactions, which need the package zstandard"
         raise ProgramMissing(msg, "pip install 'ingest[mysql]' here and where the workers run") from exc
+    return zstandard
 
 
 def unpack_payload(payload: Payload) -> list[bytes]:

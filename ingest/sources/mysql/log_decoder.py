@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from ingest.sources.mysql import events
-from ingest.sources.mysql.events import FormatDescription, Gtid, Header
+from ingest.sources.mysql.events import EventHeader, FormatDescription, Gtid
 from ingest.sources.mysql.log_records import PendingRecords
 from ingest.sources.mysql.replication import Packets
 
@@ -27,7 +27,7 @@ _MADE_FOR_READERS: Final = frozenset({events.FORMAT_DESCRIPTION, events.ROTATE, 
 class Event:
     """One event, without its checksum."""
 
-    header: Header
+    header: EventHeader
     data: bytes
     start: int
     """Where it begins in its file; that of the last one for an event that is in none."""
@@ -63,7 +63,7 @@ def read_event(data: bytes, description: FormatDescription, offset: int) -> tupl
     return Event(header, data, end - header.size if end > offset else offset, end), described
 
 
-def _end_of(header: Header, offset: int) -> int:
+def _end_of(header: EventHeader, offset: int) -> int:
     """Return where an event ends, in 64 bits, of which its header has the lowest 32; `offset` for one in no file."""
     if header.flags & events.ARTIFICIAL or header.kind in {events.HEARTBEAT, events.HEARTBEAT_V2}:
         return offset

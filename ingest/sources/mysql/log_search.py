@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
 
     from ingest.sources.mysql.connection import Connection, MySqlServer, ServerVersion
-    from ingest.sources.mysql.events import Header
+    from ingest.sources.mysql.events import EventHeader
     from ingest.sources.mysql.log_model import LogPlace
 
 _STARTS: Final = frozenset({GTID, ANONYMOUS_GTID, GTID_TAGGED, MARIADB_GTID})
@@ -81,7 +81,7 @@ class PlacedEvent(NamedTuple):
 
     start: int
     end: int
-    header: Header
+    header: EventHeader
     data: bytes
     """The event with its header, without its checksum."""
 

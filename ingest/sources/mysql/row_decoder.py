@@ -15,7 +15,7 @@ from ingest.errors import ConfigError
 from ingest.sources.mysql import json_binary
 from ingest.sources.mysql.columns import Column
 from ingest.sources.mysql.events import BadEvent, Cursor
-from ingest.sources.mysql.row_events import NUMERIC, Rows, TableMap, bits
+from ingest.sources.mysql.row_events import NUMERIC, RowsEvent, TableMap, bits
 from ingest.sources.mysql.row_values import mismatch
 
 if TYPE_CHECKING:
@@ -73,14 +73,14 @@ def check(known: KnownTable) -> str:
 _YEAR: Final = 13
 
 
-class RowDecoder:
+class RowsDecoder:
     """Decodes the rows of one event."""
 
     def __init__(self, values: ValueReader) -> None:
         """Take what reads single values."""
         self.values = values
 
-    def decode(self, known: KnownTable, rows: Rows) -> Iterator[bytes]:
+    def decode(self, known: KnownTable, rows: RowsEvent) -> Iterator[bytes]:
         """Yield a record's value for each row. Raise BadEvent."""
         if rows.columns != len(known.map.types):
             msg = f"rows of {rows.columns} columns, where the table map has {len(known.map.types)}"
@@ -147,6 +147,6 @@ def _text(name: str) -> str:
     return orjson.dumps(name.encode("utf-8", "replace").decode()).decode()
 
 
-def decode(known: KnownTable, rows: Rows, values: ValueReader) -> Iterator[bytes]:
+def decode(known: KnownTable, rows: RowsEvent, values: ValueReader) -> Iterator[bytes]:
     """Yield a record's value for each row of an event. Raise BadEvent."""
-    return RowDecoder(values).decode(known, rows)
+    return RowsDecoder(values).decode(known, rows)

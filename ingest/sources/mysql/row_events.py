@@ -100,7 +100,7 @@ def read_table_map(event: bytes, lengths: FormatDescription) -> TableMap:
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class RowsEvent:
     """Rows of one table. `before` and `after` say which columns the images have."""
 
     table: int
@@ -151,7 +151,7 @@ def unpacked(event: bytes, kind: int, lengths: FormatDescription) -> tuple[int, 
     return plain, event[:4] + bytes([plain]) + event[5:begins] + unpack_mariadb(cursor.rest())
 
 
-def read_rows(event: bytes, kind: int, lengths: FormatDescription) -> Rows:
+def read_rows(event: bytes, kind: int, lengths: FormatDescription) -> RowsEvent:
     """Return the rows of an event that is not compressed. Raise BadEvent."""
     cursor = Cursor(event, HEADER_BYTES)
     size = lengths.length(kind, 10 if kind in _WITH_EXTRA else 8)
@@ -168,4 +168,4 @@ def read_rows(event: bytes, kind: int, lengths: FormatDescription) -> Rows:
     none = (False,) * count
     body = cursor.rest()
     before = none if kind in INSERTS else bitmap
-    return Rows(table, kind, bool(flags & 1), count, before, none if kind in DELETES else after, body)
+    return RowsEvent(table, kind, bool(flags & 1), count, before, none if kind in DELETES else after, body)

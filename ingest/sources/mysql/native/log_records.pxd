@@ -6,7 +6,7 @@ from libc.stdint cimport int64_t
 from ingest.native.records cimport Messages, RawMetadata
 
 
-cdef struct Entry:            # a record: its value is in `PendingRecords.data`
+cdef struct PendingRecord:            # a record: its value is in `PendingRecords.data`
     size_t at
     size_t size
     int64_t position
@@ -17,7 +17,7 @@ cdef class PendingRecords:
     cdef char *data
     cdef size_t used
     cdef size_t room
-    cdef Entry *entries
+    cdef PendingRecord *entries
     cdef Py_ssize_t count
     cdef Py_ssize_t entry_room
     cdef readonly Py_ssize_t ended

@@ -124,15 +124,15 @@ cdef class PendingRecords:
 
     cdef int keep(self, size_t size, int64_t position, int64_t millis) except -1:
         """Make a record of the bytes that were written where `reserve` said."""
-        cdef Entry *entries
+        cdef PendingRecord *entries
         cdef Py_ssize_t room
         if self.count == self.entry_room:
             room = self.entry_room * 2 or FIRST_RECORDS
-            entries = <Entry *> PyMem_Realloc(self.entries, <size_t> room * sizeof(Entry))
+            entries = <PendingRecord *> PyMem_Realloc(self.entries, <size_t> room * sizeof(PendingRecord))
             if entries == NULL:
                 raise MemoryError
             self.entries, self.entry_room = entries, room
-        self.entries[self.count] = Entry(self.used, size, position, millis)
+        self.entries[self.count] = PendingRecord(self.used, size, position, millis)
         self.used += size
         self.count += 1
         return 0
@@ -223,7 +223,7 @@ cdef class PendingRecords:
         self.used -= size
         self.count -= count
         self.ended = max(self.ended - count, 0)
-        memmove(self.entries, self.entries + count, <size_t> self.count * sizeof(Entry))
+        memmove(self.entries, self.entries + count, <size_t> self.count * sizeof(PendingRecord))
         for at in range(self.count):
             self.entries[at].at -= size
         return out

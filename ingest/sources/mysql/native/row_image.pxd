@@ -30,7 +30,7 @@ cdef enum Step:               # what is done with a value; row_plan.py has the s
     NOTHING = 20              # of a column that is not written
 
 
-cdef struct Piece:
+cdef struct TextPiece:
     const char *text
     size_t size
 
@@ -41,8 +41,8 @@ cdef struct ColumnStep:
     int size
     int precision             # digits of a DECIMAL; bytes to which BINARY is filled up
     int scale                 # digits of a DECIMAL behind the point; bytes of a fraction
-    Piece name                # the name as JSON behind a comma, with a colon
-    Piece *labels             # of ENUM and SET, as JSON: SET without quotes
+    TextPiece name                # the name as JSON behind a comma, with a colon
+    TextPiece *labels             # of ENUM and SET, as JSON: SET without quotes
     int label_count
 
 
@@ -54,8 +54,8 @@ cdef class RowPlan:
     cdef ColumnStep *columns
     cdef int count
     cdef size_t room              # bytes that an image has at most, but for texts and bytes
-    cdef Piece head               # before the first image
-    cdef Piece[3] tails           # behind the last one of inserts, updates, deletes
+    cdef TextPiece head               # before the first image
+    cdef TextPiece[3] tails           # behind the last one of inserts, updates, deletes
 
     cdef int rows(
         self, PendingRecords records, const uint8_t *p, const uint8_t *end, const uint8_t *before,

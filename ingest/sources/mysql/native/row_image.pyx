@@ -22,11 +22,11 @@ cdef enum:
     MAX_PADDED = 1 << 8
 
 
-cdef Piece piece_of(bytes text):
-    return Piece(PyBytes_AS_STRING(text), <size_t> PyBytes_GET_SIZE(text))
+cdef TextPiece piece_of(bytes text):
+    return TextPiece(PyBytes_AS_STRING(text), <size_t> PyBytes_GET_SIZE(text))
 
 
-cdef inline char *put_piece(char *to, Piece *piece) noexcept nogil:
+cdef inline char *put_piece(char *to, TextPiece *piece) noexcept nogil:
     memcpy(to, piece.text, piece.size)
     return to + piece.size
 
@@ -110,7 +110,7 @@ cdef class RowPlan:
             self.room += made.name.size + MAX_PACKED
             if step == PADDED:
                 self.room += <size_t> precision * 2
-            made.labels = <Piece *> PyMem_Calloc(<size_t> (len(labels) or 1), sizeof(Piece))
+            made.labels = <TextPiece *> PyMem_Calloc(<size_t> (len(labels) or 1), sizeof(TextPiece))
             if made.labels == NULL:
                 raise MemoryError
             made.label_count = len(labels)
@@ -134,7 +134,7 @@ cdef class RowPlan:
         `before`, `after`: which columns the images have; NULL where there are none.
         """
         cdef Py_ssize_t first = records.count
-        cdef Piece *tail = &self.tails[0 if before == NULL else 2 if after == NULL else 1]
+        cdef TextPiece *tail = &self.tails[0 if before == NULL else 2 if after == NULL else 1]
         cdef const uint8_t *begin
         cdef char *to
         cdef size_t fixed = self.head.size + tail.size + 2 * self.room + 64
