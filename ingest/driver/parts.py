@@ -79,7 +79,7 @@ def make_parts(
     shape = unchanged if compiler is None else compiler.shape
     coordinator, reading = sink.coordinator(context.name, context.warn), source.coordinator(context.name, context.warn)
     if (keeper := of_coordinator(reading)) is not None:
-        keeper.writes(keyed=sink.supersedes)
+        keeper.writes(keyed=sink.supersedes, once=getattr(sink, "guarantee", "") == "exactly-once")
     tries = options.behavior == "try_evolve"
     unfit = coordinator.unfit if tries else all_fit
     stores = sink.numbers is Numbers.STORED

@@ -49,8 +49,12 @@ class StatefulCoordinator(Protocol):
     def new_schemas(self) -> list[tuple[TableId, TableSchema]]:
         """Return schemas that are new since the last call: tables have them before their next row."""
 
-    def writes(self, *, keyed: bool) -> None:
-        """Take whether the sink keeps one row per key, so that rows may be read anew; it comes before `start`."""
+    def writes(self, *, keyed: bool, once: bool) -> None:
+        """Take what the sink does with rows that come again; it comes before `start`.
+
+        `keyed`: it keeps one row per key, so that rows may be read anew. `once`: it never has rows of an attempt that
+        was not committed.
+        """
 
     def emptied(self) -> list[TableId]:
         """Return the source tables that were emptied since the last call: the sink is to have no rows of them.

@@ -78,7 +78,7 @@ class MySqlCoordinator:
         """Documents with answers to statements that are not understood."""
         self._emptied: list[TableId] = []
         """Tables of which nobody was told yet that they are emptied."""
-        self._keyed = True
+        self._keyed, self._once = True, False
 
     # -- The connection -----------------------------------------------------------------------------------------------
 
@@ -176,7 +176,11 @@ class MySqlCoordinator:
             return
         if state.files.file(note.file) is None:
             state.files = state.files.grown(self._ask("list its log files", log_listing))
-        self._lanes.mark(state, note.lane, note.position, state.files.position(note.file, note.offset))
+        mark = state.files.position(note.file, note.offset)
+        if not self._once:
+            # An attempt that died may have left rows of an earlier mark. Changes since then have to follow
+            mark = min(mark, state.place.position)
+        self._lanes.mark(state, note.lane, note.position, mark)
 
     def _learn_log(self, note: LogNote) -> None:
         state = self._now
@@ -275,9 +279,9 @@ class MySqlCoordinator:
         found, self._emptied = self._emptied, []
         return found
 
-    def writes(self, *, keyed: bool) -> None:
+    def writes(self, *, keyed: bool, once: bool) -> None:
         """Take what the sink does with rows that come again."""
-        self._keyed = keyed
+        self._keyed, self._once = keyed, once
 
     def weight(self, split: Split) -> float:
         """Return how many records a position of a split stands for."""
