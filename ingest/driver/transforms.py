@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import base64
 import pickle
-from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -68,8 +68,8 @@ class SparkTransformRunner:
         self._transforms: CompiledTransforms | None = None
         self._version = -1
         self._sent: Broadcast[CompiledTransforms] | None = None
-        self._given: tuple[object, object] = (None, None)
-        """The broadcasts that the plan has: schemas, and partitions."""
+        self._given: _Given | None = None
+        """The broadcasts that the plan has."""
         self._frame: DataFrame | None = None
         self._size = 0
         """The number of tasks that the plan has room for."""
@@ -80,63 +80,73 @@ class SparkTransformRunner:
         transforms = self._transforms
         if transforms is None or schemas.version != self._version:
             transforms, self._version = self._compiler.transforms(schemas.sources), schemas.version
-        stale = (
-            transforms != self._transforms or self._given != (first.base, first.partitions) or len(tasks) > self._size
-        )
+        shared = None if first.assigned is None else first.assigned.shared
+        given = _Given(first.setup, first.base, first.partitions, shared)
+        stale = transforms != self._transforms or self._given != given or len(tasks) > self._size
         if self._frame is None or stale:
             if self._sent is None or transforms != self._transforms:
                 self._transforms, self._sent = transforms, self._session.broadcast(transforms)
-            self._given = first.base, first.partitions
+            self._given = given
             self._size = max(self._shards, len(tasks))
-            given = (first.setup, first.base, first.partitions, self._sent)
-            self._frame = self._compiler.frame(transforms, self._size, read_stage(*given), write_stage(*given))
-        light = [replace(task, setup=None, base=None, partitions=None) for task in tasks]  # type: ignore[arg-type]  # they are at hand
+            stages = read_stage(given, self._sent), write_stage(given, self._sent)
+            self._frame = self._compiler.frame(transforms, self._size, *stages)
+        light = [given.taken_from(task) for task in tasks]
         task_payload = base64.b64encode(pickle.dumps(light)).decode()
         rows = self._session.run_frame(self._frame, task_payload)
         return self._explainer.explain([pickle.loads(row) for row in rows])  # noqa: S301  (our own)
 
 
-def _task(
-    setup: Broadcast[Setup], base: Broadcast[Schemas], partitions: Broadcast[dict[str, int]] | None
-) -> Task | None:
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """What all tasks of a batch refer to. A plan of Spark SQL has it, as what is pickled into a text is not sent."""
+
+    setup: Broadcast[Setup]
+    base: Broadcast[Schemas]
+    partitions: Broadcast[dict[str, int]] | None
+    shared: Broadcast[Any] | None
+    """The part of a source's state that all tasks get."""
+
+    @staticmethod
+    def taken_from(task: Task) -> Task:
+        """Return a task without it."""
+        own = None if task.assigned is None else replace(task.assigned, shared=None)  # type: ignore[arg-type]  # `put_into`
+        return replace(task, setup=None, base=None, partitions=None, assigned=own)  # type: ignore[arg-type]  # as above
+
+    def put_into(self, task: Task) -> Task:
+        """Return a task with it."""
+        own = task.assigned
+        if own is not None and self.shared is not None:
+            own = replace(own, shared=self.shared)
+        return replace(task, setup=self.setup, base=self.base, partitions=self.partitions, assigned=own)
+
+
+def _task(given: _Given) -> Task | None:
     """Return what this partition has to do in this batch; None where there is nothing for it."""
     context = TaskContext.get()
     assert context is not None
     tasks: list[Task] = pickle.loads(base64.b64decode(context.getLocalProperty(TASK_PAYLOAD) or ""))  # noqa: S301  (our own)
     number = context.partitionId()
-    if number >= len(tasks):
-        return None
-    return replace(tasks[number], setup=setup, base=base, partitions=partitions)
+    return given.put_into(tasks[number]) if number < len(tasks) else None
 
 
-def read_stage(
-    setup: Broadcast[Setup],
-    base: Broadcast[Schemas],
-    partitions: Broadcast[dict[str, int]] | None,
-    transforms: Broadcast[CompiledTransforms],
-) -> Stage:
+def read_stage(given: _Given, transforms: Broadcast[CompiledTransforms]) -> Stage:
     """Return the first stage, as Spark runs it."""
 
     def stage(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for _ in batches:
             pass
-        task = _task(setup, base, partitions)
+        task = _task(given)
         if task is not None:
             yield from run_read_stage(task, transforms.value, store_of_attempt())
 
     return stage
 
 
-def write_stage(
-    setup: Broadcast[Setup],
-    base: Broadcast[Schemas],
-    partitions: Broadcast[dict[str, int]] | None,
-    transforms: Broadcast[CompiledTransforms],
-) -> Stage:
+def write_stage(given: _Given, transforms: Broadcast[CompiledTransforms]) -> Stage:
     """Return the second stage, as Spark runs it."""
 
     def stage(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        task = _task(setup, base, partitions)
+        task = _task(given)
         if task is None:
             for _ in batches:
                 pass

@@ -112,6 +112,8 @@ class ChunkManifest:
     rejects: list[SpilledReject]
     skipped: list[tuple[int, str]]
     """Offsets of records that stand for no row, each with the reason."""
+    more: bool = False
+    """True if more records of the position `end` follow: the split stays at it until all are there."""
 
 
 @dataclass(slots=True)

@@ -43,7 +43,7 @@ class TransformReadStage:
     ) -> None:
         """`deadline`: see `ShardTask`. Raises IngestError."""
         state = worker.state_for(task)
-        state.clients.stateful(task)
+        self._reader = state.clients.stateful(task)
         setup, encoders = state.setup, state.records
         encoders.send_to_expressions(transforms)
         self._positions = dict(result.positions)
@@ -70,7 +70,7 @@ class TransformReadStage:
                 with closing(source.read(positions, self._ends)) as chunks:
                     for chunk in chunks:
                         if chunk is not None:
-                            manifest = spill.begin(chunk.split)
+                            manifest = spill.begin(chunk.split, more=chunk.more)
                             for part in source.encode(chunk):
                                 spill.add(manifest, part)
                             spill.leave_out(manifest, chunk)
@@ -84,6 +84,8 @@ class TransformReadStage:
         finally:
             self._counters.collect()
         self._result.positions = dict(positions)
+        if self._reader is not None:
+            self._result.notes = self._reader.notes(positions)
 
 
 class TransformWriteStage:
@@ -109,12 +111,16 @@ class TransformWriteStage:
         self._rejects = Rejects(setup, limit, letters, len(state.schemas.sources), result)
         counters = EncoderCounters(state.results.cache, None, result)
         self._committer = Committer(writer, letters, None, counters, self._positions, result)
+        self._resumed = False
+        """True if an earlier attempt has committed a part of it."""
         self._result = result
 
     def run(self, returned: ReturnedRows) -> None:
         """Do all stages, chunk by chunk. Raises IngestError."""
+        starts = dict(self._positions)
         with self._committer.writing():
             done = self._committer.resume(self._task, self._state.token)
+            self._resumed = self._positions != starts
             interval = Interval(COMMIT_S)
             ended = False
             while returned.wait():
@@ -129,6 +135,7 @@ class TransformWriteStage:
                         self._reach(spilled.content)
                         with self._going_back():
                             self._commit(final=True)
+                            self._learn(spilled.content)
                     ended = True
                     continue
                 self._merger.learn(spilled.content)
@@ -140,7 +147,7 @@ class TransformWriteStage:
                     continue
                 with self._going_back(spilled.content):
                     self._write(spilled.content, retained, results, RefusedRecords())
-                    if interval.passed():
+                    if not spilled.content.more and interval.passed():
                         self._commit()
                 if self._result.refused_before:
                     return
@@ -194,7 +201,8 @@ class TransformWriteStage:
         """Return whether anything of a chunk is to be written."""
         if self._result.stopped_by_reject or self._result.waited:
             return False
-        return chunk.end > self._positions[chunk.split] or bool(chunk.rejects)
+        at = self._positions[chunk.split]
+        return chunk.end > at or (chunk.more and chunk.end == at) or bool(chunk.rejects)
 
     def _write(self, chunk: ChunkManifest, retained: RetainedRows, results: Results, refused: RefusedRecords) -> None:
         """Write a chunk from where its split is written, and account for the rest of it."""
@@ -229,6 +237,11 @@ class TransformWriteStage:
         add_counts(result.skipped, read.skipped)
         if read.failure is not None:
             raise read.failure
+
+    def _learn(self, read: TaskResult) -> None:
+        """Take over what the reader has noted, if all of that is written, and nothing by an earlier attempt."""
+        if not self._resumed and read.positions == self._positions:
+            self._result.notes = read.notes
 
     def _reach(self, read: TaskResult) -> None:
         """Take over how far the first half came, unless it has read on where this one stopped at a reject."""

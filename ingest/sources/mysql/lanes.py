@@ -88,6 +88,9 @@ class Lanes:
         """Forget chunks that are read, and tables of which the log has passed all marks."""
         for lane in range(LANES):
             at = positions.get((SNAPSHOT, lane), 0)
+            for chunk in state.lanes[lane]:
+                if chunk.position < at:
+                    self._mark_unknown(state, chunk)
             state.lanes[lane] = [chunk for chunk in state.lanes[lane] if chunk.position >= at]
         log = positions.get(("binlog", 0), 0)
         state.snapshots = [
@@ -159,6 +162,16 @@ class Lanes:
         most = max(limit, float(self._options.chunk_size))
         self._saved, self._since = min(self._saved + (now - self._since) * limit, most), now
         return self._saved >= 0
+
+    @staticmethod
+    def _mark_unknown(state: State, chunk: LaneChunk) -> None:
+        """Give a chunk a mark that was written by an attempt which nobody knows anything of.
+
+        All changes from where the log stands follow it then: some may be in its rows already.
+        """
+        table = None if chunk.stale else state.snapshot(chunk.name)
+        if table is not None and any(piece.upper == chunk.upper and piece.mark is None for piece in table.pieces):
+            table.mark(chunk.upper, state.place.position)
 
     @staticmethod
     def mark(state: State, lane: int, position: int, mark: int | None) -> None:

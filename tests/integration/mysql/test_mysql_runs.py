@@ -80,6 +80,31 @@ def test_rows_and_changes_of_tables_become_upserts(
     assert left == [*range(3, 10), 49, 100, 101, 102]
 
 
+def test_rows_pass_transforms_and_statements_are_learnt_there_too(
+    kafka: Kafka, mariadb: MySql, tmp_path: Path, shared_java: SharedJava
+) -> None:
+    """A chunk comes in several groups of rows; and what tasks meet in the log is learnt of their second half."""
+    pipeline = MySqlPipeline(tmp_path, mariadb, shared_java, "computed")
+    pipeline.write(
+        f"{{type: upsert-kafka, properties.bootstrap.servers: '{kafka.bootstrap}'}}",
+        rf"route: [{{source-table: 'computed.\.*', sink-table: {kafka.name}.<>, replace-symbol: <>}}]"
+        "\n"
+        r"transform: [{source-table: 'computed.\.*', projection: '\*, v * 2 AS twice', filter: 'v <> 13'}]",
+        **{"scan.incremental.snapshot.chunk.size": 4000},
+    )
+    pipeline.execute("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t SELECT seq, seq FROM seq_1_to_9000")
+    pipeline.run()
+    rows = {row["id"]: row["twice"] for row in rows_of(kafka, f"{kafka.name}.t").values()}
+    assert rows == {i: 2 * i for i in range(1, 9001) if i != 13}
+    pipeline.execute(
+        "UPDATE t SET v = 1 WHERE id = 2", "DELETE FROM t WHERE id > 100", "ALTER TABLE t ADD COLUMN w INT FIRST",
+        "INSERT INTO t VALUES (7, 9001, 5)",
+    )  # fmt: skip
+    pipeline.run()
+    rows = {row["id"]: (row["twice"], row.get("w")) for row in rows_of(kafka, f"{kafka.name}.t").values()}
+    assert rows == {**{i: (2 * i, None) for i in range(1, 101) if i != 13}, 2: (2, None), 9001: (10, 7)}
+
+
 def test_a_table_is_read_again_after_changes_that_no_log_has(
     kafka: Kafka, mysql5: MySql, tmp_path: Path, shared_java: SharedJava
 ) -> None:

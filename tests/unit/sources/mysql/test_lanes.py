@@ -62,6 +62,16 @@ def test_a_table_is_cut_once(lanes: Lanes, state: State) -> None:
     assert state.snapshots[0].read
 
 
+def test_all_changes_follow_a_chunk_whose_mark_died_with_its_task(lanes: Lanes, state: State) -> None:
+    lanes.begin(state, [NAME])
+    planned(lanes, state)
+    lanes.mark(state, 1, 0, 700)
+    state.place = ReachedPlace("b.1", 500, 0)
+    lanes.forget(state, {**START, LOG: 500, (SNAPSHOT, 0): 1, (SNAPSHOT, 1): 1})
+    assert [piece.mark for piece in state.snapshots[0].pieces] == [500, 700, None, None]
+    assert [len(lane) for lane in state.lanes[:4]] == [0, 0, 1, 1]
+
+
 def test_bounds_that_mean_nothing_any_more(lanes: Lanes, state: State) -> None:
     """With another key the table is read from its first row on; its rows so far are in the sink, so nothing is kept."""
     lanes.begin(state, [NAME])
