@@ -51,8 +51,10 @@ _NO_EFFECT: Final = {
     "fetch_size": "rows of a chunk are read as the server sends them",
     "online_changes": "the tables of gh-ost and pt-online-schema-change are always followed",
     "captured_only": "changes of other tables are never decoded",
+    "connect_retries": "Spark tries a task again, and a run waits for a server that is away",
+    "comments": "no sink keeps comments of columns so far",
 }
-"""Options of Flink CDC that nothing here needs, by attribute: why."""
+"""Options of Flink CDC that do nothing here, by attribute: why."""
 
 
 class MySqlSource(Labelled, DeclaringOptions):
@@ -159,7 +161,7 @@ class MySqlSource(Labelled, DeclaringOptions):
     """How long a login may take."""
 
     connect_retries: int = Field(3, alias="connect.max-retries", ge=0, le=1000)
-    """How often a task logs in once more before it fails; a run waits for a server that is away in any case."""
+    """No effect: Spark tries a task again, and a run waits for a server that is away."""
 
     gtid_excludes: str | None = Field(None, alias="gtid.source.excludes")
     """Servers whose transactions do not count when the place on another server is looked for, separated by commas:
@@ -187,7 +189,7 @@ class MySqlSource(Labelled, DeclaringOptions):
     others than 0 and 1 are rejects then."""
 
     comments: bool = Field(False, alias="include-comments.enabled")
-    """Whether comments of tables and columns are given to sinks that keep comments."""
+    """No effect: no sink keeps comments of columns so far."""
 
     metadata: str | None = Field(None, alias="metadata.list")
     """Columns about the change itself, separated by commas: `op_ts`, the time of the change in the database as
