@@ -170,7 +170,8 @@ class MySqlSource(Labelled, DeclaringOptions):
     tls_mode: Literal["disabled", "preferred", "required", "verify-ca", "verify-identity"] = Field(
         "preferred", alias="ssl.mode"
     )
-    """How TLS is used, in the words of MySQL's clients: `verify-identity` verifies the certificate and its name."""
+    """How TLS is used, in the words of MySQL's clients: `verify-identity` verifies the certificate and its name. It is
+    the default where `ssl.ca` is given; else `preferred`."""
 
     tls_ca: str | None = Field(None, alias="ssl.ca")
     """A PEM file with the certificates of authorities that are trusted. Default: those of the system."""
@@ -226,9 +227,10 @@ class MySqlSource(Labelled, DeclaringOptions):
     """Accepted for pasted pipelines: changes of other tables are never decoded."""
 
     jdbc: dict[str, str] = Field(alias="jdbc.properties.*", default_factory=dict)
-    """Properties of Connector/J that mean something here: `useSSL`, `sslMode`, `zeroDateTimeBehavior` (`EXCEPTION`: a
-    row with a zero date is a reject, `CONVERT_TO_NULL`: the value becomes null, which is counted), `tinyInt1isBit`,
-    `connectTimeout`, `socketTimeout`. Others have no effect, which `ingest check` says."""
+    """Properties of Connector/J that mean something here: `useSSL` (with `true`, certificates are verified unless
+    `verifyServerCertificate` is `false`), `sslMode`, `zeroDateTimeBehavior` (`EXCEPTION`: a row with a zero date is a
+    reject, `CONVERT_TO_NULL`: the value becomes null, which is counted), `tinyInt1isBit`, `connectTimeout`,
+    `socketTimeout`. Others have no effect, which `ingest check` says."""
 
     format: Any = Field(default_factory=MySqlRows, alias="*format", exclude=True)
     """The form of its records."""
@@ -401,16 +403,26 @@ class MySqlSource(Labelled, DeclaringOptions):
         return self.tinyint1_as_boolean if given else self.jdbc.get("tinyInt1isBit", "").lower() == "true"
 
     @property
+    def _tls_mode(self) -> Any:  # noqa: ANN401  (one of TLS_MODES)
+        """The way in which TLS is used. Where it is asked for, certificates are verified, unless switched off."""
+        if "tls_mode" in self.model_fields_set:
+            return self.tls_mode
+        if "sslMode" in self.jdbc:
+            return self.jdbc["sslMode"].lower().replace("_", "-")
+        use = self.jdbc.get("useSSL", "").lower()
+        if use not in {"true", ""}:
+            return "disabled"
+        if not use and self.tls_ca is None:
+            return self.tls_mode
+        unverified = self.jdbc.get("verifyServerCertificate", "").lower() == "false"
+        return "required" if unverified else "verify-identity"
+
+    @property
     def server(self) -> MySqlServer:
         """The server, and how to log in to it."""
         from ingest.sources.mysql.connection import MySqlServer, Tls  # noqa: PLC0415  (`check` needs no client)
 
-        mode: Any = self.tls_mode
-        if "tls_mode" not in self.model_fields_set:
-            mode = self.jdbc.get("sslMode", "").lower().replace("_", "-") or mode
-            use = self.jdbc.get("useSSL", "").lower()
-            mode = mode if "sslMode" in self.jdbc or not use else "required" if use == "true" else "disabled"
-        tls = Tls(mode, self.tls_ca, self.tls_cert, self.tls_key, self.tls_password)
+        tls = Tls(self._tls_mode, self.tls_ca, self.tls_cert, self.tls_key, self.tls_password)
         connect_s = self.connect_timeout
         if "connect_timeout" not in self.model_fields_set and int(self.jdbc.get("connectTimeout", "0")):
             connect_s = int(self.jdbc["connectTimeout"]) / 1000
@@ -437,6 +449,7 @@ class MySqlSource(Labelled, DeclaringOptions):
 
 _JDBC: Final = frozenset({
     "useSSL", "sslMode", "zeroDateTimeBehavior", "tinyInt1isBit", "connectTimeout", "socketTimeout",
+    "verifyServerCertificate",
 })  # fmt: skip
 """Properties of Connector/J that mean something here."""
 

@@ -139,7 +139,9 @@ def test_options_that_mean_something_are_not_warned_of() -> None:
     ("options", "mode"),
     [
         ({}, "preferred"), ({"jdbc.properties.useSSL": "false"}, "disabled"),
-        ({"jdbc.properties.useSSL": "true"}, "required"),
+        ({"jdbc.properties.useSSL": "true"}, "verify-identity"), ({"ssl.ca": "ca.pem"}, "verify-identity"),
+        ({"jdbc.properties.useSSL": "true", "jdbc.properties.verifyServerCertificate": "false"}, "required"),
+        ({"ssl.ca": "ca.pem", "ssl.mode": "preferred"}, "preferred"),
         ({"jdbc.properties.useSSL": "true", "jdbc.properties.sslMode": "VERIFY_IDENTITY"}, "verify-identity"),
         ({"jdbc.properties.useSSL": "false", "ssl.mode": "verify-ca"}, "verify-ca"),
     ],
