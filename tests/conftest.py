@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import subprocess
+import sys
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -111,6 +112,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, bool | None, b
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip tests of compiled code where there is none; on CI, which has a compiler, they fail."""
+    sys.setrecursionlimit(1000)  # Python's own: Hypothesis raises it, and does not always take that back
     mark = item.get_closest_marker("compiled")
     if mark is None:
         return
