@@ -21,10 +21,11 @@ from ingest.sources.mysql.failover import excluded_sources, follow
 from ingest.sources.mysql.gtids import GtidSet
 from ingest.sources.mysql.history import History, SchemaEntry, from_document, to_document
 from ingest.sources.mysql.lanes import Lanes
+from ingest.sources.mysql.log_model import LogPlace
 from ingest.sources.mysql.log_search import LogSearch, identity, log_listing, log_status
 from ingest.sources.mysql.positions import FIRST, WAYS, LogFiles
 from ingest.sources.mysql.reader import AssignedChunk, MySqlAssignment, TableRegions, TaskNotes
-from ingest.sources.mysql.state import LANES, LOG, SNAPSHOT, ReachedPlace, State
+from ingest.sources.mysql.state import LANES, LOG, SNAPSHOT, State
 from ingest.sources.mysql.statements import StatementHistory
 from ingest.sources.stateful import SourceState
 
@@ -314,7 +315,7 @@ class MySqlCoordinator:
         files = known.grown(self._ask("list its log files", log_listing), file)
         base = files.position(file, FIRST) - FIRST
         self._state = State(
-            files, ReachedPlace(file, offset, base), planned=[0] * LANES, lanes=[[] for _ in range(LANES)],
+            files, LogPlace(file, offset, base), planned=[0] * LANES, lanes=[[] for _ in range(LANES)],
             gtids=str(executed or self._search.executed_at(file, offset) or ""),
         )  # fmt: skip
         names = self._add_tables(0, tables)
@@ -392,14 +393,14 @@ class MySqlCoordinator:
         state = self._now
         about = self._ask("ask who it is", identity)
         if about.is_same(state.files.identity):
-            self._search.check(state.files, state.place.log_place)
+            self._search.check(state.files, state.place)
             return dict(positions)
         if positions[LOG] > state.place.position:
             msg = f"the server is {about.name} now, and a transaction of {state.files.identity.name} is written in part"
             raise ConfigError(msg, f"let the former server be read to its end, or {WAYS}")
         before = state.files.shown(state.place.position)
         state.files, place, skip = follow(self._search, state.files, state.gtids, about, self._excluded)
-        state.place, state.skip = ReachedPlace.of(place), str(skip)
+        state.place, state.skip = place, str(skip)
         self._warn(
             f"the server is {about.name} now: after {before} of {self._former(state)} its log is read from "
             f"{place.file}:{place.offset} on, found by GTIDs"

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+import msgspec
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -13,8 +15,7 @@ if TYPE_CHECKING:
     from ingest.sources.mysql.events import Query
 
 
-@dataclass(frozen=True, slots=True)
-class LogPlace:
+class LogPlace(msgspec.Struct, array_like=True, frozen=True):
     """The end of a transaction in the log, or the beginning of a file (offset 4)."""
 
     file: str

@@ -28,7 +28,7 @@ from ingest.sources.mysql.log_reader import LogReader
 from ingest.sources.mysql.marks import Lock, LogPoint
 from ingest.sources.mysql.passing import Passing, Region, changes_in, passed
 from ingest.sources.mysql.snapshot import ChunkReader, TableChanged, TableGone
-from ingest.sources.mysql.state import LOG, SNAPSHOT, ReachedPlace
+from ingest.sources.mysql.state import LOG, SNAPSHOT
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
@@ -95,7 +95,7 @@ class ChunkNote(msgspec.Struct, array_like=True, frozen=True):
 class MySqlAssignment(msgspec.Struct, frozen=True):
     """What one task gets."""
 
-    place: ReachedPlace | None = None
+    place: LogPlace | None = None
     """Where reading the log begins: at or before the range; None where the task reads no log."""
     bases: dict[str, int] = {}
     """The bases of log files, by their names."""
@@ -121,7 +121,7 @@ class StatementNote(msgspec.Struct, frozen=True):
 class LogNote(msgspec.Struct, frozen=True):
     """How far a task has read the log."""
 
-    place: ReachedPlace
+    place: LogPlace
     files: list[tuple[str, int, int]] = []
     """Names, bases and times of the files that it entered."""
     gtids: str = ""
@@ -187,7 +187,7 @@ class MySqlReader:
         self._reached: list[tuple[int, int, int]] = []
         """For each of the places: the position behind the records before it, which lies below it where nothing but a
         commit follows; how many runs of GTIDs there were; and the last number of the last one."""
-        self._places: list[ReachedPlace] = []
+        self._places: list[LogPlace] = []
         """Ends of transactions of this task, in order."""
         self._statement: Statement | None = None
         self._chunks: list[ChunkNote] = []
@@ -244,7 +244,7 @@ class MySqlReader:
         invalid = {} if self._log is None else dict(self._log.invalid)
         return LogNote(found, files, gtids=self._read_gtids(found), statement=statement, invalid=invalid)
 
-    def _read_gtids(self, place: ReachedPlace) -> str:
+    def _read_gtids(self, place: LogPlace) -> str:
         """Return the transactions that were read up to a place, of those of this task."""
         if self._log is None or place not in self._places:
             return ""
@@ -277,7 +277,7 @@ class MySqlReader:
             )  # fmt: skip
         passing = self._passing()
         over = passed_over(self._assigned.skip, self._options.gtid_excludes)
-        for found in log.read(place.log_place, end, after=start, bases=self._assigned.bases, excluded=over):
+        for found in log.read(place, end, after=start, bases=self._assigned.bases, excluded=over):
             if found is None:
                 yield None
                 continue
@@ -293,7 +293,7 @@ class MySqlReader:
     def _keep_place(self, log: LogReader) -> None:
         place = log.place
         if not self._places or place.position > self._places[-1].position:
-            self._places.append(ReachedPlace.of(place))
+            self._places.append(place)
             runs = log.gtids
             at = min(place.position, self._position[LOG])
             self._reached.append((at, len(runs), runs[-1].last if runs else 0))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ingest.sources.mysql.history import Name  # noqa: TC001  (msgspec reads the annotations)
-from ingest.sources.mysql.log_model import LogPlace
+from ingest.sources.mysql.log_model import LogPlace  # noqa: TC001  (as above)
 from ingest.sources.mysql.positions import LogFiles  # noqa: TC001  (as above)
 
 if TYPE_CHECKING:
@@ -24,31 +24,6 @@ SNAPSHOT = "snapshot"
 """The first part of the splits of the snapshot; the second is the lane's number."""
 LANES = 8
 """Lanes of the snapshot: so many tasks read rows at once, at most."""
-
-
-class ReachedPlace(msgspec.Struct, array_like=True, frozen=True):
-    """The end of a transaction in the log, or the beginning of a file (`log_reader.LogPlace`)."""
-
-    file: str
-    offset: int
-    base: int
-    last: int | None = None
-    last_crc: int = 0
-
-    @property
-    def position(self) -> int:
-        """The position of the place."""
-        return self.base + self.offset
-
-    @property
-    def log_place(self) -> LogPlace:
-        """The same for the reader of the log."""
-        return LogPlace(self.file, self.offset, self.base, self.last, self.last_crc)
-
-    @classmethod
-    def of(cls, place: LogPlace) -> ReachedPlace:
-        """Return what the reader of the log has reached."""
-        return cls(place.file, place.offset, place.base, place.last, place.last_crc)
 
 
 class Piece(msgspec.Struct, array_like=True):
@@ -128,7 +103,7 @@ class State(msgspec.Struct):
     """All of it."""
 
     files: LogFiles
-    place: ReachedPlace
+    place: LogPlace
     """The last place at or before the position of the log."""
     snapshots: list[TableSnapshot] = []
     lanes: list[list[LaneChunk]] = []

@@ -11,8 +11,9 @@ from mysql_servers import PASSWORD, USER
 from verified import FilePipeline, found
 
 from ingest.errors import ConfigError
+from ingest.sources.mysql.log_model import LogPlace
 from ingest.sources.mysql.positions import LogFiles, ServerIdentity
-from ingest.sources.mysql.state import Piece, ReachedPlace, State, TableSnapshot
+from ingest.sources.mysql.state import Piece, State, TableSnapshot
 from ingest.verify import verification
 from ingest.verify.lakes import DeltaReader
 from ingest.verify.snapshots import unread
@@ -161,9 +162,7 @@ def test_tables_of_which_not_all_rows_are_read() -> None:
         return TableSnapshot(("shop", name), [Piece((str(n),), mark) for n, mark in enumerate(marks)], rest=rest)
 
     files = LogFiles((ServerIdentity(1),))
-    state = State(
-        files, ReachedPlace("b.1", 4, 0), [table("done", 5, 7), table("a", 5, None), table("b", 5, rest=True)]
-    )
+    state = State(files, LogPlace("b.1", 4, 0), [table("done", 5, 7), table("a", 5, None), table("b", 5, rest=True)])
     assert unread(state.to_json()) == ["shop.a", "shop.b"]
     assert unread(None) == []
 

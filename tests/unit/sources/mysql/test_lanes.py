@@ -9,9 +9,10 @@ import pytest
 from ingest.sources.mysql.columns import Column, Table
 from ingest.sources.mysql.history import History, SchemaEntry
 from ingest.sources.mysql.lanes import Lanes
+from ingest.sources.mysql.log_model import LogPlace
 from ingest.sources.mysql.options import MySqlSource
 from ingest.sources.mysql.positions import LogFiles, ServerIdentity
-from ingest.sources.mysql.state import LANES, LOG, SNAPSHOT, ReachedPlace, State
+from ingest.sources.mysql.state import LANES, LOG, SNAPSHOT, State
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,7 +33,7 @@ def lanes() -> Lanes:
 @pytest.fixture
 def state() -> State:
     files = LogFiles((ServerIdentity(1, "u", None),))
-    return State(files, ReachedPlace("b.1", 4, 0), planned=[0] * LANES, lanes=[[] for _ in range(LANES)])
+    return State(files, LogPlace("b.1", 4, 0), planned=[0] * LANES, lanes=[[] for _ in range(LANES)])
 
 
 def planned(lanes: Lanes, state: State, table: Table = TABLE) -> list[tuple[int, int, Any, Any, bool]]:
@@ -66,7 +67,7 @@ def test_all_changes_follow_a_chunk_whose_mark_died_with_its_task(lanes: Lanes, 
     lanes.begin(state, [NAME])
     planned(lanes, state)
     lanes.mark(state, 1, 0, 700)
-    state.place = ReachedPlace("b.1", 500, 0)
+    state.place = LogPlace("b.1", 500, 0)
     lanes.forget(state, {**START, LOG: 500, (SNAPSHOT, 0): 1, (SNAPSHOT, 1): 1})
     assert [piece.mark for piece in state.snapshots[0].pieces] == [500, 700, None, None]
     assert [len(lane) for lane in state.lanes[:4]] == [0, 0, 1, 1]
