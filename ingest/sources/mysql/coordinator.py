@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from ingest.sources.mysql.connection import Connection
     from ingest.sources.mysql.effects import Effect
     from ingest.sources.mysql.history import Name
+    from ingest.sources.mysql.log_search import LogStatus
     from ingest.sources.mysql.options import MySqlSource
     from ingest.sources.mysql.reader import ChunkNote, LogNote
     from ingest.sources.mysql.state import LaneChunk, TableSnapshot
@@ -420,22 +421,27 @@ class MySqlCoordinator:
         status, tables = self._place_of_tables(
             lambda: self._ask("ask for the log's position", log_status), self._history
         )
-        state.files = state.files.grown(self._ask("list its log files", log_listing))
-        names = self._add_tables(state.files.position(status.file, status.offset), tables)
+        names = self._add_tables(self._see(status), tables)
         if names and self._options.new_tables and not self._options.new_tables_log_only:
             self._lanes.begin(state, names)
+
+    def _see(self, status: LogStatus) -> int:
+        """Return the position of the log's end; the files are listed, which opens each, only where a new one began."""
+        state = self._now
+        reached = state.files.reached(status.file, status.offset)
+        state.files = reached or state.files.grown(self._ask("list its log files", log_listing))
+        return state.files.position(status.file, status.offset)
 
     def ends(self, positions: Mapping[Split, int]) -> dict[Split, int]:
         """Return where each split ends now."""
         state = self._now
-        status = self._ask("ask for the log's position", log_status)
-        state.files = state.files.grown(self._ask("list its log files", log_listing))
+        end = self._see(self._ask("ask for the log's position", log_status))
         self._lanes.forget(state, positions)
         self._lanes.plan(state, self._history, positions, lambda question: self._ask("cut a table", question))
         ends = {(SNAPSHOT, lane): state.planned[lane] for lane in range(LANES)}
         if self._options.startup_mode == "snapshot":
             return {**ends, LOG: positions[LOG]}
-        return {**ends, LOG: state.files.position(status.file, status.offset)}
+        return {**ends, LOG: end}
 
     def extent(self, ends: Mapping[Split, int]) -> dict[Split, tuple[int, int]]:
         """Return empty ranges: no record is looked at before the first batch."""

@@ -129,6 +129,15 @@ class LogFiles(msgspec.Struct, frozen=True):
         file, offset = self.place(position)
         return f"{file.name}:{offset}"
 
+    def reached(self, name: str, offset: int) -> LogFiles | None:
+        """Return the same where the log stands at this offset of the last file; None where that is another: `grown`."""
+        last = self.files[-1] if self.files else None
+        if last is None or (last.name, last.server) != (name, len(self.servers) - 1):
+            return None
+        if offset <= last.size:
+            return self
+        return msgspec.structs.replace(self, files=(*self.files[:-1], msgspec.structs.replace(last, size=offset)))
+
     def grown(self, listing: Sequence[tuple[str, int]], first: str | None = None) -> LogFiles:
         """Return the same with what SHOW BINARY LOGS lists now: larger sizes, and files after the last one.
 

@@ -81,6 +81,17 @@ def test_a_file_that_lost_its_end_in_a_crash_moves_no_base_back() -> None:
         check_listing(files, 950, [("b.1", 900), ("b.2", 50)])
 
 
+def test_a_log_that_goes_on_in_its_last_file_needs_no_list() -> None:
+    files = LogFiles((ONE,)).grown([("b.1", 1000), ("b.2", 50)])
+    assert files.reached("b.2", 50) is files
+    assert files.reached("b.2", 70) == files.grown([("b.1", 1000), ("b.2", 70)])
+    # Another file, one that begins again, another server: the list says what became of the log
+    assert files.reached("b.3", 4) is None
+    assert files.reached("b.1", 2000) is None
+    assert files.moved(ONE).reached("b.2", 70) is None
+    assert LogFiles((ONE,)).reached("b.1", 4) is None
+
+
 def test_the_first_file_that_counts() -> None:
     files = LogFiles((ONE,)).grown(LISTING, "binlog.000010")
     assert [file.name for file in files.files] == ["binlog.000010", "binlog.000011"]
