@@ -170,7 +170,7 @@ MISTAKEN = """source:
   properties.sasl.mechanism: PLAIN
   properties.ssl.truststore.location: /a/b.jks
   properties.ssl.truststore.password: "%s"
-  properties.ssl.truststore.locaton: x
+  properties.ssl.truststore-location: x
   scan.startup.mode: %s
 sink:
   type: upsert-kafka
@@ -178,6 +178,10 @@ sink:
   sink.transactional-id-prefix: x
   sink.delivery-guarantee: "%s"
   properties.sasl.jaas.config: 'a.plain.PlainLoginModule required user="%s";'
+"""
+"""A file whose mistakes are words of ours in wrong places.
+
+A word that is none of ours (`locaton`) is masked where it contains a secret (`cat`), as any other text of the writer.
 """
 OURS = sorted(word for word in visible.vocabulary() if len(word) >= 3)
 STRANGE = "Zq7kXm2pW"
@@ -196,6 +200,7 @@ PARTS = st.builds(lambda word, a, b: word[a:b], st.sampled_from(OURS), st.intege
 def test_what_is_said_does_not_tell_that_a_secret_is_a_word_of_ours(secret: str) -> None:
     expected = checked(STRANGE)
     assert SAID in expected
+    assert "did you mean 'ssl.truststore.location'?" in expected
     assert STRANGE not in expected
     assert checked(secret) == expected
 
