@@ -5,25 +5,22 @@ It is this module as a program: `python -m ingest.sandbox.mysql_shop FOLDER RATE
 
 from __future__ import annotations
 
-import json
 import sys
 import time
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ingest.errors import ConfigError, Unavailable
-from ingest.sandbox import mysql
-from ingest.sandbox.process import launch, running, starting, stop, wait_for
+from ingest.sandbox import mysql, sample
 from ingest.sandbox.sample import Shop
 from ingest.sources.mysql.connection import connect
 
 if TYPE_CHECKING:
     from ingest.sandbox.mysql import RunningMariaDb
-    from ingest.sandbox.sample import Row
+    from ingest.sandbox.sample import Row, RunningSample
     from ingest.sources.mysql.connection import Connection
 
-_NOTE: Final = "shop.json"
+_NAME: Final = "mysql-shop"
 _TABLES: Final = {
     "customers": "id BIGINT PRIMARY KEY, name VARCHAR(64) NOT NULL, email VARCHAR(128)",
     "products": "id BIGINT PRIMARY KEY, name VARCHAR(64) NOT NULL, price DECIMAL(10,2) NOT NULL",
@@ -32,16 +29,6 @@ _TABLES: Final = {
         "status VARCHAR(16) NOT NULL, created_at DATETIME NOT NULL"
     ),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class RunningMySqlShop:
-    """A process that changes the rows of the shop's tables."""
-
-    pid: int
-    log: str
-    rate: float
-    """Changes in a second."""
 
 
 class TableShop(Shop):
@@ -98,60 +85,39 @@ def shop_of(found: RunningMariaDb) -> TableShop:
     return shop
 
 
-def status(folder: Path) -> RunningMySqlShop | None:
+def status(folder: Path) -> RunningSample | None:
     """Return the process that changes rows in the sandbox of this directory, or None."""
-    return running(folder / "mysql-shop", _NOTE, RunningMySqlShop)
+    return sample.status(folder, _NAME)
 
 
-def up(folder: Path, found: RunningMariaDb, rate: float) -> RunningMySqlShop | None:
-    """Fill the shop's tables, and start to change their rows unless somebody does; None for a rate of 0.
+def up(folder: Path, found: RunningMariaDb, rate: float) -> RunningSample | None:
+    """Fill the shop's tables, and start to change their rows unless a process does; None for a rate of 0.
 
     Raise IngestError.
     """
     there = status(folder)
-    if there is not None:
-        return there
-    if not rate:
+    if there is None and not rate:
         shop_of(found)
         return None
-    own = (folder / "mysql-shop").resolve()
-    with starting(own, "sample") as lock:
-        log, ready = own / "shop.log", own / "filled"
-        ready.unlink(missing_ok=True)
-        with log.open("wb") as out:
-            command = [sys.executable, "-m", "ingest.sandbox.mysql_shop", str(folder), str(rate), str(ready)]
-            process = launch(command, own, lock, out)
-        changing = RunningMySqlShop(process.pid, str(log), rate)
-        (own / _NOTE).write_text(json.dumps(asdict(changing)), encoding="utf-8")
-        wait_for(process, ready.exists, "sample of tables", str(log))
-    return changing
+    return there or sample.start(folder, _NAME, __name__, str(folder.resolve()), rate)
 
 
 def down(folder: Path) -> None:
     """Stop to change rows. Raise Unavailable where that does not end."""
-    there = status(folder)
-    if there is not None:
-        stop(folder / "mysql-shop", there.pid, "sample", there.log)
+    sample.down(folder, _NAME)
 
 
 def main(folder: str, rate: float, ready: str) -> None:
-    """Fill the tables, write the file `ready`, and change rows so often in a second, until a signal ends this."""
+    """Fill the tables of the server in a directory, and change rows so often in a second, until a signal ends this."""
     found = mysql.status(Path(folder))
     if found is None:
         msg = f"no MariaDB server runs in {folder}"
         raise ConfigError(msg, "ingest sandbox up --mysql")
-    shop = shop_of(found)
-    Path(ready).touch()
-    due = time.monotonic()
-    while True:
-        due += 1 / rate
-        time.sleep(max(0.0, due - time.monotonic()))
-        shop.now_ms = int(time.time() * 1000)
-        try:
-            shop.change()
-        except OSError as exc:
-            msg = "the MariaDB server is away"
-            raise Unavailable(msg, f"see {found.log}") from exc
+    try:
+        sample.keep_changing(shop_of(found), rate, ready)
+    except OSError as exc:
+        msg = "the MariaDB server is away"
+        raise Unavailable(msg, f"see {found.log}") from exc
 
 
 if __name__ == "__main__":

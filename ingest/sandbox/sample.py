@@ -1,7 +1,7 @@
 """A small shop's messages in the sandbox's topics, which go on changing until the sandbox is stopped.
 
 In: a running broker. Out: topics of the same rows in several formats, and a process that changes them. It is this
-module as a program: `python -m ingest.sandbox.sample BOOTSTRAP RATE`.
+module as a program: `python -m ingest.sandbox.sample BOOTSTRAP RATE READY`.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ import json
 import sys
 import time
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from ingest.errors import Unavailable
 from ingest.kafka.admin import Cluster
@@ -22,8 +23,6 @@ from ingest.kafka.properties import BOOTSTRAP
 from ingest.sandbox.process import launch, running, starting, stop, wait_for
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from ingest.kafka.handle import Producer
 
 Row = dict[str, Any]
@@ -57,7 +56,8 @@ _LINE: Final = ("id", "name", "price")
 class RunningSample:
     """A process that changes the shop's rows."""
 
-    bootstrap: str
+    target: str
+    """The broker's address, or the directory of the sandbox with the database."""
     pid: int
     log: str
     rate: float
@@ -178,47 +178,49 @@ def fill(bootstrap: str) -> Shop:
     return shop
 
 
-def status(folder: Path) -> RunningSample | None:
-    """Return the process that changes rows in the sandbox of this directory, or None."""
-    return running(folder / "sample", _NOTE, RunningSample)
+def status(folder: Path, name: str = "sample") -> RunningSample | None:
+    """Return the process that changes rows in the sandbox of this directory, or None. `name`: see `start`."""
+    return running(folder / name, _NOTE, RunningSample)
 
 
 def up(folder: Path, bootstrap: str, rate: float) -> RunningSample | None:
-    """Fill the shop's topics, and start to change their rows unless somebody does; None for a rate of 0.
+    """Fill the shop's topics, and start to change their rows unless a process does; None for a rate of 0.
 
     Raise IngestError.
     """
     there = status(folder)
-    if there is not None:
-        return there
-    if not rate:
+    if there is None and not rate:
         fill(bootstrap)
         return None
-    own = (folder / "sample").resolve()
+    return there or start(folder, "sample", __name__, bootstrap, rate)
+
+
+def start(folder: Path, name: str, module: str, target: str, rate: float) -> RunningSample:
+    """Start the process that fills and changes a shop, and return when the shop is filled. Raise Unavailable.
+
+    `name`: of its directory within that of the sandbox. `module`: what it runs, with `target` and `rate`.
+    """
+    own = (folder / name).resolve()
     with starting(own, "sample") as lock:
         log, ready = own / "sample.log", own / "filled"
         ready.unlink(missing_ok=True)
         with log.open("wb") as out:
-            command = [sys.executable, "-m", "ingest.sandbox.sample", bootstrap, str(rate), str(ready)]
-            process = launch(command, own, lock, out)
-        found = RunningSample(bootstrap, process.pid, str(log), rate)
-        (own / _NOTE).write_text(json.dumps(asdict(found)), encoding="utf-8")
-        wait_for(process, ready.exists, "sample of messages", str(log))
-    return found
+            process = launch([sys.executable, "-m", module, target, str(rate), str(ready)], own, lock, out)
+        started = RunningSample(target, process.pid, str(log), rate)
+        (own / _NOTE).write_text(json.dumps(asdict(started)), encoding="utf-8")
+        wait_for(process, ready.exists, "sample", str(log))
+    return started
 
 
-def down(folder: Path) -> None:
-    """Stop to change rows. Raise Unavailable where that does not end."""
-    there = status(folder)
+def down(folder: Path, name: str = "sample") -> None:
+    """Stop to change rows. `name`: see `start`. Raise Unavailable where that does not end."""
+    there = status(folder, name)
     if there is not None:
-        stop(folder / "sample", there.pid, "sample", there.log)
+        stop(folder / name, there.pid, "sample", there.log)
 
 
-def main(bootstrap: str, rate: float, ready: str) -> None:
-    """Fill the topics, write the file `ready`, and change rows so often in a second, until a signal ends this."""
-    from pathlib import Path  # noqa: PLC0415  (elsewhere it is for types only)
-
-    shop = fill(bootstrap)
+def keep_changing(shop: Shop, rate: float, ready: str) -> NoReturn:
+    """Write the file `ready`, and change the shop so often in a second, until a signal ends this process."""
     Path(ready).touch()
     due = time.monotonic()
     while True:
@@ -230,4 +232,4 @@ def main(bootstrap: str, rate: float, ready: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], float(sys.argv[2]), sys.argv[3])
+    keep_changing(fill(sys.argv[1]), float(sys.argv[2]), sys.argv[3])
