@@ -205,11 +205,17 @@ def log_error(text: str, server: MySqlServer) -> IngestError:
 _LOST_WAYS: Final = (
     "changes may be lost: `ingest backfill FILE --table T` reads tables anew, or start with a new checkpoint"
 )
-_OF_THE_LOG: Final = frozenset({1236, 1789, 1945, 1955})
+
+
+class NumberTaken(ConfigError):
+    """Another reader of the log has the same number, for which the server has thrown this one out."""
+
+
+_OF_THE_LOG: Final = frozenset({1236, 1789, 1945, 1955, 4052})
 """Errors of a server that does not send its log."""
 _LOG_ERRORS: Final[tuple[tuple[tuple[str, ...], type[IngestError], str], ...]] = (
     (
-        ("same server_uuid", "same server_id", "same server-id", "same server id"), ConfigError,
+        ("same server_uuid", "same server_id", "same server-id", "same server id"), NumberTaken,
         "another reader or replica has the same number: give each pipeline a range of its own in server-id",
     ),
     (

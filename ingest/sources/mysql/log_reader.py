@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from ingest.errors import ConfigError, DataLoss, Unavailable
 from ingest.sources.mysql import events
-from ingest.sources.mysql.connection import connect
+from ingest.sources.mysql.connection import NumberTaken, connect
 from ingest.sources.mysql.events import BadEvent, Query
 from ingest.sources.mysql.log_decoder import CLOSED, Event, GtidRun
 from ingest.sources.mysql.log_model import LogChunk, LogFile, LogPlace, Prepared, Statement
@@ -63,6 +63,8 @@ class LogReader:
         """True if rows of an XA transaction count where it is prepared."""
         self._prepared: dict[str, LogPlace] = {}
         self._stream: LogStream | None = None
+        self._kept = False
+        """True if the connection was made for an earlier `read`."""
         native = native and NATIVE
         self._decoder = make_decoder((CHUNK_BYTES, OPEN_BYTES, HELD_BYTES), native=native, metadata=metadata)
         values = ValueReader(tinyint1_as_boolean=tinyint1_as_boolean)
@@ -120,6 +122,7 @@ class LogReader:
         self._maps.values.invalid.clear()
         self._decoder.begin_runs()
         self._decoder.bound = bound
+        self._kept = True
         if self._stream is None or self.place.position != start.position or self._decoder.opened != CLOSED:
             self._start(start)
         try:
@@ -147,6 +150,7 @@ class LogReader:
     def _start(self, start: LogPlace) -> None:
         """Ask for the log from a place on."""
         self.close()
+        self._kept = False
         offset = start.offset if start.last is None else start.last
         self._check = start if start.last is not None else None
         # The protocol has room for 32 bits: what is beyond is read from the file's first event on
@@ -155,7 +159,7 @@ class LogReader:
         self._file = start.file
         self._stream = self._open_stream()
         self._decoder.reset(start.base, asked)
-        self._forget()
+        self._maps.forget()
         self._stream.start(start.file, asked)
 
     def _connect(self) -> LogStream:
@@ -210,6 +214,7 @@ class LogReader:
         position = found[-1].offset() + 1
         if found[0].offset() < self._after:
             found = [record for record in found if record.offset() >= self._after]
+        self._after = max(self._after, position)
         if found:
             yield LogChunk(found, position)
 
@@ -218,6 +223,11 @@ class LogReader:
     def _packet(self, packet: bytes) -> None:
         try:
             data = check_packet(packet, self._server)
+        except NumberTaken:
+            if not self._kept:
+                raise
+            self._start(self.place)  # another worker of this run had the log meanwhile
+            return
         except ConfigError as exc:
             if self._check is None or "max_allowed_packet" not in exc.message:
                 raise
@@ -289,7 +299,7 @@ class LogReader:
         """Enter a file, whose first event this is. What a crash of the server left open is no transaction."""
         decoder = self._decoder
         header, version = event.header, decoder.description.version
-        self._forget()
+        self._maps.forget()
         if event.filed:
             if decoder.opened != CLOSED:
                 self._drop_all()
@@ -308,9 +318,6 @@ class LogReader:
         self._file = file
         self._wanted = 0
         decoder.enter(decoder.base + decoder.offset if base is None else base, offset)
-        self._forget()
-
-    def _forget(self) -> None:
         self._maps.forget()
 
     def _payload(self, event: Event, inner: Sequence[bytes]) -> None:
@@ -459,7 +466,7 @@ class LogReader:
             self._meet(found)
         if self.statement is not None:
             return
-        self._forget()
+        self._maps.forget()
         if text[-40:].upper().endswith(b"START TRANSACTION"):  # CREATE TABLE … AS SELECT, whose rows follow
             self._decoder.begun = True
         if not self._decoder.begun:

@@ -16,7 +16,7 @@ from ingest.errors import AccessError, ConfigError, DataLoss, IngestError, Unava
 from ingest.sandbox.secure import Authority
 from ingest.sources.mysql.checks import ServerNeeds, check_server
 from ingest.sources.mysql.columns import Column, Table
-from ingest.sources.mysql.connection import Tls, connect
+from ingest.sources.mysql.connection import NumberTaken, Tls, connect
 from ingest.sources.mysql.gtids import GtidSet
 from ingest.sources.mysql.log_model import LogPlace
 from ingest.sources.mysql.log_reader import LogReader
@@ -215,7 +215,7 @@ def test_a_connection_that_breaks_in_the_middle_is_worth_another_try() -> None:
         (ServerError(1236, "Could not find first log file name in binary log index file"), DataLoss, "backfill"),
         (ServerError(1236, "log event entry exceeded max_allowed_packet; Increase it on source"), ConfigError,
          "max_allowed_packet"),
-        (ServerError(1236, "A replica with the same server_uuid/server_id as this replica has connected"), ConfigError,
+        (ServerError(1236, "A replica with the same server_uuid/server_id as this replica has connected"), NumberTaken,
          "server-id"),
         (ServerError(1227, "Access denied; you need (at least one of) the REPLICATION SLAVE privilege(s)", "42000"),
          AccessError, "rights"),
@@ -247,6 +247,24 @@ def test_two_readers_with_one_number_are_told_so() -> None:
         LogSearch(server.login()).head(FILE)  # looks without a number: it throws nobody out
         next(other)
         second.close()
+
+
+def test_a_connection_that_another_worker_has_ended_since_the_last_batch_is_made_again() -> None:
+    """Both have the pipeline's number. What the first one got before it was thrown out is still on its way to it."""
+    with ReplayServer({FILE: log_of(LOG)}) as server:
+        first, second = (LogReader(server.login(), 4711, Tables({("shop", "t"): TABLE}), heartbeat_s=0.2) for _ in "12")
+        middle, end = place(LOG[:5]).position, len(log_of(LOG))
+
+        def found(reader: LogReader, start: LogPlace, bound: int) -> list[int]:
+            chunks = [*reader.read(start, bound)]
+            return keys([record for chunk in chunks if chunk is not None for record in chunk.messages])
+
+        assert found(first, LogPlace(FILE, 4, 0), middle) == [1]
+        assert found(second, first.place, end) == [2, 3]
+        server.append(FILE, log_of([*LOG, *transaction(3, row(4, "d"))])[end:])
+        assert found(first, first.place, end + 1) == [2, 3, 4]
+        second.close()
+        first.close()
 
 
 def test_the_same_place_with_another_event_is_data_loss() -> None:
