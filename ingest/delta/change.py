@@ -22,7 +22,7 @@ from ingest.delta.tables import arrow_schema, field_of
 from ingest.lake.columns import arrow_type
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+    from collections.abc import Generator, Iterator, Sequence
 
     from deltalake import DeltaTable
     from deltalake.transaction import AddAction, RemoveAction
@@ -38,17 +38,17 @@ _TIMES: Final = "timestampNtz"
 """Table feature of tables with a TIMESTAMP."""
 
 
-def change(table: DeltaTable, place: FileSystem, changes: Changes) -> None:
-    """Change a table. Raise what the library raises."""
+def change(table: DeltaTable, place: FileSystem, changes: Changes, key: Sequence[str]) -> None:
+    """Change a table, whose primary key `key` is. Raise what the library raises."""
     if not changes.rewritten:
         fields = [field_of(name, kind) for name, kind in changes.added.items()]
         table.alter.add_columns(fields, commit_properties=ALONE)
         return
     schema = _changed(arrow_schema(table), changes)
     if table.metadata().partition_columns:
-        _write_partitions_anew(table, place, schema)
+        _write_partitions_anew(table, place, schema, key)
         return
-    with _read_beside(remaining_rows(place, all_of(listed_files(table)), schema)) as rows:
+    with _read_beside(remaining_rows(place, all_of(listed_files(table)), schema, key=key)) as rows:
         batches = (batch for one in rows for batch in one.to_batches())
         write_deltalake(
             table, pa.RecordBatchReader.from_batches(schema, batches), mode="overwrite", schema_mode="overwrite",
@@ -56,11 +56,12 @@ def change(table: DeltaTable, place: FileSystem, changes: Changes) -> None:
         )  # fmt: skip
 
 
-def _write_partitions_anew(table: DeltaTable, place: FileSystem, schema: pa.Schema) -> None:
+def _write_partitions_anew(table: DeltaTable, place: FileSystem, schema: pa.Schema, key: Sequence[str]) -> None:
     """Write a table with partitions anew: the library has wrong texts for some values, and paths that are too long."""
     columns = Schema.from_arrow(schema)
     partitions = DeltaPartitions(columns, table.metadata().partition_columns)
-    actions: list[AddAction | RemoveAction] = [*NewFiles(place, schema, partitions).write(all_of(listed_files(table)))]
+    new = NewFiles(place, schema, partitions, key)
+    actions: list[AddAction | RemoveAction] = [*new.write(all_of(listed_files(table)))]
     has_times = any(getattr(one.type, "type", "") == "timestamp_ntz" for one in columns.fields)
     if has_times and _TIMES not in (table.protocol().writer_features or ()):
         # The library adds it with a column, but not with the rows of a table

@@ -159,7 +159,7 @@ def _commit(
     check_writable(table)
     schema, partitions = arrow_schema(table), DeltaPartitions.of(table)
     version = _planned(table, place, files, schema)
-    for action in NewFiles(place, schema, partitions).write(version.remaining, version.deleted):
+    for action in NewFiles(place, schema, partitions, files[-1].key).write(version.remaining, version.deleted):
         made.append(action.path)
         version.actions.append(action)
     table.create_write_transaction(

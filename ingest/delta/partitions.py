@@ -23,7 +23,7 @@ from ingest.model import types
 from ingest.model.data_type import DecimalType
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from deltalake import DeltaTable
 
@@ -85,14 +85,16 @@ class DeltaPartitions:
         whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
         return pc.if_else(pc.equal(whole, ""), pa.scalar(None, kind), whole) if _is_text(kind) else whole
 
-    def of_known(self, known: Mapping[str, pa.Scalar]) -> tuple[PartitionValue, ...] | None:
+    def of_known(self, known: Mapping[str, pa.Scalar], key: Collection[str] = ()) -> tuple[PartitionValue, ...] | None:
         """Return the partition of a file by the values that its rows have in columns which it lacks.
 
-        None where it lacks other columns: the table has got other partitions since it was written.
+        None where it lacks other columns: the table has got other partitions since it was written. `key`: columns of
+        the primary key.
         """
         if set(known) != set(self.names):
             return None
-        return self._partition([converted(repeated(known[name], 1), kind)[0] for name, kind in self._columns])
+        values = (converted(repeated(known[name], 1), kind, of_key=name in key)[0] for name, kind in self._columns)
+        return self._partition(list(values))
 
     def _partition(self, values: Sequence[pa.Scalar]) -> tuple[PartitionValue, ...]:
         found = tuple(PartitionValue(*one) for one in zip(self.names, self._kinds, map(text_of, values), strict=True))

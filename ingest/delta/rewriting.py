@@ -31,9 +31,11 @@ if TYPE_CHECKING:
 class NewFiles:
     """New files of a table with these columns."""
 
-    def __init__(self, place: FileSystem, schema: pa.Schema, partitions: DeltaPartitions) -> None:
-        """Write nothing yet. `place` has the table's files; `schema`: all of its columns."""
-        self._place, self._schema, self._partitions = place, schema, partitions
+    def __init__(
+        self, place: FileSystem, schema: pa.Schema, partitions: DeltaPartitions, key: Collection[str] = ()
+    ) -> None:
+        """Write nothing yet. `place` has the table's files; `schema`: all of its columns; `key`: those of the key."""
+        self._place, self._schema, self._partitions, self._key = place, schema, partitions, key
 
     def write(self, sources: Sequence[Superseded], deleted: str | None = None) -> Iterator[AddAction]:
         """Write what remains of files; yield the action that adds each new file. Raise OSError, LakeChangeError.
@@ -44,17 +46,17 @@ class NewFiles:
         moves = deleted in self._partitions.names  # a row that is marked as deleted goes to another partition
         for one in sources:
             apart = moves and len(one.marked)
-            groups.setdefault(None if apart else self._partitions.of_known(one.known), []).append(one)
+            groups.setdefault(None if apart else self._partitions.of_known(one.known, self._key), []).append(one)
         for partition, some in groups.items():
             if partition is None:
                 yield from self._split(some, deleted)
                 continue
-            for rows in rows_per_file(remaining_rows(self._place, some, self._schema, deleted)):
+            for rows in rows_per_file(remaining_rows(self._place, some, self._schema, deleted, self._key)):
                 yield self.write_file(partition, rows)
 
     def _split(self, sources: Sequence[Superseded], deleted: str | None) -> Iterator[AddAction]:
         """Write what remains of files whose rows get other partitions than they had."""
-        for rows in remaining_rows(self._place, sources, self._schema, deleted):
+        for rows in remaining_rows(self._place, sources, self._schema, deleted, self._key):
             for partition, part in self._partitions.split(rows):
                 yield self.write_file(partition, [part])
 

@@ -23,7 +23,7 @@ from ingest.lake.keys import KeysToMark, last_states, positions_of, without
 from ingest.lake.sequence import Contender, contest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from deltalake import DeltaTable
     from pyarrow import NativeFile
@@ -156,11 +156,15 @@ def _parquet(stream: NativeFile) -> pq.ParquetFile:
 
 
 def remaining_rows(
-    place: FileSystem, files: Sequence[Superseded], schema: pa.Schema, deleted: str | None = None
+    place: FileSystem,
+    files: Sequence[Superseded],
+    schema: pa.Schema,
+    deleted: str | None = None,
+    key: Collection[str] = (),
 ) -> Iterator[pa.Table]:
     """Yield the rows of files that remain, as the columns of a schema. A column that a file lacks is null there.
 
-    `deleted`: the column that becomes true in rows that are marked.
+    `deleted`: the column that becomes true in rows that are marked. `key`: the columns of the primary key.
     """
     for one in files:
         with place.open_input_file(one.path) as stream:
@@ -176,7 +180,7 @@ def remaining_rows(
                 start += count
                 if mask.any():
                     # In this order: views, which other writers have, are no columns that can be filtered
-                    rows = _as_schema(file.read_row_group(number), schema, one.known)
+                    rows = _as_schema(file.read_row_group(number), schema, one.known, key)
                     yield _marked(rows, marks, deleted).filter(pa.array(mask))
 
 
@@ -194,13 +198,13 @@ def all_of(files: Sequence[ListedFile]) -> list[Superseded]:
     return [Superseded(one.path, NOWHERE, known=one.known) for one in files]
 
 
-def _as_schema(rows: pa.Table, schema: pa.Schema, known: Mapping[str, pa.Scalar]) -> pa.Table:
+def _as_schema(rows: pa.Table, schema: pa.Schema, known: Mapping[str, pa.Scalar], key: Collection[str]) -> pa.Table:
     columns: list[Any] = []
     for one in schema:
         if one.name in known:
-            columns.append(converted(repeated(known[one.name], rows.num_rows), one.type))
+            columns.append(converted(repeated(known[one.name], rows.num_rows), one.type, of_key=one.name in key))
         elif one.name in rows.column_names:
-            columns.append(converted(rows.column(one.name), one.type))
+            columns.append(converted(rows.column(one.name), one.type, of_key=one.name in key))
         else:
             columns.append(pa.nulls(rows.num_rows, one.type))
     return pa.table(columns, schema=schema)

@@ -35,7 +35,7 @@ def rewrite(table: Table, changes: Changes, key: Sequence[str]) -> None:
         replaced.replace([], live_entries(table))
         metadata = transaction.table_metadata
         to = ParquetPlace.of_metadata(metadata, table.io).schema
-        for file in written_files(metadata, table.io, _converted(table, to, order)):
+        for file in written_files(metadata, table.io, _converted(table, to, order, key)):
             replaced.append_data_file(file)
         replaced.commit()
 
@@ -61,11 +61,13 @@ def _change(transaction: Transaction, changes: Changes, key: Sequence[str], orde
             update.set_identifier_fields(*identifiers)
 
 
-def _converted(table: Table, to: pa.Schema, order: Sequence[str]) -> Iterator[pa.Table]:
+def _converted(table: Table, to: pa.Schema, order: Sequence[str], key: Sequence[str]) -> Iterator[pa.Table]:
     """Yield the rows of a table in the columns of another schema, whose first columns have the same names."""
     for batch in table.scan(selected_fields=tuple(order)).to_arrow_batch_reader():
         rows = pa.table(batch)
         if rows.num_rows:
-            columns = [converted(rows.column(at), to[at].type) for at in range(rows.num_columns)]
+            columns = [
+                converted(rows.column(at), to[at].type, of_key=name in key) for at, name in enumerate(rows.column_names)
+            ]
             columns += [pa.nulls(rows.num_rows, one.type) for one in list(to)[rows.num_columns :]]
             yield pa.table(columns, schema=to)

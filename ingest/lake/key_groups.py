@@ -49,7 +49,9 @@ def key_groups(
         if ends is None or _may_have(group, names, ends, known):
             read = file.read_row_group(number, columns=[name for name in names if name not in known])
             columns = [
-                converted(repeated(known[name], group.num_rows) if name in known else read.column(name), to)
+                converted(
+                    repeated(known[name], group.num_rows) if name in known else read.column(name), to, of_key=True
+                )
                 for name, to in zip(names, types, strict=True)
             ]
             yield start, pa.table(columns, names=key_names(len(columns)))

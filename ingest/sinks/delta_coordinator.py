@@ -125,7 +125,7 @@ class DeltaCoordinator(LakeCoordinator[DeltaTable]):
         return {name for name in names if has_beyond(there, name)}
 
     def _apply(self, there: DeltaTable, wanted: LakeTable, found: Changes) -> None:
-        change(there, self._warehouse.files(wanted.id), found)
+        change(there, self._warehouse.files(wanted.id), found, wanted.key)
 
     def _add(self, name: tuple[str, ...], files: list[AddedFile], scope: str, batch: int) -> int:
         interval = self._options.compaction_interval if self._options.compaction else None

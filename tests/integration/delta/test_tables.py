@@ -130,6 +130,19 @@ def test_a_key_that_becomes_text_is_still_the_key(sink: DeltaSinkSide) -> None:
     assert sink.lake.rows(*TABLE) == [("41", 2), ("x", 2)]
 
 
+@pytest.mark.parametrize(("kind", "number"), [
+    ("DECIMAL(5,2)", "1.5"), ("DECIMAL(5,2)", "0"), ("DECIMAL(20,0)", "18446744073709551615"), ("DOUBLE", "1"),
+    ("DOUBLE", "1e300"), ("DOUBLE", "0.00000015"), ("FLOAT", "0.1"),
+])  # fmt: skip
+def test_a_key_of_numbers_that_becomes_text_has_the_texts_of_keys(sink: DeltaSinkSide, kind: str, number: str) -> None:
+    before, after = lake_schema(f"id {kind}", "n INT"), lake_schema("id STRING", "n INT")
+    sink.side.declare({TABLE: before})
+    sink.write(TABLE, before, (f'{{"id":{number}}}', f'{{"id":{number},"n":1}}'), ('{"id":42}', '{"id":42,"n":1}'))
+    sink.side.declare({TABLE: after})
+    sink.write(TABLE, after, (f'{{"id":{number}}}', f'{{"id":"{number}","n":2}}'), ('{"id":42}', None))
+    assert sink.lake.rows(*TABLE) == [(number, 2)]
+
+
 @pytest.mark.parametrize("both", [False, True])
 @pytest.mark.parametrize(("narrow", "wide"), [
     ("BIGINT", "DOUBLE"), ("INT", "BIGINT"), ("FLOAT", "DOUBLE"), ("DATE", "TIMESTAMP"), ("INT", "DECIMAL(12,2)"),
