@@ -41,6 +41,7 @@ _MAX: Final = (1 << 24) - 1
 _CAPABILITIES: Final = 0x20_0000 | 0x10_0000 | 0x8_0000 | 0x2_0000 | 0xA000 | 0xA0D
 """Long passwords and flags, databases, protocol 4.1, TLS, transactions, plugins and their data, attributes."""
 _SSL: Final = 0x800
+_WITHOUT_ROWS: Final = re.compile(r"(SET|START TRANSACTION|COMMIT|ROLLBACK)\b", re.IGNORECASE)
 _ROTATE, _FORMAT, _HEARTBEAT, _GTID, _ANONYMOUS = 4, 15, 27, 33, 34
 _KEY: Final = rsa.generate_private_key(public_exponent=65537, key_size=2048)
 _PEM: Final = _KEY.public_key().public_bytes(
@@ -96,6 +97,11 @@ class ReplayServer:
         self.heartbeat_s = 0.2
         self.silent = False
         """True if nothing is sent at the log's end, no heartbeat either."""
+        self.spoil: Callable[[tuple[int, int], bytes], bytes | None] | None = None
+        """Asked of each packet: its place (session and number in it, from 0 on), and what the network gets. What it
+        returns is sent in its place, and then the connection closed; None: nothing is done to it."""
+        self.resets = False
+        """True if a connection is closed so that its peer gets an error, not an end."""
         self.variables: dict[str, str] = {
             "log_bin": "ON", "binlog_format": "ROW", "binlog_row_image": "FULL", "server_id": "1",
             "binlog_expire_logs_seconds": "2592000", "gtid_mode": "ON", "gtid_executed": "", "gtid_purged": "",
@@ -156,7 +162,7 @@ class ReplayServer:
             thread.start()
 
     def _serve(self, connection: socket.socket) -> None:
-        session = _Session(self, connection)
+        session = _Session(self, connection, self._sockets.index(connection))
         with contextlib.suppress(OSError, EOFError, struct.error):
             if session.log_in():
                 session.serve()
@@ -169,7 +175,7 @@ class ReplayServer:
         for pattern, answer in self.answers.items():
             if re.fullmatch(pattern, statement, re.IGNORECASE | re.DOTALL):
                 return answer
-        if re.match(r"SET\b", statement, re.IGNORECASE):
+        if _WITHOUT_ROWS.match(statement):
             return []
         if re.fullmatch(r"SHOW (BINARY|MASTER) LOGS", statement, re.IGNORECASE):
             return [(name, len(data)) for name, data in self.logs.items()]
@@ -194,9 +200,9 @@ class ReplayServer:
 class _Session:
     """One connection."""
 
-    def __init__(self, server: ReplayServer, connection: socket.socket) -> None:
-        self.server, self.socket = server, connection
-        self.sequence = 0
+    def __init__(self, server: ReplayServer, connection: socket.socket, number: int) -> None:
+        self.server, self.socket, self.number = server, connection, number
+        self.sequence = self.sent = 0
         self.checksums = False
         self.encrypted = False
 
@@ -226,11 +232,26 @@ class _Session:
         at = 0
         while True:
             part = data[at : at + _MAX]
-            self.socket.sendall(len(part).to_bytes(3, "little") + bytes([self.sequence]) + part)
+            wire = len(part).to_bytes(3, "little") + bytes([self.sequence]) + part
+            if self.server.spoil is not None and self._spoiled(self.server.spoil((self.number, self.sent), wire)):
+                raise EOFError
+            self.socket.sendall(wire)
+            self.sent += 1
             self.sequence = (self.sequence + 1) % 256
             at += len(part)
             if len(part) < _MAX:
                 return
+
+    def _spoiled(self, changed: bytes | None) -> bool:
+        """Whether something else was sent, after which there is nothing."""
+        if changed is None:
+            return False
+        self.socket.sendall(changed)
+        if self.server.resets:
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, pack("ii", 1, 0))
+        else:
+            self.socket.shutdown(socket.SHUT_RDWR)
+        return True
 
     def ok(self) -> None:
         self.send(b"\0\0\0" + pack("<HH", 2, 0))
@@ -340,7 +361,7 @@ class _Session:
         if isinstance(answer, ServerError):
             self.fail(answer)
         elif not answer:
-            self.ok() if re.match(r"SET\b", statement, re.IGNORECASE) else self._rows([], 1)
+            self.ok() if _WITHOUT_ROWS.match(statement) else self._rows([], 1)
         else:
             self._rows(answer, len(answer[0]))
 

@@ -16,6 +16,7 @@ from pymysql.constants import CR
 from pymysql.err import raise_mysql_exception
 
 from ingest.sources.mysql.chunks import WHOLE, condition, source_of
+from ingest.sources.mysql.connection import as_client_errors
 from ingest.sources.mysql.log_records import LogRecord
 from ingest.sources.mysql.query_values import is_selectable, selected, value_writer
 
@@ -126,11 +127,17 @@ def raw_rows(connection: Connection, sql: str) -> Iterator[tuple[bytes | None, .
     result = cast("Any", connection)._result  # noqa: SLF001  (a cursor would decode each value)
     result.converters = [(None, None)] * result.field_count
     try:
-        while (row := result._read_rowdata_packet_unbuffered()) is not None:  # noqa: SLF001
+        while True:
+            with as_client_errors():
+                row = result._read_rowdata_packet_unbuffered()  # noqa: SLF001
+            if row is None:
+                break
+            if len(row) != result.field_count:
+                raise pymysql.OperationalError(CR.CR_MALFORMED_PACKET, "Malformed packet: a row that ends too early")
             yield row
     finally:
         if result.unbuffered_active:
-            connection.close()  # nobody wants the rest; reading it could take an hour
+            _give_up(connection, result)
 
 
 def _by_native_code(connection: Connection, sql: str, rows: ResultSetRows) -> Iterator[Sequence[Record]]:
@@ -142,20 +149,28 @@ def _by_native_code(connection: Connection, sql: str, rows: ResultSetRows) -> It
         own._sock.settimeout(own._read_timeout)  # noqa: SLF001
         while not rows.ended:
             wanted = rows.wanted
-            data = stream.read(wanted) if wanted > _READ_BYTES else stream.read1(_READ_BYTES)
-            if not data:
-                raise pymysql.OperationalError(CR.CR_SERVER_LOST, "Lost connection to MySQL server during query")
-            rows.feed(data)
+            with as_client_errors():
+                data = stream.read(wanted) if wanted > _READ_BYTES else stream.read1(_READ_BYTES)
+                if not data:
+                    raise pymysql.OperationalError(CR.CR_SERVER_LOST, "Lost connection to MySQL server during query")
+                rows.feed(data)
             if len(rows) >= ROWS or rows.size >= _GROUP_BYTES:
                 yield rows.take()
         result.unbuffered_active, result.connection = False, None
         if rows.error is not None:
-            raise_mysql_exception(rows.error)
+            with as_client_errors():
+                raise_mysql_exception(rows.error)
         if len(rows):
             yield rows.take()
     finally:
         if result.unbuffered_active:
-            connection.close()
+            _give_up(connection, result)
+
+
+def _give_up(connection: Connection, result: Any) -> None:  # noqa: ANN401  (PyMySQL's)
+    """Close a connection whose rows nobody wants any more: reading the rest could take an hour."""
+    connection.close()
+    result.unbuffered_active, result.connection = False, None
 
 
 def grouped(records: Iterator[Record]) -> Generator[Sequence[Record]]:

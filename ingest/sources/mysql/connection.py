@@ -11,6 +11,7 @@ import re
 import socket
 import ssl
 import struct
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -20,14 +21,20 @@ from pymysql.constants import CLIENT, CR
 
 from ingest.errors import AccessError, ConfigError, DataLoss, IngestError, InternalError, Unavailable
 from ingest.model.text import one_line
+from ingest.sources.mysql.events import BadEvent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator
 
     Connection = pymysql.Connection[pymysql.cursors.Cursor]
+    _PyMySql = Connection
+else:
+    _PyMySql = pymysql.Connection
 
 CONNECT_S: Final = 15
 """Time that each step of a login may take, in seconds."""
+READ_S: Final = 600.0
+"""Time that a server may leave a statement, or the rows of one, without any answer, in seconds."""
 SQL_MODE: Final = "STRICT_TRANS_TABLES,STRICT_ALL_TABLES,ALLOW_INVALID_DATES,ERROR_FOR_DIVISION_BY_ZERO"
 """The sql_mode of each session. Backslashes escape, `"` quotes texts, CHAR is returned without padding, and a zero or
 invalid date, which a key may hold, may stand in a condition."""
@@ -47,6 +54,8 @@ _KEEPALIVES: Final = (
     (socket.IPPROTO_TCP, getattr(socket, "TCP_USER_TIMEOUT", 0), 60_000),
 )
 """So a peer that has vanished is an error after a minute, also in the middle of a long query. 0: not on this system."""
+_WITH_ROWS: Final = ("SELECT", "SHOW")
+"""The first words of statements whose answer has columns, also where it has no row."""
 
 
 class Tls(msgspec.Struct, frozen=True):
@@ -75,7 +84,7 @@ class MySqlServer(msgspec.Struct, frozen=True):
     password: str | None
     tls: Tls = Tls()
     connect_s: float = CONNECT_S
-    read_s: float | None = None
+    read_s: float | None = READ_S
     """Seconds without any answer to a statement after which it has failed; None: as long as the peer is alive."""
 
     @property
@@ -86,6 +95,59 @@ class MySqlServer(msgspec.Struct, frozen=True):
     def __repr__(self) -> str:
         """The address alone: there are secrets."""
         return f"MySqlServer({self.name!r})"
+
+
+@contextmanager
+def as_client_errors() -> Generator[None]:
+    """Let whatever an answer of a server leads to be an error of PyMySQL with a number.
+
+    A proxy may cut an answer, mix two of them, or send a page of its own: that is a failure of the connection.
+    """
+    try:
+        yield
+    except pymysql.MySQLError as exc:
+        if exc.args and isinstance(exc.args[0], int):
+            raise
+        raise pymysql.OperationalError(CR.CR_MALFORMED_PACKET, one_line(str(exc))) from exc
+    except OSError as exc:
+        raise pymysql.OperationalError(CR.CR_SERVER_LOST, f"Lost connection to MySQL server ({exc})") from exc
+    except (UnicodeEncodeError, BadEvent):  # of what is sent; of a value in a row
+        raise
+    except (ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError,
+            struct.error) as exc:  # fmt: skip
+        text = f"Malformed packet: an answer that is not of MySQL's protocol ({type(exc).__name__})"
+        raise pymysql.OperationalError(CR.CR_MALFORMED_PACKET, text) from exc
+
+
+class _Client(_PyMySql):
+    """PyMySQL's connection, which raises errors of PyMySQL with numbers only, whatever the server sends."""
+
+    def query(self, sql: Any, unbuffered: bool = False) -> int:  # noqa: ANN401, FBT001, FBT002  (PyMySQL's)
+        found: int = super().query(sql, unbuffered)
+        words = sql if isinstance(sql, str) else bytes(sql).decode("utf-8", "replace")
+        if words.upper().startswith(_WITH_ROWS) and not self._result.field_count:  # type: ignore[attr-defined]  # (its stubs lack it)
+            # Taken for a result without rows, it would be a chunk that is empty
+            self._force_close()  # type: ignore[attr-defined]  # (as above)
+            raise pymysql.OperationalError(CR.CR_MALFORMED_PACKET, "Malformed packet: an answer without columns")
+        return found
+
+    def _read_query_result(self, unbuffered: bool = False) -> int:  # noqa: FBT001, FBT002  (PyMySQL's)
+        with self._answer():
+            return super()._read_query_result(unbuffered)  # type: ignore[misc, no-any-return]  # (as above)
+
+    def _read_ok_packet(self) -> Any:  # noqa: ANN401  (PyMySQL's)
+        with self._answer():
+            return super()._read_ok_packet()  # type: ignore[misc]  # (as above)
+
+    @contextmanager
+    def _answer(self) -> Generator[None]:
+        try:
+            with as_client_errors():
+                yield
+        except pymysql.OperationalError as exc:
+            if exc.args[0] == CR.CR_MALFORMED_PACKET:
+                self._force_close()  # type: ignore[attr-defined]  # (as above; what comes next answers nothing)
+            raise
 
 
 class ServerVersion(msgspec.Struct, frozen=True, order=True):
@@ -134,7 +196,7 @@ def connect(server: MySqlServer, *, database: str | None = None) -> Connection:
         except BaseException:
             connection.close()
             raise
-    except (pymysql.MySQLError, OSError, UnicodeError, ValueError, struct.error) as exc:
+    except (pymysql.MySQLError, OSError, UnicodeError, ValueError) as exc:
         raise explain(exc, "log in", server) from exc
     return connection
 
@@ -187,7 +249,11 @@ def explain(exc: Exception, what: str, server: MySqlServer) -> IngestError:
     if code in _HINTS:
         kind, hint = _HINTS[code]
         return kind(f"{detail} (error {code})", hint.format(user=server.user, port=server.port))
-    if code in _PASSING or CR.CR_ERROR_FIRST <= code <= CR.CR_ERROR_LAST:
+    if (
+        code in _PASSING
+        or any(words in text.lower() for words in _PASSING_TEXTS)
+        or CR.CR_ERROR_FIRST <= code <= CR.CR_ERROR_LAST
+    ):
         return Unavailable(f"{detail} (error {code})", _AWAY_HINT)
     return ConfigError(f"{detail} (error {code})", "see the server's documentation of this error")
 
@@ -242,11 +308,14 @@ _LOG_ERRORS: Final[tuple[tuple[tuple[str, ...], type[IngestError], str], ...]] =
 """Words in the text of error 1236, in lower case, the kind of the error, and what to do; the first that matches."""
 _AWAY_HINT: Final = "it is tried again; see whether the server runs and can be reached at hostname and port"
 _PASSING: Final = frozenset({
-    1021, 1037, 1038, 1041, 1114, 1135,  # no room, memory or thread
-    1053, 1077, 1079, 1080, 3169, 1927, 1317,  # a shutdown, a killed session or statement
-    1152, 1153, 1154, 1155, 1156, 1157, 1158, 1159, 1160, 1161, 1184, 1189, 1190, 1218, 4031,  # the network
+    3, 20, 1021, 1026, 1037, 1038, 1041, 1114, 1135, 1206, 1637, 1878,  # no room, memory or thread
+    1053, 1077, 1079, 1080, 3168, 3169, 1927, 1317,  # a shutdown, a killed session or statement
+    1836, 3032, 9001,  # maintenance; a proxy that reaches no server
+    1152, 1154, 1155, 1156, 1157, 1158, 1159, 1160, 1161, 1184, 1189, 1190, 1218, 4031,  # the network
     1205, 1213, 1412,  # locks; a table was altered while it was read
 })  # fmt: skip
+_PASSING_TEXTS: Final = ("no space left", "got error 28 ", "errno: 28 ", "errcode: 28 ", "wsrep has not")
+"""Words of errors that may pass, whose numbers stand for others as well: a full disk, a node of Galera that joins."""
 _RIGHTS_HINT: Final = "grant user {user!r} the rights that docs/mysql.md lists, and see SHOW GRANTS"
 _PLUGIN_HINT: Final = "let user {user!r} log in with caching_sha2_password or mysql_native_password: ALTER USER …"
 _HINTS: Final[dict[int, tuple[type[IngestError], str]]] = {
@@ -256,6 +325,9 @@ _HINTS: Final[dict[int, tuple[type[IngestError], str]]] = {
     1044: (AccessError, _RIGHTS_HINT),
     1045: (AccessError, "check username and password, and from which hosts the user may log in (user@host)"),
     1698: (AccessError, "the user has no password login (auth_socket, unix_socket): " + _PLUGIN_HINT),
+    1153: (ConfigError, "SET GLOBAL max_allowed_packet = 16777216, or more"),
+    1194: (ConfigError, "REPAIR TABLE, see the server's error log"),
+    1195: (ConfigError, "REPAIR TABLE, see the server's error log"),
     1129: (ConfigError, "the server blocks this host after failed logins: mysqladmin flush-hosts"),
     1130: (AccessError, "let the user log in from this host: CREATE USER {user!r}@'…'"),
     1142: (AccessError, _RIGHTS_HINT),
@@ -297,7 +369,7 @@ def _login(server: MySqlServer, database: str | None) -> Connection:
     refused = ["mysql_old_password", *(clear if mode in {"disabled", "preferred"} else ())]
     context = _context(server.tls)
     kinds: dict[str, Callable[[Connection], Any]] = dict.fromkeys(refused, _Refused)
-    connection = pymysql.Connection(
+    connection = _Client(
         host=server.host, port=server.port, user=server.user,
         # Bytes: PyMySQL would encode a text in latin1, MySQL's own clients do in utf8
         password=(server.password or "").encode(), database=database, charset="utf8mb4", autocommit=True,
@@ -315,7 +387,16 @@ def _login(server: MySqlServer, database: str | None) -> Connection:
     except BaseException:
         sock.close()
         raise
-    connection.connect(sock)
+    try:
+        with as_client_errors():
+            connection.connect(sock)
+    except pymysql.OperationalError as exc:
+        if exc.args[0] != CR.CR_MALFORMED_PACKET:
+            raise
+        msg = (
+            f"what answers at {server.name} does not log in as a MySQL server does: {one_line(str(exc.args[1]))[:200]}"
+        )
+        raise ConfigError(msg, "see hostname and port of the source, and what stands between") from exc
     # PyMySQL has no way to give the login a time limit and a statement another one
     connection._read_timeout = server.read_s  # type: ignore[attr-defined]  # noqa: SLF001  (no public name)
     return connection

@@ -11,6 +11,8 @@ from typing import Final
 
 import msgspec
 
+from ingest.sources.mysql.events import BadEvent
+
 _NAMES: Final = {
     1: "Point", 2: "LineString", 3: "Polygon", 4: "MultiPoint", 5: "MultiLineString", 6: "MultiPolygon",
     7: "GeometryCollection",
@@ -29,26 +31,26 @@ class _Bytes:
         self.at = 0
 
     def take(self, form: str) -> tuple[float | int, ...]:
-        """Return numbers by a form of `struct`. Raise ValueError where the bytes end before."""
+        """Return numbers by a form of `struct`. Raise BadEvent where the bytes end before."""
         try:
             found = struct.unpack_from(form, self._data, self.at)
         except struct.error as exc:
             msg = "a geometry that ends too early"
-            raise ValueError(msg) from exc
+            raise BadEvent(msg) from exc
         self.at += struct.calcsize(form)
         return found
 
     def count(self, order: str, least: int) -> int:
-        """Return the number of parts that follow, each of which has `least` bytes at least. Raise ValueError."""
+        """Return the number of parts that follow, each of which has `least` bytes at least. Raise BadEvent."""
         (parts,) = self.take(order + "I")
         if int(parts) * least > len(self._data) - self.at:
             msg = "a geometry that ends too early"
-            raise ValueError(msg)
+            raise BadEvent(msg)
         return int(parts)
 
 
 def geometry(value: bytes) -> bytes:
-    """Return the JSON text of a value: a string that holds the JSON of the geometry. Raise ValueError for other bytes.
+    """Return the JSON text of a value: a string that holds the JSON of the geometry. Raise BadEvent for other bytes.
 
     Coordinates are in the order x, y in which servers store them; a number without a fraction has no point.
     """
@@ -57,7 +59,7 @@ def geometry(value: bytes) -> bytes:
     found = _geometry(data, 0)
     if data.at != len(value):
         msg = "bytes behind a geometry"
-        raise ValueError(msg)
+        raise BadEvent(msg)
     return msgspec.json.encode(msgspec.json.encode({**found, "srid": srid}).decode())
 
 
@@ -66,13 +68,13 @@ def _geometry(data: _Bytes, depth: int) -> dict[str, object]:
     (order,) = data.take("B")
     if order > 1 or depth > _DEEPEST:
         msg = "no geometry"
-        raise ValueError(msg)
+        raise BadEvent(msg)
     endian = "<" if order else ">"
     kind = int(data.take(endian + "I")[0])
     name = _NAMES.get(kind)
     if name is None:
         msg = f"a geometry of the kind {kind}"
-        raise ValueError(msg)
+        raise BadEvent(msg)
     if kind == _POINT:
         return {"coordinates": _point(data, endian), "type": name}
     if kind == 2:
@@ -84,7 +86,7 @@ def _geometry(data: _Bytes, depth: int) -> dict[str, object]:
         return {"geometries": parts, "type": name}
     if any(part["type"] != _NAMES[kind - 3] for part in parts):
         msg = f"a {name} with other parts"
-        raise ValueError(msg)
+        raise BadEvent(msg)
     return {"coordinates": [part["coordinates"] for part in parts], "type": name}
 
 
@@ -100,5 +102,5 @@ def _two(data: _Bytes, endian: str) -> list[float]:
     found = [float(number) for number in data.take(endian + "dd")]
     if any(number - number != 0 for number in found):  # NaN or infinite
         msg = "a coordinate that is no number"
-        raise ValueError(msg)
+        raise BadEvent(msg)
     return found

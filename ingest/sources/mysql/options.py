@@ -420,14 +420,14 @@ class MySqlSource(Labelled, DeclaringOptions):
     @property
     def server(self) -> MySqlServer:
         """The server, and how to log in to it."""
-        from ingest.sources.mysql.connection import MySqlServer, Tls  # noqa: PLC0415  (`check` needs no client)
+        from ingest.sources.mysql.connection import READ_S, MySqlServer, Tls  # noqa: PLC0415  (`check` needs no client)
 
         tls = Tls(self._tls_mode, self.tls_ca, self.tls_cert, self.tls_key, self.tls_password)
         connect_s = self.connect_timeout
         if "connect_timeout" not in self.model_fields_set and int(self.jdbc.get("connectTimeout", "0")):
             connect_s = int(self.jdbc["connectTimeout"]) / 1000
         silent = int(self.jdbc.get("socketTimeout", "0")) / 1000
-        return MySqlServer(self.hostname, self.port, self.username, self.password, tls, connect_s, silent or None)
+        return MySqlServer(self.hostname, self.port, self.username, self.password, tls, connect_s, silent or READ_S)
 
     def decoder(self, _split: Split, topic: str) -> Decoder:
         """Return a decoder for the records of a split."""

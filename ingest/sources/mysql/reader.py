@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 import pymysql
 
+from ingest.errors import ConfigError
 from ingest.model.record import offset_of
 from ingest.sources.mysql import catalogue
 from ingest.sources.mysql.chunk_rows import Reading
 from ingest.sources.mysql.chunks import TableChunk
 from ingest.sources.mysql.connection import connect, explain
 from ingest.sources.mysql.ddl import statement_text
+from ingest.sources.mysql.events import BadEvent
 from ingest.sources.mysql.failover import passed_over
 from ingest.sources.mysql.gtids import GtidSet
 from ingest.sources.mysql.history import Name, may_change_tables
@@ -315,11 +317,20 @@ class MySqlReader:
         return out
 
     def _ask_order(self, sql: str) -> Sequence[object]:
-        if self._questions is None or not self._questions.open:
-            self._questions = connect(self._options.server)
-        with self._questions.cursor() as cursor:
-            cursor.execute(sql)
-            return cursor.fetchone() or ()
+        """Return the row that answers a question about keys; a connection that was closed meanwhile is replaced."""
+        server, connection = self._options.server, self._questions
+        was_open = connection is not None and connection.open
+        if connection is None or not was_open:
+            connection = self._questions = connect(server)
+        try:
+            with connection.cursor() as cursor:
+                cursor.execute(sql)
+                return cursor.fetchone() or ()
+        except pymysql.MySQLError as exc:
+            connection._force_close()  # type: ignore[attr-defined]  # noqa: SLF001  (it may be closed)
+            if not was_open:
+                raise explain(exc, "compare keys", server) from exc
+        return self._ask_order(sql)
 
     # -- Chunks -------------------------------------------------------------------------------------------------------
 
@@ -368,6 +379,9 @@ class MySqlReader:
         except pymysql.MySQLError as exc:
             name = f"{reading.table.database}.{reading.table.name}"
             raise explain(exc, f"read rows of {name}", options.server) from exc
+        except BadEvent as exc:
+            msg = f"rows of {reading.table.database}.{reading.table.name} have a value that cannot be read: {exc}"
+            raise ConfigError(msg, "mend it in the database, or leave the table out (tables.exclude)") from exc
         return reader.mark
 
     def _between(self, table: Table, low: LogPoint, high: LogPoint) -> Sequence[LoggedChange]:

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ingest.sources.mysql.connection import connect
 from ingest.sources.mysql.log_model import LogPlace
-from ingest.sources.mysql.log_search import log_listing
+from ingest.sources.mysql.log_search import LogSearch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,11 +48,7 @@ def find_prepared(
     server: MySqlServer, make: Callable[[LogTables], LogReader], xid: str, end: LogPlace
 ) -> LogPlace | None:
     """Return where the transaction begins that was prepared last by this XID before `end`; None where no log has it."""
-    connection = connect(server)
-    try:
-        listing = log_listing(connection)
-    finally:
-        connection.close()
+    listing = LogSearch(server).listing()
     names = [name for name, _ in listing]
     if end.file not in names:
         return None
