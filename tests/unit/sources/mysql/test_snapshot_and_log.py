@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 import pytest
 from mysql_log import Tables, place_of, read_log, reader_of
-from mysql_servers import PASSWORD, USER
+from mysql_servers import KINDS, PASSWORD, USER, running
 from mysql_tables import table_now
+from mysql_values import OF_MARIADB, TYPES
 
 from ingest.sources.mysql.chunk_rows import Reading
 from ingest.sources.mysql.chunks import TableChunk, next_bound, split_key
@@ -23,7 +24,7 @@ from ingest.sources.mysql.snapshot import ChunkReader
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from mysql_servers import MySql
+    from mysql_servers import Kind, MySql
 
     from ingest.model.record import Record
     from ingest.sources.mysql.chunks import Bound
@@ -31,70 +32,12 @@ if TYPE_CHECKING:
     from ingest.sources.mysql.connection import Connection
     from ingest.sources.mysql.marks import LogPoint
 
-TYPES: Final = {
-    "TINYINT": ["-128", "127", "0"],
-    "TINYINT(1)": ["1", "0", "2", "-1"],
-    "TINYINT UNSIGNED ZEROFILL": ["0", "7", "255"],
-    "SMALLINT": ["-32768", "32767"],
-    "MEDIUMINT": ["-8388608", "8388607"],
-    "MEDIUMINT UNSIGNED": ["16777215"],
-    "INT": ["-2147483648", "2147483647"],
-    "INT(7) UNSIGNED ZEROFILL": ["42", "0"],
-    "BIGINT": ["-9223372036854775808", "9223372036854775807"],
-    "BIGINT UNSIGNED": ["18446744073709551615", "0"],
-    "DECIMAL(5,2)": ["-999.99", "0", "0.05", "-0.05"],
-    "DECIMAL(6,2) ZEROFILL": ["1.5", "0"],
-    "DECIMAL(38,30)": ["0.000000000000000000000000000001"],
-    "DECIMAL(65,30)": ["-99999999999999999999999999999999999.999999999999999999999999999999", "0.5"],
-    "DECIMAL(10,0)": ["-7", "0"],
-    "FLOAT": ["0.1", "-0e0", "3.4028235e38", "1.1754944e-38", "1e-45", "16777216", "1e7", "123456.789", "8388609"],
-    "FLOAT(10,2)": ["1.25", "12345678.9", "-0.01"],
-    "DOUBLE": ["0.1", "-0e0", "1.7976931348623157e308", "5e-324", "1e16", "1e15", "123456789012345680", "0.1 + 0.2e0"],
-    "DOUBLE(20,2)": ["1.25", "123456789012345678.12", "-0.01"],
-    "BIT": ["b'0'", "b'1'"],
-    "BIT(13)": ["b'1'", "b'1111111111111'"],
-    "BIT(64)": ["b'0'", "18446744073709551615"],
-    "DATE": ["'1000-01-01'", "'9999-12-31'", "'0000-00-00'", "'2020-00-15'", "'2020-02-31'", "'0001-01-01'"],
-    "TIME": ["'-838:59:59'", "'838:59:59'", "'00:00:00'", "'-00:00:01'", "'100:00:00'"],
-    "TIME(3)": ["'-00:00:00.5'", "'12:13:14.120'", "'-838:59:58.999'"],
-    "TIME(6)": ["'-00:00:00.000001'", "'23:59:59.999999'", "'01:00:00'"],
-    "DATETIME": ["'1000-01-01 00:00:00'", "'0000-00-00'", "'2020-10-25 02:30:00'"],
-    "DATETIME(1)": ["'2020-01-31 12:13:14.5'", "'2020-01-31 12:13:14'"],
-    "DATETIME(6)": ["'9999-12-31 23:59:59.999999'", "'2020-00-15 00:00:00.000010'"],
-    "TIMESTAMP NULL": ["'1970-01-01 00:00:01'", "'2038-01-19 03:14:07'", "'0000-00-00'", "'2020-10-25 00:30:00'"],
-    "TIMESTAMP(6) NULL": ["'2020-10-25 01:30:00.000001'", "'2020-10-25 00:30:00.1'"],
-    "YEAR": ["1901", "2155", "'0000'"],
-    "CHAR(10)": ["'a  '", "''", "'ä€😀'"],
-    "VARCHAR(20)": ["'a  '", "'\"\\\\\\n\\t\\0\\b'", "'\\Z'", "'漢字'"],
-    "VARCHAR(20) CHARACTER SET latin1": ["'ä€'", "X'80819f'"],
-    "VARCHAR(20) CHARACTER SET ucs2": ["'aЖ漢'"],
-    "VARCHAR(20) CHARACTER SET utf16": ["'a😀'"],
-    "VARCHAR(20) CHARACTER SET sjis": ["'表ソ'"],
-    "VARCHAR(20) CHARACTER SET gbk": ["'汉字'"],
-    "VARCHAR(20) CHARACTER SET cp1251": ["'Привет'"],
-    "TEXT": ["REPEAT('ab', 40000)", "''"],
-    "LONGTEXT": ["'x'"],
-    "BINARY(5)": ["X'0100'", "X''", "X'FFFFFFFFFF'", "X'2020'"],
-    "VARBINARY(9)": ["X'0100'", "X''", "'abc'"],
-    "BLOB": ["REPEAT(X'00FF', 300)", "X''"],
-    "ENUM('a','B''s','ü,x','')": ["'a'", "'B''s'", "'ü,x'", "''"],
-    "ENUM('ä','b') CHARACTER SET latin1": ["'ä'"],
-    "SET('a','b c','ü')": ["'a,ü'", "''", "'b c'"],
-    "GEOMETRY": ["ST_GeomFromText('POINT(1 2.5)', 4326)", "ST_GeomFromText('POLYGON((0 0,1 0,1 1,0 0))')"],
-}  # fmt: skip
-OF_MARIADB: Final = {
-    "UUID": ["'123e4567-e89b-12d3-a456-426655440000'"],
-    "INET6": ["'::ffff:1.2.3.4'", "'2001:db8::ff00:42:8329'"],
-    "INET4": ["'1.2.3.4'"],
-    "JSON": ["'{\"a\": [1, null]}'"],
-}
-
 
 def reader(server: MySql) -> Connection:
     return connect(MySqlServer("127.0.0.1", server.port, USER, PASSWORD))
 
 
-@pytest.fixture(params=["mariadb", "mysql5"])
+@pytest.fixture(params=["mariadb", "mariadb11", "mysql5"])
 def both(request: pytest.FixtureRequest) -> Iterator[MySql]:
     server: MySql = request.getfixturevalue(request.param)
     server.execute("CREATE DATABASE IF NOT EXISTS both_ways")
@@ -330,3 +273,45 @@ def test_load_while_the_snapshot_runs(both: MySql, name: str) -> None:
     connection.close()
     assert len(whole.rows) > 10
     assert batches.sink.rows == whole.rows
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda one: one.name)
+def test_the_night_in_which_an_hour_comes_twice(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys are instants, whatever the zones of the server and of sessions are, and zones change while it is read."""
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    with running(kind, default_time_zone="SYSTEM") as server:
+        server.execute(
+            "CREATE DATABASE both_ways",
+            "CREATE TABLE both_ways.night (at TIMESTAMP(3) NOT NULL PRIMARY KEY, d DATETIME, n INT)",
+        )
+        start = place_of(server)
+        begin = 1_603_576_800  # 2020-10-24 22:00 in UTC; three hours later clocks go back
+        for at in range(36):
+            zone = ("+00:00", "-11:00")[at % 2]
+            row = f"FROM_UNIXTIME({begin + 600 * at}.25), '2020-10-25 02:30:00', {at}"
+            server.execute(f"SET time_zone = '{zone}'", f"INSERT INTO both_ways.night VALUES ({row})")  # noqa: S608
+        connection = reader(server)
+        table = known(connection, "night")
+        batches = Batches(server, table, start)
+        count = len(batches.uppers)
+        batches.batch([0])
+        server.execute(
+            "SET GLOBAL time_zone = '+05:00'",
+            "SET time_zone = 'SYSTEM'",
+            "UPDATE both_ways.night SET n = -1 WHERE n BETWEEN 15 AND 20",
+            "SET time_zone = '+00:00'",
+            "UPDATE both_ways.night SET at = FROM_UNIXTIME(1603587660) WHERE n = 0",
+            "UPDATE both_ways.night SET at = FROM_UNIXTIME(1603576860) WHERE n = 30",
+            "DELETE FROM both_ways.night WHERE n = 22",
+        )
+        batches.batch(range(1, count))
+        batches.batch(())
+        batches.close()
+        connection.close()
+        rows = server.execute(
+            "SET time_zone = '+00:00'", "SELECT CAST(at AS CHAR), CAST(d AS CHAR), n FROM both_ways.night"
+        )
+    assert count > 2
+    found = sorted((row["at"], row["d"], row["n"]) for row in batches.sink.rows.values())
+    assert found == sorted((f"{at.rstrip('0').rstrip('.')}Z", d, n) for at, d, n in rows)
+    assert len(found) == 35
