@@ -8,9 +8,9 @@ a row in the transaction that makes it: so the server itself says which changes 
 from __future__ import annotations
 
 import json
-import random
 import threading
 import time
+from collections import Counter
 from contextlib import contextmanager, suppress
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -18,11 +18,13 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pymysql
 from confluent_kafka import Consumer, TopicPartition
+from delta_lake import DeltaLake
 from lake import Lake
 from mysql_servers import MARIADB_10, MySql, running
 from postgres import running as postgres
 from psycopg.rows import dict_row
 from rig import Rig
+from sql_load import SqlLoad
 from storm import Report, Scale, broker
 
 if TYPE_CHECKING:
@@ -32,15 +34,19 @@ if TYPE_CHECKING:
     Rows = dict[str, dict[tuple[Any, ...], dict[str, Any]]]
     """The rows of each table, by their keys."""
 
-KEYS = {"orders": ("id",), "names": ("k",), "pairs": ("a", "b")}
-"""The key's columns of the tables; those that the load adds have `id`."""
+KEYS = {"orders": ("id",), "names": ("k",), "pairs": ("a", "b"), "loose": ("a", "b")}
+"""What tells rows of the tables apart; those that the load adds have `id`."""
 _TABLES = (
     "CREATE TABLE orders (id INT PRIMARY KEY, n BIGINT NOT NULL, name VARCHAR(40), price DECIMAL(9,2), at DATETIME(3))",
     "CREATE TABLE names (k VARCHAR(20) COLLATE utf8mb4_general_ci PRIMARY KEY, n BIGINT, t VARCHAR(30) CHARSET latin1)",
     "CREATE TABLE pairs (a INT NOT NULL, b VARCHAR(8) NOT NULL, n BIGINT NOT NULL, PRIMARY KEY (b, a))",
+    "CREATE TABLE plain (id INT PRIMARY KEY, n BIGINT) ENGINE MyISAM",
+    "CREATE TABLE moved (id INT PRIMARY KEY, n BIGINT, s VARCHAR(9))",
     "INSERT INTO orders SELECT seq, seq, CONCAT('ö', seq), seq / 4, '2020-01-31 12:13:14.5' FROM seq_0_to_{rows}",
     "INSERT INTO names SELECT CONCAT(IF(seq % 2, 'K', 'k'), seq), seq, CONCAT('Å', seq) FROM seq_0_to_{rows}",
     "INSERT INTO pairs SELECT seq % 50, CONCAT('b', seq DIV 50), seq FROM seq_0_to_{rows}",
+    "INSERT INTO plain SELECT seq, seq FROM seq_0_to_999",
+    "INSERT INTO moved SELECT seq, seq, 'a' FROM seq_0_to_999",
     "CREATE DATABASE truth",
     "CREATE TABLE truth.noted (at BIGINT AUTO_INCREMENT PRIMARY KEY, id INT, was BIGINT, n BIGINT)",
     "CREATE TRIGGER i AFTER INSERT ON orders FOR EACH ROW INSERT INTO truth.noted VALUES (NULL, NEW.id, NULL, NEW.n)",
@@ -49,108 +55,10 @@ _TABLES = (
       IF OLD.id = NEW.id THEN INSERT INTO truth.noted VALUES (NULL, NEW.id, OLD.n, NEW.n);
       ELSE INSERT INTO truth.noted VALUES (NULL, OLD.id, OLD.n, NULL), (NULL, NEW.id, NULL, NEW.n); END IF""",
 )
-
-
-class SqlLoad(threading.Thread):
-    """Changes rows at a rate until it is told to finish, whatever becomes of the server.
-
-    `tables`: "" leaves the tables as they are, "alter" changes them and adds some, "empty" also truncates.
-    """
-
-    def __init__(self, server: MySql, *, keys: int, seed: int, every_s: float, tables: str) -> None:
-        super().__init__(daemon=True)
-        self.server, self.keys, self.every_s, self.tables = server, keys, every_s, tables
-        self.sent = self.total = 0
-        self.failed: list[str] = []
-        self._chance = random.Random(seed)  # noqa: S311  (to be repeated)
-        self._numbers = seed * 1_000_000
-        self._columns: list[str] = []
-        self._added = 0
-        self._ended = threading.Event()
-
-    def run(self) -> None:
-        connection: pymysql.Connection[Any] | None = None
-        while not self._ended.wait(self.every_s):
-            try:
-                if connection is None:
-                    more: dict[str, Any] = {"autocommit": False, "connect_timeout": 2, "read_timeout": 20}
-                    connection = self.server.connect(database="shop", **more)
-                self._one(connection)
-            except (pymysql.err.OperationalError, pymysql.err.InterfaceError) as exc:
-                if exc.args and exc.args[0] in {1205, 1213}:  # a lock that took too long, a deadlock
-                    connection.rollback()  # type: ignore[union-attr]
-                    continue
-                connection = None  # the server is gone
-            except Exception as exc:  # noqa: BLE001  (the storm reports it)
-                self.failed.append(repr(exc))
-                return
-
-    def _one(self, connection: pymysql.Connection[Any]) -> None:
-        chance = self._chance
-        with connection.cursor() as cursor:
-            for _ in range(chance.choice((1, 1, 2, 5, 30))):
-                with suppress(pymysql.err.IntegrityError):  # a key that is there: of the transaction, the rest stays
-                    self._change(cursor)
-            if chance.random() < 0.1:
-                connection.rollback()
-            else:
-                connection.commit()
-                self.sent = self.total = self.sent + 1
-            if self.tables and chance.random() < 0.02:
-                self._change_table(cursor)
-
-    def _change(self, cursor: Any) -> None:
-        """Insert, update, delete, or change the key of rows of any table."""
-        chance, key = self._chance, self._chance.randrange(self.keys)
-        self._numbers += 1
-        number, kind = self._numbers, chance.randrange(10)
-        more = "".join(f", {column} = {number}" for column in self._columns if chance.random() < 0.5)
-        if kind < 3:
-            name = chance.choice((None, "", "ü'\"\\", "日本", f"x{number}"))
-            cursor.execute(
-                f"INSERT INTO orders SET id = %s, n = %s, name = %s, price = %s, at = %s{more}"
-                f" ON DUPLICATE KEY UPDATE n = VALUES(n), name = VALUES(name)",
-                (key, number, name, Decimal(number) / 100, "1999-12-31 23:59:59.25"),
-            )
-        elif kind < 5:
-            cursor.execute(
-                f"UPDATE orders SET n = {number}{more} WHERE id BETWEEN {key} AND {key + chance.randrange(4)}"
-            )
-        elif kind == 5:
-            cursor.execute(f"DELETE FROM orders WHERE id BETWEEN {key} AND {key + chance.randrange(3)}")
-        elif kind == 6:
-            cursor.execute(f"UPDATE orders SET id = {chance.randrange(self.keys)}, n = {number} WHERE id = {key}")
-        elif kind == 7:
-            case = chance.choice("kK")
-            cursor.execute(f"REPLACE INTO names VALUES ('{case}{key}', {number}, 'é{number}')")
-        elif kind == 8:
-            cursor.execute(f"UPDATE names SET k = 'k{chance.randrange(self.keys)}', n = {number} WHERE k = 'k{key}'")
-        else:
-            cursor.execute(f"REPLACE INTO pairs VALUES ({key % 50}, 'b{key // 50}', {number})")
-            cursor.execute(f"DELETE FROM pairs WHERE a = {(key + 7) % 50} AND b = 'b{key // 50}'")
-            cursor.execute(f"UPDATE pairs SET a = a + 1, n = {number} WHERE a = 3 AND b = 'b{key // 70}'")
-
-    def _change_table(self, cursor: Any) -> None:
-        """Add or drop a column of `orders`, add a table, or empty one."""
-        self._added += 1
-        kind = self._chance.randrange(5 if self.tables == "empty" else 4)
-        if kind < 2 and len(self._columns) < 4:
-            name, place = f"c{self._added}", self._chance.choice(("", " FIRST", " AFTER id"))
-            cursor.execute(f"ALTER TABLE orders ADD COLUMN {name} BIGINT{place}")
-            self._columns.append(name)
-        elif kind == 2 and self._columns:
-            cursor.execute(f"ALTER TABLE orders DROP COLUMN {self._columns.pop(0)}")
-        elif kind == 4:
-            cursor.execute(f"TRUNCATE TABLE {self._chance.choice(('names', 'pairs', 'pairs'))}")
-        elif self._added < 60:
-            cursor.execute(f"CREATE TABLE later{self._added} (id INT PRIMARY KEY, n BIGINT, s VARCHAR(9))")
-            cursor.execute(f"INSERT INTO later{self._added} SELECT seq, seq, 'ß' FROM seq_0_to_20")
-            cursor.execute(f"UPDATE later{self._added} SET n = -1 WHERE id < 5")
-            cursor.connection.commit()
-
-    def finish(self) -> None:
-        self._ended.set()
-        self.join()
+_WITHOUT_KEY = (
+    "CREATE TABLE loose (a INT, b VARCHAR(8))",
+    "INSERT INTO loose SELECT seq % 900, CONCAT('ß', seq % 7) FROM seq_0_to_1999",
+)
 
 
 def rows_of_server(server: MySql) -> Rows:
@@ -159,9 +67,14 @@ def rows_of_server(server: MySql) -> Rows:
     out: Rows = {}
     try:
         with connection.cursor(pymysql.cursors.DictCursor) as cursor:
-            cursor.execute("SELECT table_name AS t FROM information_schema.tables WHERE table_schema = 'shop'")
+            cursor.execute(
+                "SELECT table_name AS t FROM information_schema.tables WHERE table_schema = 'shop'"
+                " AND table_type = 'BASE TABLE' AND table_name NOT LIKE '\\_%'"
+            )
             for table in [row["t"] for row in cursor.fetchall()]:
-                cursor.execute(f"SELECT * FROM {table}")
+                # Rows without a key that are the same can be counted only
+                cursor.execute(f"SELECT {'*' if table != 'loose' else 'a, b, COUNT(*) AS copies'} FROM {table}"
+                               f"{'' if table != 'loose' else ' GROUP BY a, b'}")  # fmt: skip
                 out[table] = {_key(table, row): {name: _cell(row[name]) for name in row} for row in cursor.fetchall()}
     finally:
         connection.close()
@@ -236,18 +149,21 @@ class SqlRig(Rig):
         sink: str,
         *,
         route: bool = True,
-        tables: str = "alter",
+        tables: str = "empty",
     ) -> None:
         super().__init__(folder, bootstrap, "exactly-once", total=0, seed=scale.seed, partitions=1)
-        rows = max(1000, scale.changes)
-        server.execute(*(statement.format(rows=rows - 1) for statement in _TABLES), database="shop")
+        rows, loose = max(1000, scale.changes), tables == "alter"
+        made = (*_TABLES, *(_WITHOUT_KEY if loose else ()))
+        server.execute(*(statement.format(rows=rows - 1) for statement in made), database="shop")
         self.server = server
-        source = server.source(tables=r"shop.\.*", **{"scan.incremental.snapshot.chunk.size": rows // 40})
+        self.calm = threading.Lock()
+        more = {"scan.incremental.snapshot.chunk.size": rows // 40, "tables.exclude": r"shop._\.*"}
+        source = server.source(tables=r"shop.\.*", **more)
         names = f"route:\n  - {{source-table: 'shop.\\.*', sink-table: {self.name}.<>, replace-symbol: <>}}\n"
         self.file.write_text(f"{source}{sink}{names if route else ''}pipeline:\n  name: {self.name}\n")
         self.loads = [
-            SqlLoad(server, keys=rows + rows // 5, seed=scale.seed + i, every_s=0.03,
-                    tables="" if i else tables)
+            SqlLoad(server, keys=rows + rows // 5, seed=scale.seed + i, every_s=0.03, tables="" if i else tables,
+                    loose=loose, calm=self.calm)
             for i in range(2)
         ]  # fmt: skip
 
@@ -281,7 +197,8 @@ class SqlRig(Rig):
                 self.until(lambda: bool(self.workers()), "there are workers")
                 self.moment(2.0)
                 hard = i % 2 == 0
-                (self.server.kill if hard else self.server.stop)()
+                with self.calm:
+                    (self.server.kill if hard else self.server.stop)()
                 time.sleep(self.chance.choice((0.0, 1.0, 4.0)))
                 self.server.start()
                 self.strike(f"the server was {'killed' if hard else 'stopped'}, and came back")
@@ -290,7 +207,8 @@ class SqlRig(Rig):
             load.finish()
             for text in load.failed:
                 self.wrong(f"the load ended: {text}")
-        self.report.sent = sum(load.sent for load in self.loads)
+        self.report.sent = sum(load.changed for load in self.loads)
+        self.report.notes.append(f"{sum(load.sent for load in self.loads)} transactions were committed")
         self.stop()
         code = self.once()
         if code != 0:
@@ -359,11 +277,21 @@ def mysql_to_postgres(folder: Path, _guarantee: str, scale: Scale) -> Report:
 
 def mysql_to_iceberg(folder: Path, _guarantee: str, scale: Scale) -> Report:
     """MariaDB into Iceberg: the same storm; DuckDB gives the rows."""
+    return _to_lake(folder, scale, "iceberg")
+
+
+def mysql_to_delta(folder: Path, _guarantee: str, scale: Scale) -> Report:
+    """MariaDB into Delta: the same storm; DuckDB gives the rows."""
+    return _to_lake(folder, scale, "delta")
+
+
+def _to_lake(folder: Path, scale: Scale, kind: str) -> Report:
     with broker(folder) as bootstrap, sql_server() as server:
-        sink = f"sink:\n  type: iceberg\n  catalog.properties.warehouse: {folder / 'lake'}\n"
+        option = "catalog.properties.warehouse" if kind == "iceberg" else "warehouse"
+        sink = f"sink:\n  type: {kind}\n  {option}: {folder / 'lake'}\n  sink.commit-interval: 1 s\n"
         rig = SqlRig(folder, bootstrap, server, scale, sink, route=False)
         rig.storm(scale.moments, max(1, scale.moments // 4))
-        lake = Lake(folder / "lake")
+        lake = Lake(folder / "lake") if kind == "iceberg" else DeltaLake(folder / "lake")
 
         def found(tables: list[str]) -> Rows:
             out: Rows = {}
@@ -385,7 +313,7 @@ def mysql_to_changelog(folder: Path, guarantee: str, scale: Scale) -> Report:
             f"sink:\n  type: kafka\n  properties.bootstrap.servers: {bootstrap}\n  value.format: debezium-json\n"
             f"  sink.delivery-guarantee: {guarantee}\n"
         )
-        rig = SqlRig(folder, bootstrap, server, scale, sink)
+        rig = SqlRig(folder, bootstrap, server, scale, sink, tables="alter")
         rig.storm(scale.moments, max(1, scale.moments // 4))
         report = rig.judge(lambda tables: {
             table: _replayed(table, records_of(bootstrap, f"{rig.name}.{table}")) for table in tables
@@ -433,6 +361,12 @@ def _changes(records: list[tuple[Any, Any]]) -> dict[int, list[tuple[int | None,
 def _replayed(table: str, records: list[tuple[Any, Any]]) -> dict[tuple[Any, ...], dict[str, Any]]:
     """The rows that a changelog ends with."""
     rows: dict[tuple[Any, ...], dict[str, Any]] = {}
+    if table == "loose":
+        copies: Counter[tuple[Any, ...]] = Counter()
+        for _, value in records:
+            copies.subtract([_key(table, value["before"])] if value.get("before") is not None else [])
+            copies.update([_key(table, value["after"])] if value.get("after") is not None else [])
+        return {(a, b): {"a": a, "b": b, "copies": count} for (a, b), count in copies.items() if count}
     for _, value in records:
         if value.get("before") is not None:
             rows.pop(_key(table, value["before"]), None)
