@@ -43,7 +43,8 @@ class Budget:
         if records * 2 < self.records or seconds <= 0:
             return  # the batch was small because there was no more, or it stopped for a new schema
         rate = records / max(seconds, 0.001)
-        self.records = int(min(max(rate * TARGET_S, FIRST), self.records * GROWTH, self.most or 1 << 62))
+        done = max(self.records, records)  # it may be more: a chunk of a table is one piece
+        self.records = int(min(max(rate * TARGET_S, FIRST), done * GROWTH, self.most or 1 << 62))
 
 
 @dataclass(slots=True)

@@ -128,7 +128,6 @@ def test_a_packet_that_goes_on() -> None:
         stream = packet(full) + packet(rest, 2) + END
         for at in range(0, len(stream), 1 << 20):
             reader.feed(stream[at : at + (1 << 20)])
-            assert reader.wanted > 0
         assert reader.ended
         (record,) = reader.take()
         assert record.value() == HEAD + b'"c0":"' + value + b'","c1":1' + TAIL

@@ -145,15 +145,17 @@ def _by_native_code(connection: Connection, sql: str, rows: ResultSetRows) -> It
     connection.query(sql, unbuffered=True)
     own = cast("Any", connection)
     result, stream = own._result, own._rfile  # noqa: SLF001  (native code reads the packets)
+    buffer = memoryview(bytearray(_READ_BYTES))
     try:
         own._sock.settimeout(own._read_timeout)  # noqa: SLF001
+        with as_client_errors():
+            rows.feed(stream.read1(_READ_BYTES))  # what is buffered; the rest comes from the socket itself
         while not rows.ended:
-            wanted = rows.wanted
             with as_client_errors():
-                data = stream.read(wanted) if wanted > _READ_BYTES else stream.read1(_READ_BYTES)
-                if not data:
+                count = own._sock.recv_into(buffer)  # noqa: SLF001
+                if not count:
                     raise pymysql.OperationalError(CR.CR_SERVER_LOST, "Lost connection to MySQL server during query")
-                rows.feed(data)
+                rows.feed(buffer[:count])
             if len(rows) >= ROWS or rows.size >= _GROUP_BYTES:
                 yield rows.take()
         result.unbuffered_active, result.connection = False, None

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     Question: TypeAlias = Callable[[Connection], Bound | None]
 
-AHEAD: Final = 2
+AHEAD: Final = 4
 """Chunks that a lane has to be read at first."""
 MOST: Final = 60
 """Chunks of a lane in one batch, at most: the sink keeps a note of each with its progress."""
@@ -49,7 +49,8 @@ class Lanes:
         self._at: dict[int, int] = {}
         """The position of each lane at the last look."""
         self._now = now
-        self._since, self._saved = now(), float(options.chunk_size)
+        self._size = min(options.chunk_size, max(1, int(options.rows_per_second or options.chunk_size)))
+        self._since, self._saved = now(), float(self._size)
 
     def begin(self, state: State, names: Iterable[Name], *, again: bool = False) -> None:
         """Let tables be read from their first row on. `again`: the sink has rows of them already."""
@@ -131,7 +132,7 @@ class Lanes:
     ) -> None:
         """Cut the next chunk off the rest of a table."""
         key, after = self.key(table), one.after
-        size = self._options.chunk_size
+        size = self._size
 
         def bound(connection: Connection) -> Bound | None:
             rows = self._rows.get(one.name)
@@ -159,7 +160,7 @@ class Lanes:
         if limit is None:
             return True
         now = self._now()
-        most = max(limit, float(self._options.chunk_size))
+        most = max(limit, float(self._size))
         self._saved, self._since = min(self._saved + (now - self._since) * limit, most), now
         return self._saved >= 0
 

@@ -118,8 +118,8 @@ class MySqlSource(Labelled, DeclaringOptions):
     """With `timestamp`: start at the first transaction that is not older, in milliseconds since 1970. The time finds a
     place in the log, once; it leaves out nothing after that."""
 
-    chunk_size: int = Field(8096, alias="scan.incremental.snapshot.chunk.size", ge=2, le=100_000_000)
-    """Rows of a chunk, about."""
+    chunk_size: int = Field(32_768, alias="scan.incremental.snapshot.chunk.size", ge=2, le=100_000_000)
+    """Rows of a chunk, about; fewer where rows are large, or where `scan.snapshot.rows-per-second` is less."""
 
     chunk_columns: str | None = Field(None, alias="scan.incremental.snapshot.chunk.key-column")
     """Columns by which tables are cut into chunks, `shop.orders:id;shop.items_.*:item_id`: a selector and a column of

@@ -71,6 +71,9 @@ def test_the_budget_follows_the_rate_and_grows_by_steps() -> None:
     assert budget.records == pacing.FIRST * pacing.GROWTH // 2
     budget.learn(5, 1)
     assert budget.records == pacing.FIRST * pacing.GROWTH // 2, "a small batch says nothing"
+    large = pacing.Budget()
+    large.learn(10 * pacing.FIRST, 0.01)
+    assert large.records == 10 * pacing.FIRST * pacing.GROWTH, "what cannot be cut counts as it was"
 
 
 def test_progress_plans_and_schemas_read_back(tmp_path: Path) -> None:

@@ -7,10 +7,11 @@ is not plainly right here, a value at a time, is written by the reference: funct
 
 cimport cython
 
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from cpython.mem cimport PyMem_Free, PyMem_Malloc
+from cpython.mem cimport PyMem_Free, PyMem_Malloc, PyMem_Realloc
 from libc.stdint cimport int64_t, uint8_t, uint32_t
-from libc.string cimport memchr, memcpy
+from libc.string cimport memchr, memcpy, memmove
 
 from ingest.native.scan cimport (
     BASE64_SIZE, MAX_ESCAPE, is_utf8, put_base64, put_quoted_text, put_short_double,
@@ -35,6 +36,7 @@ cdef enum:
     MAX_PLACES = 22            # so is the power of ten
     MAX_SHORT = 80             # bytes of any short value
     FULL_PACKET = 0xFFFFFF     # the next one goes on
+    FIRST_ROOM = 1 << 19
 
 CODES = {
     query_values.number: NUMBER, query_values.quoted_number: QUOTED_NUMBER, query_values.double: DOUBLE,
@@ -146,7 +148,9 @@ cdef class ResultSetRows:
     cdef Py_ssize_t count
     cdef int64_t position
     cdef int64_t millis
-    cdef bytes rest            # of a packet whose end is not there yet
+    cdef uint8_t *data
+    cdef size_t used           # bytes of a packet whose end is not there yet
+    cdef size_t room
     cdef list parts            # payloads of a packet that goes on in the next one
     cdef readonly bint ended
     cdef readonly bytes error
@@ -162,7 +166,7 @@ cdef class ResultSetRows:
         self.head, self.tail, self.position, self.millis = head, tail, position, millis
         self.names = [(b"," if at else b"") + bytes(name) + b":" for at, name in enumerate(names)]
         self.writers = list(writers)
-        self.rest, self.parts = b"", []
+        self.parts = []
         self.columns = <Column *> PyMem_Malloc(<size_t> len(self.names) * sizeof(Column))
         if self.columns == NULL:
             raise MemoryError
@@ -174,6 +178,7 @@ cdef class ResultSetRows:
 
     def __dealloc__(self):
         PyMem_Free(self.columns)
+        PyMem_Free(self.data)
 
     def __len__(self):
         return len(self.records)
@@ -183,39 +188,30 @@ cdef class ResultSetRows:
         """Bytes of the records that wait."""
         return self.records.size
 
-    @property
-    def wanted(self):
-        """Bytes that a packet lacks whose beginning is there."""
-        cdef const uint8_t *p = <const uint8_t *> PyBytes_AS_STRING(self.rest)
-        if PyBytes_GET_SIZE(self.rest) < 4:
-            return 1
-        return 4 + (p[0] | <uint32_t> p[1] << 8 | <uint32_t> p[2] << 16) - PyBytes_GET_SIZE(self.rest)
-
     def take(self):
         """Return all rows that were read since the last time, as records."""
         self.records.end()
         return self.records.take(len(self.records))
 
-    def feed(self, bytes data not None):
+    def feed(self, data):
         """Read the rows of what came. Raise ValueError for what is no row of these columns."""
         cdef const uint8_t *p
         cdef const uint8_t *end
-        cdef uint32_t size
+        cdef size_t size
         if self.busy:
             raise RuntimeError("it is being read already")
-        if self.rest:
-            data = self.rest + data
-        p = <const uint8_t *> PyBytes_AS_STRING(data)
-        end = p + PyBytes_GET_SIZE(data)
+        self.add(data)
+        p = self.data
+        end = p + self.used
         self.busy = True
         try:
             while end - p >= 4 and not self.ended:
-                size = p[0] | <uint32_t> p[1] << 8 | <uint32_t> p[2] << 16
+                size = p[0] | <size_t> p[1] << 8 | <size_t> p[2] << 16
                 if end - p - 4 < <Py_ssize_t> size:
                     break
                 p += 4
                 if size == FULL_PACKET or self.parts:
-                    self.parts.append(PyBytes_FromStringAndSize(<const char *> p, size))
+                    self.parts.append(PyBytes_FromStringAndSize(<const char *> p, <Py_ssize_t> size))
                     if size != FULL_PACKET:
                         whole = b"".join(self.parts)
                         self.parts = []
@@ -223,11 +219,32 @@ cdef class ResultSetRows:
                 else:
                     self.packet(p, size)
                 p += size
-            self.rest = PyBytes_FromStringAndSize(<const char *> p, end - p)
+            self.used = <size_t> (end - p)
+            memmove(self.data, p, self.used)
         finally:
             self.busy = False
-        if self.ended and self.rest:
+        if self.ended and self.used:
             raise ValueError("bytes behind the last row")
+
+    cdef int add(self, given) except -1:
+        """Put bytes behind those of the packet whose end is not there yet."""
+        cdef Py_buffer view
+        cdef uint8_t *grown
+        cdef size_t room = self.room or FIRST_ROOM
+        PyObject_GetBuffer(given, &view, PyBUF_SIMPLE)
+        try:
+            while room - self.used < <size_t> view.len:
+                room *= 2
+            if room != self.room:
+                grown = <uint8_t *> PyMem_Realloc(self.data, room)
+                if grown == NULL:
+                    raise MemoryError
+                self.data, self.room = grown, room
+            memcpy(self.data + self.used, view.buf, <size_t> view.len)
+            self.used += <size_t> view.len
+        finally:
+            PyBuffer_Release(&view)
+        return 0
 
     cdef int packet(self, const uint8_t *p, size_t size) except -1:
         """Read a packet: a row, the end, or an error."""
