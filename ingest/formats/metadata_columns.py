@@ -18,7 +18,7 @@ from ingest.model import temporal, types
 from ingest.model.change import InlineSchema, Reject, is_number
 from ingest.model.data_type import MapType
 from ingest.model.jsontext import MALFORMED, fields_of, object_of, reason
-from ingest.model.keytext import key_text
+from ingest.model.keytext import key_text, says_number
 from ingest.model.record import origin
 from ingest.model.rowtext import key_image
 from ingest.model.values import fits
@@ -228,8 +228,11 @@ class MetadataColumns:
 
     def _same(self, name: str, in_key: bytes, value: bytes, declared: InlineSchema | None) -> bool:
         """Return whether key and value say the same of a column."""
-        as_text = partial(key_text, as_string=self._extra.as_string, is_number=is_number(declared, name))
+        number = is_number(declared, name)
+        as_text = partial(key_text, as_string=self._extra.as_string, is_number=number)
         if as_text(in_key) == as_text(value):
+            return True
+        if number and not says_number(in_key):  # it has the number's bytes, maybe with a scale
             return True
         # A type that the message tells for the value is not told for the key: days, and the text of a date
         declared_type = None if declared is None else declared.types.get(name)

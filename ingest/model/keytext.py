@@ -27,10 +27,15 @@ def key_text(value: bytes, *, as_string: bool = False, is_number: bool = False) 
     (`*.infer-schema.primitive-as-string`). `is_number`: a text is what the number in it is worth, if one is in it.
     Raises msgspec.DecodeError for what is not JSON.
     """
-    if is_number and value[:1] == b'"' and _number(value[1:-1]) is not None:
+    if is_number and value[:1] == b'"' and says_number(value):
         return b'"' + _number_text(value[1:-1]) + b'"'
     text = _own_text(value)
     return b'"' + text + b'"' if as_string and text[:1] != b'"' else text
+
+
+def says_number(value: bytes) -> bool:
+    """Return whether a JSON value is a number, or a text that holds one."""
+    return _number(value[1:-1] if value[:1] == b'"' else value) is not None
 
 
 def _own_text(value: bytes) -> bytes:
