@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 from ingest.encode.coercer import OTHERS, RowCoercer, check_before, check_key
 from ingest.formats.template import ColumnRef, fill
 from ingest.model.cache import count_up
-from ingest.model.change import Kind, is_number
+from ingest.model.change import Kind, is_number, value_in_key
 from ingest.model.keytext import key_text
 from ingest.model.reject import RowError
 from ingest.model.rowtext import key_image, parse_row
@@ -294,7 +294,11 @@ class ChangeEncoder:
         """
         fields = parse_row(image) if self._key_columns else {}
         key = {
-            name: key_text(fields[name], as_string=self.strings_in_keys, is_number=is_number(declared, name))
+            name: key_text(
+                value_in_key(declared, name, fields[name]),
+                as_string=self.strings_in_keys,
+                is_number=is_number(declared, name),
+            )
             for name in self._key_columns
             if fields.get(name, _NULL) != _NULL
         }

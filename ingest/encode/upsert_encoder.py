@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from ingest.encode.coercer import OTHERS, RowCoercer, check_before, check_key
 from ingest.model import temporal, types
 from ingest.model.cache import count_up
-from ingest.model.change import Kind, is_number
+from ingest.model.change import Kind, is_number, value_in_key
 from ingest.model.data_type import TimeType
 from ingest.model.jsontext import object_of
 from ingest.model.keytext import key_text
@@ -143,6 +143,8 @@ class UpsertEncoder:
         times = {} if coarse is Coarse.NONE else {c.name: c.type for c in sink.columns if is_time(c.type)}
         self._key_times = {name: times[name] for name in sink.primary_key if name in times}
         self._row_times = times if coarse is Coarse.ROWS else {}
+        self._of_table = coarse is not Coarse.NONE
+        """True if keys are those of a table's typed columns: a number, and the text of it, are one there."""
         texts = {c.name for c in sink.columns if types.is_text(c.type)} if coarse is not Coarse.NONE else set()
         self._times_in_texts = frozenset(
             c.name
@@ -246,6 +248,8 @@ class UpsertEncoder:
             if name in self._key_times and temporal.coarse(value.decode())[1]:
                 msg = f"key column {name!r} holds {value[:60].decode()}, finer than the microsecond that is written"
                 raise RowError("type-mismatch", msg)
+            if not self._of_table:
+                value = value_in_key(declared, name, value)
             if name in self._times_in_texts and value[:1] == b'"':
                 value = temporal.time_said(value[1:-1].decode()) or value
             parts[name] = key_text(value, as_string=self.strings_in_keys, is_number=is_number(declared, name))

@@ -11,6 +11,7 @@ from ingest.model.change import Reject, is_number
 from ingest.model.jsontext import MALFORMED, check_text, fields_of, reason
 from ingest.model.keytext import key_text
 from ingest.model.rowtext import PAYLOAD, key_image
+from ingest.model.temporal import SQL
 from ingest.model.values import fits
 
 if TYPE_CHECKING:
@@ -44,25 +45,33 @@ def read_key(read: ReadKey, key: bytes, table: TableId | None = None) -> tuple[m
     return Reject(code, f"the key: {found.message}", table, of_key=True)
 
 
-def contradiction(key: bytes, row: bytes, declared: InlineSchema | None, standard: str) -> str | None:
-    """Return why a row is not its key's: it says something else of a column of the key; None where it does not.
+def compared(
+    key: bytes, row: bytes, declared: InlineSchema | None = None, standard: str = SQL
+) -> str | dict[str, bytes]:
+    """Return why a row is not its key's: it says something else of a column of the key.
 
-    `key` and `row` are JSON objects; `declared` has the types that the row's message declares: a type that it tells
-    for the row is not told for the key. Columns that the row lacks say nothing. Raise one of MALFORMED.
+    Where it is, return the columns that it has in another text, as a number for the text of that number, each with the
+    key's value. `key` and `row` are JSON objects; `declared` has the types that the row's message declares: a type that
+    it tells for the row is not told for the key. Columns that the row lacks say nothing. Raise one of MALFORMED.
     """
     begin = key[:-1]
     if len(begin) > 1 and row.startswith(begin) and row[len(begin) : len(begin) + 1] in {b",", b"}"}:
-        return None  # rows mostly begin with their key
-    said = fields_of(row)
+        return {}  # rows mostly begin with their key
+    said, others = fields_of(row), {}
     for name, value in fields_of(key).items():
         other = said.get(name)
-        if other is None or _same(bytes(value), bytes(other), is_number=is_number(declared, name)):
+        if other is None:
+            continue
+        number = is_number(declared, name)
+        if _same(bytes(value), bytes(other), is_number=number):
+            if key_text(bytes(value), is_number=number) != key_text(bytes(other), is_number=number):
+                others[name] = bytes(value)
             continue
         declared_type = None if declared is None else declared.types.get(name)
         if declared_type is None or fits(declared_type, bytes(value), standard):
             shown = [raw[:60].decode("utf-8", "backslashreplace") for raw in (bytes(value), bytes(other))]
             return f"column {name[:100]!r} is {shown[0]} in the key and {shown[1]} in the value"
-    return None
+    return others
 
 
 def _same(one: bytes, other: bytes, *, is_number: bool) -> bool:

@@ -269,8 +269,9 @@ class MetadataColumns:
         numbers = {extra.value_prefix + name for name in own.numbers}.difference(theirs)
         numbers |= {extra.key_prefix + name for name in keys.numbers}
         left_out = tuple(extra.value_prefix + name for name in own.left_out)
+        in_key = {extra.value_prefix + name: value for name, value in own.in_key.items()}
         return InlineSchema(
-            {**renamed, **self._types}, primary, own.overlay, own.sparse, unread, frozenset(numbers), left_out
+            {**renamed, **self._types}, primary, own.overlay, own.sparse, unread, frozenset(numbers), left_out, in_key
         )
 
 

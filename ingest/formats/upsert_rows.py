@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
-from ingest.formats.key_reading import columns_beside, contradiction, json_key, key_reader, read_key
+from ingest.formats.key_reading import columns_beside, compared, json_key, key_reader, read_key
 from ingest.model.change import InlineSchema, Kind, Reject
 from ingest.model.jsontext import MALFORMED
 from ingest.model.rowtext import key_image
@@ -104,14 +104,16 @@ class UpsertDecoder:
             return (self._table, Kind.DELETE, None, None, told, declared)
         after = row[3]
         assert after is not None, "an insert has one"
-        if told is not None and (why := self._contradiction(told, bytes(after), row[5])) is not None:
-            return Reject("column-clash", f"{why}, and a row of an upsert topic is its key's", self._table)
-        return (self._table, Kind.INSERT, None, after, told, row[5])
+        others = {} if told is None else self._compared(told, bytes(after), row[5])
+        if isinstance(others, str):
+            return Reject("column-clash", f"{others}, and a row of an upsert topic is its key's", self._table)
+        said = replace(row[5] or InlineSchema(), in_key=others) if others else row[5]
+        return (self._table, Kind.INSERT, None, after, told, said)
 
-    def _contradiction(self, key: bytes, row: bytes, declared: InlineSchema | None) -> str | None:
-        """Return why a row is not its key's; None where it is, and where the key is no object."""
+    def _compared(self, key: bytes, row: bytes, declared: InlineSchema | None) -> str | dict[str, bytes]:
+        """Return what `compared` does; nothing for a key that is no object."""
         try:
             image = key if self._read is not None else key_image(key, columns_beside(key, row))
-            return None if image is None else contradiction(bytes(image), row, declared, self._standard)
+            return {} if image is None else compared(bytes(image), row, declared, self._standard)
         except MALFORMED:
-            return None
+            return {}

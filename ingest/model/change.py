@@ -48,6 +48,9 @@ class InlineSchema:
     """Columns whose values are texts that each hold a number, which is what a key has of them."""
     left_out: tuple[str, ...] = ()
     """Columns whose values no type has, so that the rows have null there: they are counted as withheld."""
+    in_key: Mapping[str, bytes] = field(default_factory=dict)
+    """Columns of the key of which an upsert topic's key has another text than its row, which says the same. It is the
+    key's that counts in the keys of texts, as a delete has no other one."""
 
     def beside(self, unread: Mapping[str, str]) -> InlineSchema:
         """Return the same for a message with these columns in `unread`, and a before image that is no overlay."""
@@ -57,6 +60,11 @@ class InlineSchema:
 def is_number(declared: InlineSchema | None, name: str) -> bool:
     """Return whether a message declares that texts of a column are numbers."""
     return declared is not None and name in declared.numbers
+
+
+def value_in_key(declared: InlineSchema | None, name: str, value: bytes) -> bytes:
+    """Return the value that a column of the key has in keys; `value`: the row's, which is no null."""
+    return value if declared is None else declared.in_key.get(name, value)
 
 
 Change: TypeAlias = "tuple[TableId, Kind, msgspec.Raw | None, msgspec.Raw | None, bytes | None, InlineSchema | None]"

@@ -119,7 +119,7 @@ cdef class DecodedEncoder:
             names = declared.primary_key
             if not read_primary_key(names, change):
                 return None
-            if declared.unread or declared.left_out:  # the reference counts them
+            if declared.unread or declared.left_out or declared.in_key:  # the reference counts them, or knows the key
                 return None
             if before is not None and change.op == b'u' and declared.overlay:
                 change.form = FORM_CANAL  # whose rows before updates have what changed

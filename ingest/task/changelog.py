@@ -12,15 +12,18 @@ import os
 import sqlite3
 import tempfile
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from ingest.errors import AccessError, Unavailable, is_denied
-from ingest.model.change import Kind, Skip
+from ingest.formats.key_reading import compared
+from ingest.model.change import InlineSchema, Kind, Skip
+from ingest.model.jsontext import MALFORMED
 from ingest.model.reject import RowError
-from ingest.model.rowtext import parse_row
+from ingest.model.rowtext import key_image, parse_row
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -52,6 +55,19 @@ def _is_row(image: msgspec.Raw) -> bool:
     except RowError:
         return False
     return True
+
+
+def _beside_key(key: bytes | None, old: bytes, declared: InlineSchema | None) -> InlineSchema | None:
+    """Return what a message declares, and of which columns its key has another text than the row before."""
+    try:
+        image = None if key is None else key_image(key)
+        found = {} if image is None else compared(bytes(image), old)
+    except MALFORMED:
+        return declared
+    if not found or isinstance(found, str):
+        return declared
+    declared = declared or InlineSchema()
+    return replace(declared, in_key={**found, **declared.in_key})
 
 
 def _is_damage(exc: Exception) -> bool:
@@ -216,7 +232,8 @@ class Changelog:
                 known.pop(key, None)
                 rows.put(offset, key, None)
                 image = before if old is None else msgspec.Raw(old)
-                out.append(_NOTHING if old is None else (table, kind, image, None, told, declared))
+                said = declared if old is None else _beside_key(told, old, declared)
+                out.append(_NOTHING if old is None else (table, kind, image, None, told, said))
                 continue
             if after is None or not _is_row(after):
                 out.append(change)  # it will be a reject, and is no row before the next one
@@ -227,7 +244,7 @@ class Changelog:
             if old is None:
                 out.append(change)
             else:
-                out.append((table, Kind.UPDATE, msgspec.Raw(old), after, told, declared))
+                out.append((table, Kind.UPDATE, msgspec.Raw(old), after, told, _beside_key(told, old, declared)))
         return out
 
     def commit(self, positions: Mapping[Split, int]) -> None:
