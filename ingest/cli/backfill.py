@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -22,6 +23,8 @@ from ingest.cli.run import (
     running,
 )
 from ingest.driver.backfill import backfill as run_backfill
+from ingest.driver.backfill import beside
+from ingest.model.text import one_line
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
@@ -30,14 +33,17 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 def backfill(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The pipeline file.")],
     table: Annotated[
-        list[str],
+        list[str] | None,
         typer.Option(
             "--table",
             metavar="TABLE",
             help="The id of a table at the source, as shop.orders; may be repeated.",
             autocompletion=source_tables,
         ),
-    ],
+    ] = None,
+    all_tables: Annotated[
+        bool, typer.Option("--all", help="All tables; where a database's log was lost, go on from its end.")
+    ] = False,
     variables: SetOption = None,
     checkpoint: CheckpointOption = None,
     master: MasterOption = "local[*]",
@@ -50,16 +56,24 @@ def backfill(
 
     For a sink table that lacks the rows that were read before it was one: after a change of its route or of the sink's
     options, or where somebody has taken rows away. The pipeline must not be running. A backfill that was stopped or
-    killed goes on where it was. Rows of a database are read beside its log, into places that are emptied first.
+    killed goes on where it was. Rows of a database are read beside its log, by the run that is there if there is one,
+    and replace those of the sink.
     """
+    if bool(table) == all_tables:
+        msg = "give --table TABLE, or --all"
+        raise typer.BadParameter(msg)
+    tables = [] if table is None else table
     values, spark = parse_variables(variables), parse_variables(conf)
     log = log_options(log_format, quiet=quiet, verbose=verbose)
-    with (
-        running(file, values, spark, checkpoint, master, once=True, start=None, log=log) as (
-            pipeline,
-            settings,
-            observer,
-        ),
-        entered(measured(observer, pipeline), settings.checkpoint) as told,
+    with running(file, values, spark, checkpoint, master, once=True, start=None, log=log) as (
+        pipeline,
+        settings,
+        observer,
     ):
-        run_backfill(pipeline, settings, told, table)
+        taken = beside(pipeline, settings, tables, partial(typer.echo, err=True))
+        if taken is not None:
+            names = ", ".join(map(one_line, taken))
+            typer.echo(f"{names}: the run that is there reads all rows again, beside its log (see ingest status)")
+            return
+        with entered(measured(observer, pipeline), settings.checkpoint) as told:
+            run_backfill(pipeline, settings, told, tables)

@@ -93,7 +93,7 @@ def add_files(
     interval: int | None,
     pipeline: str = "",
 ) -> Committed:
-    """Commit the files of a batch of a pipeline to a table, where that is not done yet.
+    """Commit the files of a batch of a pipeline to a table, where that is not done yet; batch 0 is none, and never is.
 
     Files that are in no table then are removed. It is tried again where another writer was faster. `load` returns the
     newest version, `place` has the table's files; `interval`: versions between two of upkeep, None for no upkeep. Raise
@@ -107,7 +107,7 @@ def add_files(
     told = {BATCH: str(batch), CHECKPOINT: scope}
     table = load()
     for left in reversed(range(_TRIES)):
-        if has_batch(table, scope, batch, digest):
+        if batch and has_batch(table, scope, batch, digest):
             version = table.version()
             done = Committed(version, interval is not None and table.transaction_version(COMPACTED) == version)
             break

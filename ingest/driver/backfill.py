@@ -4,32 +4,39 @@ It is a run of its own under the pipeline's checkpoint, as a replay is. In: a pi
 Out: a summary. The last state of each row is the last one that is read, so that it ends as the pipeline has left it;
 only on the way rows may be older. A backfill that was killed goes on where it was. A database is another matter: it has
 its rows, which the pipeline's own next run reads beside the log. Rules: docs/spec/delivery.md#backfills and
-docs/spec/mysql.md#snapshot.
+docs/spec/mysql.md#rows-that-are-read-again.
 """
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
-from difflib import get_close_matches
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
+from ingest.checkpoint.inspect import opened
+from ingest.checkpoint.lives import status
+from ingest.checkpoint.local_storage import holder
 from ingest.checkpoint.notes import FOLDER, BackfillNote, backfill_notes, store_note
+from ingest.checkpoint.requests import BackfillRequest, answered, ask, withdraw
 from ingest.driver.backlog import Backlog
 from ingest.driver.context import RunContext
 from ingest.driver.counters import Counters
 from ingest.driver.places import command
 from ingest.driver.recovery import Recovery
+from ingest.driver.replacement import Replacement, chosen_tables
 from ingest.driver.run import prepared, spark_parts, started, stop_signal, summarised, with_checkpoint
 from ingest.driver.startup import PipelineStartup, Start, begin_existing, still_there
 from ingest.errors import ConfigError
 from ingest.model.record import is_another
 from ingest.model.table import show
 from ingest.observe.events import RunEnded
+from ingest.paths import is_remote
 from ingest.sources.backfill import BackfillSource
 from ingest.sources.stateful import of_coordinator
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from ingest.checkpoint.checkpoint import Checkpoint, Progress
     from ingest.config.pipeline import Pipeline
@@ -37,14 +44,49 @@ if TYPE_CHECKING:
     from ingest.driver.driver import Driver
     from ingest.driver.parts import RunParts
     from ingest.driver.schemas import SchemaStore
+    from ingest.driver.sink_tables import SinkTables
     from ingest.kafka.admin import Split
-    from ingest.model.table import TableId
     from ingest.observe.events import Observer
     from ingest.schema.evolve import Schemas
     from ingest.sources.backfill import BackfillCoordinator
 
-_SHOWN: Final = 20
-"""Tables that an error names."""
+POLL_S: Final = 0.5
+"""The time between two looks for an answer, in seconds."""
+_TELL_S: Final = 5.0
+SILENT_S: Final = 60.0
+"""The time after which no run is taken to be there, where no lock says that, in seconds."""
+
+
+def beside(
+    pipeline: Pipeline, settings: Settings, tables: Sequence[str], tell: Callable[[str], None]
+) -> list[str] | None:
+    """Let the run that uses the checkpoint read rows of a database once more, beside its log; returns the tables.
+
+    None: no run is there. `tables`: none stands for all. Raise ConfigError where the run refuses it, CheckpointError.
+    """
+    source = pipeline.source.coordinator(pipeline.pipeline.name, tell)
+    where, is_local = settings.checkpoint, not is_remote(settings.checkpoint)
+    if of_coordinator(source) is None or (is_local and holder(Path(where)) is None):
+        return None
+    with opened(where, settings.conf, write=False, begun=False) as checkpoint:
+        now = status(checkpoint)
+        if not is_local and (now["started"] is None or now["ended"] is not None):
+            return None
+        storage, began = checkpoint.storage, time.monotonic()
+        name, told = ask(storage, BackfillRequest([*tables])), False
+        while (found := answered(storage, name)) is None:
+            waited = time.monotonic() - began
+            if (holder(Path(where)) is None) if is_local else waited > SILENT_S:
+                withdraw(storage, name)
+                found = answered(storage, name)
+                break
+            if waited > _TELL_S and not told:
+                told = True
+                tell("the run takes the request between two of its batches; to end this command does not take it back")
+            time.sleep(POLL_S)
+    if found is not None and found.refused:
+        raise ConfigError(found.refused, found.hint)
+    return None if found is None else found.tables
 
 
 def backfill(pipeline: Pipeline, settings: Settings, observer: Observer, tables: Sequence[str]) -> RunEnded:
@@ -70,36 +112,29 @@ def backfill(pipeline: Pipeline, settings: Settings, observer: Observer, tables:
 
 
 class RowsAgainStartup:
-    """The start of a run that reads rows of a database once more: an ordinary run, whose sink tables are emptied first.
+    """The start of a run that reads rows of a database once more: an ordinary run, which replaces the sink's rows.
 
     A database has its rows, so nothing has to be read from its beginning: they are read beside the log, by the run that
     carries on the pipeline. One that was stopped is carried on by the pipeline's next run.
     """
 
     def __init__(self, context: RunContext, parts: RunParts, counters: Counters, tables: Sequence[str]) -> None:
-        """Connect to nothing yet. `tables`: ids of source tables, as people write them."""
+        """Connect to nothing yet. `tables`: ids of source tables, as people write them; none: all, whatever is lost."""
         self._context, self._parts, self._names = context, parts, tables
-        self._pipeline = PipelineStartup(context, parts, counters, self._read_again)
+        self._pipeline = PipelineStartup(context, parts, counters, self._read_again, anew=not tables)
 
     def connect(self, checkpoint: Checkpoint) -> Start:
         """Connect everything, and let the rows be read again; raises IngestError."""
         if not checkpoint.exists:
             begin_existing(checkpoint, "backfill")
+        keeper = of_coordinator(self._parts.source)
+        if not self._names and keeper is not None:
+            keeper.begin_anew()
         return self._pipeline.connect(checkpoint)
 
-    def _read_again(self, checkpoint: Checkpoint, schemas: SchemaStore) -> None:
-        """Empty the tables of the sink, and let the source read those of the server."""
-        chosen = _chosen(self._names, schemas.schemas, checkpoint)
-        targets = {target for table in chosen for target in schemas.schemas.sources[table].targets}
-        sink, source = self._context.pipeline.sink, of_coordinator(self._parts.source)
-        filled = sorted(self._parts.sink.filled(targets) or ()) if not sink.supersedes else ()
-        if filled:
-            msg = f"{filled[0]} has rows, and keeps all that come: those that are read again would be there twice"
-            raise ConfigError(msg, "empty it first, or route the table to a new one")
-        assert source is not None
-        source.read_again(chosen)
-        if sink.supersedes:
-            schemas.empty(chosen)
+    def _read_again(self, tables: SinkTables, schemas: SchemaStore) -> None:
+        """Let the source read rows of the server again, which replace those of the sink."""
+        Replacement(self._context, self._parts, self._pipeline.memory, tables, schemas).begin(self._names)
 
     def carry_out(self, driver: Driver, summary: RunEnded) -> None:
         """Run to the end; raises IngestError."""
@@ -126,7 +161,8 @@ class BackfillStartup:
         self._parts.sink.acquire(checkpoint.id, checkpoint.run)
         main, _ = self._pipeline.recover(checkpoint)
         stored = checkpoint.schemas(self._parts.rules.rules)
-        self._tables = _chosen(self._names, stored, checkpoint)
+        names = self._names or [show(table) for table in stored.sources]
+        self._tables = chosen_tables(names, stored.sources, checkpoint.where)
         self._checkpoint = checkpoint
         number = self._take_note(stored, main)
         checkpoint.batches = f"{FOLDER}/{number}"
@@ -229,18 +265,3 @@ class BackfillStartup:
         else:
             again = command(self._context.pipeline, self._tables)
             self._context.warn(f"the backfill has not come to its end: it goes on with {again}")
-
-
-def _chosen(names: Sequence[str], stored: Schemas, checkpoint: Checkpoint) -> tuple[TableId, ...]:
-    """Return the source tables of these names. Raise ConfigError for one that the checkpoint does not know."""
-    known = {show(table): table for table in sorted(stored.sources)}
-    for name in names:
-        if name not in known:
-            near = get_close_matches(name, known, 1)
-            more = f" and {len(known) - _SHOWN} more" if len(known) > _SHOWN else ""
-            there = ", ".join([*known][:_SHOWN]) or "none"
-            msg = f"the checkpoint {checkpoint.where} knows no source table {name!r}; it knows {there}{more}"
-            raise ConfigError(
-                msg, f"did you mean {near[0]}?" if near else "give the id that the table has at the source"
-            )
-    return tuple(sorted({known[name] for name in names}))

@@ -37,8 +37,6 @@ class Merged:
     """By table and column: a value that gave a known column another type."""
     learnt: bool = False
     """True if the source has learned something: the next batch goes on by that."""
-    emptied: Sequence[TableId] = ()
-    """Source tables that were emptied behind the batch's last row."""
 
 
 class Books:
@@ -83,8 +81,7 @@ class Books:
         known = self._memory.new_schemas()  # they come first: a row may be of what a statement before it has made
         observed = [] if failure else [pair for result in results for pair in sorted(result.observed.items())]
         widening = {} if failure else {key: value for one in results for key, value in one.widening.items()}
-        emptied = self._memory.emptied()
-        return Merged(before, [*known, *observed], failure, widening, learnt=bool(notes), emptied=emptied)
+        return Merged(before, [*known, *observed], failure, widening, learnt=bool(notes))
 
     def commit(self, results: Sequence[TaskResult]) -> None:
         """Add to the sink's tables what tasks delivered for that, where the driver does so. Raise IngestError.
@@ -103,4 +100,5 @@ class Books:
     def store(self, waiting: int | None = None) -> None:
         """Store how far the pipeline came, and how many records wait; raises CheckpointError."""
         self._progress.marks = self._tables.marks()
+        self._progress.source_state = self._memory.value(self._checkpoint)  # without what was due behind the batch
         self._checkpoint.done(self._progress, self._counters.by_table(), waiting)

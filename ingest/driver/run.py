@@ -31,7 +31,9 @@ from ingest.driver.outages import Outages
 from ingest.driver.parts import Listeners, Sides, make_parts
 from ingest.driver.patience import Patience
 from ingest.driver.planner import Planner
+from ingest.driver.replacement import Replacement
 from ingest.driver.reports import Reports, tell_rejects
+from ingest.driver.requests import BackfillRequests
 from ingest.driver.schemas import warn_withheld
 from ingest.driver.shared_places import seen_by_all
 from ingest.driver.side_watch import SideWatch, askers_of
@@ -273,13 +275,17 @@ def assemble(context: RunContext, parts: RunParts, start: Start, runner: TaskRun
         patience.ask(lambda: sink.begin_batch(batch, tasks))
 
     losses = Losses(source, backlog, patience)
-    splits = SplitWatch(source, backlog, losses, patience)
+    replacement = Replacement(context, parts, memory, start.tables, schemas)
+    books = Books(context, start.checkpoint, progress, counters, start.tables, memory)
+    requests = BackfillRequests(context, start.checkpoint, replacement, lambda: books.store(backlog.lag()))
+    splits = SplitWatch(source, backlog, losses, patience, requests.look)
     arrivals = Arrivals(splits, backlog, pacing, schemas, stop, life, counters.summary, once=settings.once)
     errors = ErrorBudget(context, progress, start.source.tolerated, lambda: not schemas.schemas.sources)
     return Driver(
         planner=Planner(context, start, source, arrivals, pacing, stop, shards, memory),
         dispatcher=Dispatcher(runner, transforms, setup, broadcast, announce, errors, pacing),
-        books=Books(context, start.checkpoint, progress, counters, start.tables, memory),
+        books=books,
+        replacement=replacement,
         schemas=schemas,
         broadcast=broadcast,
         guard=Guard(context, backlog, errors, losses),

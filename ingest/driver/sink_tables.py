@@ -8,7 +8,7 @@ from ingest.errors import ConfigError
 from ingest.observe.events import Printed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from ingest.driver.key_partitions import KeyPartitions
     from ingest.model.layout import TableLayout
@@ -79,6 +79,13 @@ class SinkTables:
     def empty(self, table: TableId) -> bool:
         """Delete all rows of a table; returns False where the sink cannot. Raise IngestError."""
         return self._sink.empty(table, self.keys.counts)
+
+    def keep_only(self, table: TableId, schema: TableSchema, keys: Iterator[Sequence[bytes]]) -> int | None:
+        """Delete all rows of a table but those of these keys; returns how many, None where the sink cannot.
+
+        Raise IngestError.
+        """
+        return self._sink.keep_only(table, schema, keys)
 
     def marks(self) -> list[Any]:
         """Return what the checkpoint is to keep of the tables that were written to."""

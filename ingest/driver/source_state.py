@@ -11,13 +11,14 @@ from ingest.sources.stateful import SourceState, of_coordinator
 from ingest.task.assignment import Assigned
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from pyspark.core.broadcast import Broadcast
 
     from ingest.checkpoint.checkpoint import Batch, Checkpoint, Progress
     from ingest.driver.engine import TaskRunner
     from ingest.kafka.admin import Split
+    from ingest.model.change import Change
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
     from ingest.sources import SourceCoordinator
@@ -65,6 +66,29 @@ class SourceMemory:
     def emptied(self) -> list[TableId]:
         """Return the source tables that were emptied since the last call; raises IngestError."""
         return [] if self._keeper is None else self._keeper.emptied()
+
+    @property
+    def has_state(self) -> bool:
+        """True if the source has a state."""
+        return self._keeper is not None
+
+    def read_again(self, tables: Sequence[TableId] | None) -> list[TableId]:
+        """Let the source read the rows of tables, or of all, once more; returns them. Raise ConfigError."""
+        assert self._keeper is not None, "only a source with a state has rows"
+        return self._keeper.read_again(tables)
+
+    def replaced(self) -> list[TableId]:
+        """Return the source tables whose rows were all read again; raises IngestError."""
+        return [] if self._keeper is None else self._keeper.replaced()
+
+    def have_replaced(self, table: TableId) -> None:
+        """Know that the sink has no other rows of a table."""
+        if self._keeper is not None:
+            self._keeper.have_replaced(table)
+
+    def keys(self, table: TableId, names: Sequence[str]) -> Iterator[list[Change]] | str:
+        """Return a delete of each key that a table has now, or why there are none. Raise IngestError."""
+        return "" if self._keeper is None else self._keeper.keys(table, names)
 
     def weights(self, splits: Mapping[Split, object]) -> dict[Split, float] | None:
         """Return how many records a position of each split stands for; None where positions count records."""

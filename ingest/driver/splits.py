@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from ingest.errors import DataLoss, IngestError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ingest.driver.backlog import Backlog
     from ingest.driver.losses import Losses
     from ingest.driver.patience import Patience
@@ -17,12 +19,16 @@ if TYPE_CHECKING:
 class SplitWatch:
     """The splits of the source, as they grow."""
 
-    def __init__(self, source: SourceCoordinator, backlog: Backlog, losses: Losses, patience: Patience) -> None:
-        """Look at nothing yet."""
+    def __init__(
+        self, source: SourceCoordinator, backlog: Backlog, losses: Losses, patience: Patience,
+        asked: Callable[[], None] = lambda: None,
+    ) -> None:  # fmt: skip
+        """Look at nothing yet. `asked` takes what other commands have asked the run to read."""
         self._source = source
         self._backlog = backlog
         self._losses = losses
         self._patience = patience
+        self._asked = asked
         self._away = False
         """True if the broker did not answer when the run was told to stop."""
 
@@ -32,6 +38,7 @@ class SplitWatch:
         It is not where data was lost and the run goes on. Raises IngestError.
         """
         backlog = self._backlog
+        self._asked()
         try:
             new = self._patience.ask(lambda: self._source.discover(backlog.positions))
             backlog.positions.update(new)

@@ -69,13 +69,19 @@ class PipelineStartup:
         context: RunContext,
         parts: RunParts,
         counters: Counters,
-        before_reading: Callable[[Checkpoint, SchemaStore], None] | None = None,
+        before_reading: Callable[[SinkTables, SchemaStore], None] | None = None,
+        *,
+        anew: bool = False,
     ) -> None:
-        """Connect to nothing yet. `before_reading`: what is done before the source is asked what there is to read."""
+        """Connect to nothing yet.
+
+        `before_reading`: what is done before the source is asked what there is to read. `anew`: what was planned and
+        not finished is given up.
+        """
         self._context = context
         self._parts = parts
         self._counters = counters
-        self._before_reading = before_reading
+        self._before_reading, self._anew = before_reading, anew
         self._recovery = Recovery(context, parts.sink)
         self.memory = SourceMemory(parts.source)
 
@@ -86,6 +92,8 @@ class PipelineStartup:
         where = self.identify(checkpoint)
         parts.sink.acquire(checkpoint.id, checkpoint.run)
         progress, unfinished = self.recover(checkpoint)
+        if unfinished is not None and self._anew:
+            progress.batch, unfinished = unfinished.number, None
         resumed = bool(progress.positions) or unfinished is not None
         unfinished = self._position(checkpoint, progress, unfinished)
         self.prepare_collector(where)
@@ -97,7 +105,7 @@ class PipelineStartup:
             schemas.places.have_all(schemas.schemas.sources)
         schemas.places.tell_unfinished()
         if self._before_reading is not None:
-            self._before_reading(checkpoint, schemas)
+            self._before_reading(tables, schemas)
         ends = source.ends(progress.positions)
         once, memory = self._context.settings.once, self.memory
         backlog = Backlog(progress, ends, drain=once, fixed=memory.fixed, weights=memory.weights)
@@ -107,7 +115,7 @@ class PipelineStartup:
         if resumed or parts.sides.source.sample_size:
             schemas.tell_unmatched()  # otherwise when all that is there was read
         marks = parts.sink.marks()
-        if (not resumed and progress.positions) or marks != progress.marks:
+        if (not resumed and progress.positions) or marks != progress.marks or self._before_reading is not None:
             # Where this pipeline starts is decided once, whatever becomes of its first batch. What somebody did to
             # tables is said once
             progress.marks, progress.source_state = marks, self.memory.value(checkpoint)

@@ -72,12 +72,12 @@ class AddedBatch(NamedTuple):
 def add_files(table: Table, files: Sequence[AddedFile], scope: str, batch: int, pipeline: str = "") -> AddedBatch:
     """Commit the files of a batch of a pipeline. Raise what the library raises.
 
-    It is tried again where another writer was faster, and where it is not known whether it was done. Raise
-    CheckpointError where the table is ahead of the checkpoint.
+    It is tried again where another writer was faster, and where it is not known whether it was done. Batch 0 is none,
+    and is always committed. Raise CheckpointError where the table is ahead of the checkpoint.
     """
     note = note_of(files, batch)
     for left in reversed(range(_TRIES)):
-        if has_batch(table, scope, batch, note):
+        if batch and has_batch(table, scope, batch, note):
             return AddedBatch(table)
         try:
             return _commit(table, files, scope, note, pipeline)

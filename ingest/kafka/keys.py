@@ -13,6 +13,7 @@ from ingest.kafka.writer import KafkaWriter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from collections.abc import Set as AbstractSet
 
     from ingest.kafka.admin import Cluster
 
@@ -48,12 +49,16 @@ def live_keys(cluster: Cluster, conf: Mapping[str, str], topic: str) -> Iterator
         reader.close()
 
 
-def delete_keys(cluster: Cluster, conf: Mapping[str, str], topic: str) -> int:
-    """Write a tombstone for each key of a topic that has a row; returns how many. Raise IngestError."""
+def delete_keys(cluster: Cluster, conf: Mapping[str, str], topic: str, kept: AbstractSet[bytes] = frozenset()) -> int:
+    """Write a tombstone for each key of a topic that has a row, but those that are kept; returns how many.
+
+    Raise IngestError.
+    """
     count = 0
     writer = KafkaWriter(conf, checked=True)
     try:
-        for partition, keys in live_keys(cluster, conf, topic):
+        for partition, live in live_keys(cluster, conf, topic):
+            keys = [key for key in live if key not in kept]
             for begin in range(0, len(keys), _AT_ONCE):
                 writer.write([((topic, None, partition), key, None) for key in keys[begin : begin + _AT_ONCE]])
             count += len(keys)

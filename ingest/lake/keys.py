@@ -11,8 +11,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ingest.lake.converted import converted
+from ingest.lake.native_rows import schema_of
+from ingest.lake.rows import UnfitRows, rows_to_batch
+
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
+
+    from ingest.lake.columns import LakeColumn
 
 ROW: Final = "row"
 """Name of the column with the numbers of rows. Columns of keys are `k0`, `k1`, …"""
@@ -48,6 +54,42 @@ def positions_of(keys: pa.Table, rows: pa.Table) -> pa.Array:
         return pc.cast(pc.indices_nonzero(found), pa.int64())
     joined = _numbered(rows).join(keys, names, join_type="left semi", use_threads=False)
     return pa.array(np.sort(joined.column(ROW).to_numpy()))
+
+
+def rows_of_other_keys(
+    columns: Sequence[LakeColumn],
+    key: Sequence[str],
+    there: pa.Table,
+    keys: Iterable[Sequence[bytes]],
+    deleted: str | None,
+) -> pa.RecordBatch:
+    """Return the keys of rows that are there and have none of these keys, each key once.
+
+    `columns`: those of the key, as the table has them. `keys`: texts of JSON, some at a time. `deleted`: the column
+    that is true in rows that stay, and are none any more.
+    """
+    if deleted is not None:
+        there = there.filter(pc.invert(pc.fill_null(pc.equal(there.column(deleted), True), False)))
+    schema = schema_of(columns)
+    rows = pa.table([converted(there.column(one.name), one.type) for one in schema], schema=schema)
+    batches = [_batch(columns, key, [(one, None) for one in some]) for some in keys]
+    kept = pa.Table.from_batches([one for one in batches if one is not None], schema)
+    others = without(rows, positions_of(kept, rows)) if kept.num_rows else rows
+    distinct = others.group_by(schema.names, use_threads=False).aggregate([]).select(schema.names)
+    columns_of = [pa.concat_arrays([pa.array([], one.type), *distinct.column(one.name).chunks]) for one in schema]
+    return pa.RecordBatch.from_arrays(columns_of, schema=schema)
+
+
+def _batch(
+    columns: Sequence[LakeColumn], key: Sequence[str], records: Sequence[tuple[bytes, None]]
+) -> pa.RecordBatch | None:
+    """Return the columns of keys, without those that the table cannot hold; None where it can hold none."""
+    try:
+        return rows_to_batch(columns, key, records)
+    except UnfitRows as exc:
+        faults = {at for at, _ in exc.faults}
+        fit = [one for at, one in enumerate(records) if at not in faults]
+        return rows_to_batch(columns, key, fit) if fit else None
 
 
 def without(rows: pa.Table, positions: pa.Array) -> pa.Table:

@@ -137,6 +137,15 @@ def given_values(table: SqlTable, kinds: Mapping[str, str], others: Sequence[str
     ).format(shown)
 
 
+def given_keys(table: SqlTable, kinds: Mapping[str, str]) -> sql.Composed:
+    """Return the query of the values `k0`, `k1`, … that keys of JSON, an array of texts, have in a table."""
+    values = listed(
+        sql.SQL("{} AS {}").format(_key_value(name, kinds[name]), sql.Identifier(f"k{at}"))
+        for at, name in enumerate(table.key)
+    )
+    return sql.SQL("SELECT {} FROM (SELECT unnest($1::text[])::json AS key) AS given").format(values)
+
+
 def _key_value(name: str, kind: str) -> sql.Composed:
     """Return the value of a column of the key, which in a text column is the text that keys have."""
     return _value(name, kind, "text", "key")

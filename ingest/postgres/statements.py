@@ -250,6 +250,17 @@ def read_values(table: SqlTable, kinds: Mapping[str, str], others: Sequence[str]
     return sql.SQL("SELECT {} FROM {} ORDER BY l.nth").format(shown, given)
 
 
+def read_keys(table: SqlTable, kinds: Mapping[str, str]) -> sql.Composed:
+    """Return the query of the values `k0`, `k1`, … that keys of JSON, an array of texts, have in a table."""
+    values = listed(
+        sql.SQL("{} AS {}").format(_value(sql.Identifier("k", name), kinds[name]), sql.Identifier(f"k{at}"))
+        for at, name in enumerate(table.key)
+    )
+    return sql.SQL(
+        "SELECT {} FROM unnest($1::text[]) AS l (key) CROSS JOIN LATERAL json_to_record(l.key::json) AS k({})"
+    ).format(values, _record(table.key, kinds))
+
+
 def _typed_states(table: SqlTable, kinds: Mapping[str, str], stage: sql.Identifier) -> sql.Composed:
     """Return the query of the states that were staged in columns."""
     others = [one.name for one in table.columns if one.name not in table.key]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
 from ingest.component.registry import Registry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from ingest.encode.upsert_encoder import Record, TableEncoder
     from ingest.kafka.admin import Split, Topic
@@ -161,6 +161,13 @@ class SinkCoordinator(Protocol):
 
         `partitions`: by topic, over how many partitions keys are hashed. Returns False where the sink keeps rows that
         are gone, and all are to stay: the caller says so.
+        """
+
+    def keep_only(self, table: TableId, schema: TableSchema, keys: Iterator[Sequence[bytes]]) -> int | None:
+        """Delete all rows of a table but those of these keys, between two batches. A crash may repeat it.
+
+        Tables lose them in one commit. `schema`: that of the sink table; `keys`: as an encoder makes them, some at a
+        time. Returns how many rows are deleted; None where the sink keeps rows that are gone, and all are to stay.
         """
 
     def changed(self, events: Iterable[SchemaChange]) -> list[str]:

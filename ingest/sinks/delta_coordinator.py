@@ -15,6 +15,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 
 from ingest.delta.change import change
 from ingest.delta.commit import add_files, has_older_progress
+from ingest.delta.files import DeltaFiles
 from ingest.delta.partitions import partition_columns
 from ingest.delta.seen import SeenTables, taken_away
 from ingest.delta.tables import PROPERTIES, changes, columns_there, has_beyond, schema_of
@@ -147,6 +148,12 @@ class DeltaCoordinator(LakeCoordinator[DeltaTable]):
         table.delete()
         self._seen.committed(name, table.version())
         return table
+
+    def _files(self) -> DeltaFiles:
+        return DeltaFiles(self._warehouse)
+
+    def _read(self, name: tuple[str, ...], columns: Sequence[str]) -> pa.Table:
+        return self._load(name).to_pyarrow_dataset().to_table(columns=list(columns))
 
     def _keep_up(self, name: tuple[str, ...]) -> None:
         """Compact a table. What fails is said once: the batch is in the table."""

@@ -13,6 +13,7 @@ from pyiceberg.table import Table
 
 from ingest.errors import ConfigError, IngestError
 from ingest.iceberg.commit import add_files
+from ingest.iceberg.files import IcebergFiles
 from ingest.iceberg.line import mark_of, older_progress, taken_away
 from ingest.iceberg.partitions import spec_of
 from ingest.iceberg.reading import has_beyond
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from contextlib import AbstractContextManager
 
+    import pyarrow as pa
     from pyiceberg.catalog import Catalog
 
     from ingest.lake.changes import Changes, ColumnThere
@@ -157,6 +159,12 @@ class IcebergCoordinator(LakeCoordinator[Table]):
         table.delete()
         self._warehouse.hint(table)
         return table
+
+    def _files(self) -> IcebergFiles:
+        return IcebergFiles(self._warehouse)
+
+    def _read(self, name: tuple[str, ...], columns: Sequence[str]) -> pa.Table:
+        return self._warehouse.catalog.load_table(name).scan(selected_fields=tuple(columns)).to_arrow()
 
     def _keep_up(self, catalog: Catalog, name: tuple[str, ...]) -> Table:
         """Compact a table; returns it as it is then. What fails is said once: the batch is in the table."""

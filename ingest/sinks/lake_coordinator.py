@@ -12,9 +12,13 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
+import pyarrow as pa
+
 from ingest.errors import ConfigError, SchemaChangeRefused
 from ingest.lake.changes import LakeChangeError, statements
 from ingest.lake.columns import has_order
+from ingest.lake.kept_rows import LastStates
+from ingest.lake.keys import rows_of_other_keys
 from ingest.lake.marks import marks_of, tell, to_json
 from ingest.lake.table import AddedFile
 from ingest.model import types
@@ -35,12 +39,15 @@ if TYPE_CHECKING:
     from ingest.lake.changes import Changes, ColumnThere
     from ingest.lake.marks import Mark, TableName, TakenAway
     from ingest.lake.table import LakeTable
+    from ingest.lake.writer import TableFiles
     from ingest.model.data_type import DataType
     from ingest.model.layout import TableLayout
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
     from ingest.sinks.lake import LakeOptions
 
+_REPLACED: Final = ".replaced"
+"""The end of the scope of commits that delete rows, and belong to no batch."""
 _AT_ONCE: Final = 8
 """Tables that are committed at the same time."""
 
@@ -299,6 +306,41 @@ class LakeCoordinator(PlainSinkCoordinator, Generic[There]):
                 there, known = self._empty(name), self._marks.get(name)
                 self._marks[name] = self._mark(name, there, 0 if known is None else known.batch)
         return True
+
+    @abstractmethod
+    def _files(self) -> TableFiles:
+        """Return what writes files of tables, as a task does."""
+
+    @abstractmethod
+    def _read(self, name: TableName, columns: Sequence[str]) -> pa.Table:
+        """Return these columns of all rows of a table that is there. Raise what the library raises."""
+
+    def keep_only(self, table: TableId, schema: TableSchema, keys: Iterator[Sequence[bytes]]) -> int | None:
+        """Delete all rows of a table but those of these keys, or mark them as deleted; returns how many."""
+        if self._appends or self._lake_options.delete_strategy == "ignore":
+            return None
+        try:
+            wanted = self._lake_options.table_for(table, schema)
+        except RowError:
+            return 0  # its rows are rejects, in the task
+        if self._is_new():
+            return 0
+        with self._asking(f"delete other rows of the table {wanted}"):
+            if not self._exists(wanted.id):
+                return 0
+            files = self._files()
+            columns, _ = files.columns_of(wanted)
+            of_key = [one for one in columns if one.name in wanted.key]
+            marks = [] if wanted.deleted is None else [wanted.deleted]
+            there = self._read(wanted.id, [*(one.name for one in of_key), *marks])
+            others = rows_of_other_keys(of_key, wanted.key, there, keys, wanted.deleted)
+            if not others.num_rows:
+                return 0
+            states = LastStates(others, pa.repeat(pa.scalar(True), others.num_rows), {})
+            # A row that is gone is older than none: what orders changes says nothing of it
+            made = [one._replace(sequence=None) for one in files.write(wanted, states)]
+            self._add(wanted.id, made, f"{self._checkpoint}{_REPLACED}", 0)
+        return int(others.num_rows)
 
     def filled(self, tables: Iterable[TableId]) -> set[str]:
         """Return the tables that are there and have rows. Raise IngestError."""

@@ -20,6 +20,7 @@ from ingest.model.reject import RowError
 from ingest.model.table import show
 from ingest.postgres.connection import ServerProbe, connect, explain
 from ingest.postgres.history_columns import ChangeError
+from ingest.postgres.kept import keep_only
 from ingest.postgres.progress import ProgressTables, RunOwner
 from ingest.postgres.tables import beyond, has_rows, look_up, planned, unfit
 from ingest.sinks.sequence import no_sequence
@@ -110,6 +111,22 @@ class PostgresCoordinator(PlainSinkCoordinator):
             if has_rows(connection, schema, name):
                 connection.execute(sql.SQL("DELETE FROM {}").format(sql.Identifier(schema, name)))
         return True
+
+    def keep_only(self, table: TableId, schema: TableSchema, keys: Iterator[Sequence[bytes]]) -> int | None:
+        """Delete all rows of a table but those of these keys, or mark them as deleted; returns how many."""
+        if self._options.delete_strategy == "ignore":
+            return None
+        try:
+            wanted = self._options.table_for(table, schema)
+        except RowError:
+            return 0  # its rows are rejects, in the task
+        kept = [key for some in keys for key in some]
+        with self._asking(f"delete other rows of the table {wanted}") as connection:
+            there = look_up(connection, wanted)
+            if there is None or not there.columns.keys() >= set(wanted.key):
+                return 0
+            stages = self._dialect.stages
+            return keep_only(connection, wanted.written_to(there), there.kinds, kept, stages=stages)
 
     def unfit(self, table: TableId, schema: TableSchema) -> Mapping[str, Misfit]:
         """Return the columns that no statement makes its table take, each with the reason."""

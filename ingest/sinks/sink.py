@@ -15,7 +15,7 @@ from ingest.formats import is_binary
 from ingest.model.numbers import Numbers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from ingest.component.files import Files
@@ -249,6 +249,10 @@ class PlainSinkCoordinator:
     def empty(self, _table: TableId, _partitions: Mapping[str, int]) -> bool:
         """Return False: rows stay."""
         return False
+
+    def keep_only(self, _table: TableId, _schema: TableSchema, _keys: Iterator[Sequence[bytes]]) -> int | None:
+        """Return None: rows stay."""
+        return None
 
     def changed(self, _events: Iterable[SchemaChange]) -> list[str]:
         """Return nothing to show."""

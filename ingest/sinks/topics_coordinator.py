@@ -20,10 +20,11 @@ from ingest.model.reject import RowError
 from ingest.sinks.typed import TypedSinkCoordinator
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from ingest.kafka.admin import Split
     from ingest.model.commit import ResumePoint
+    from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
     from ingest.sinks.topics import TopicsOptions
 
@@ -151,6 +152,14 @@ class TopicsCoordinator(TypedSinkCoordinator["TopicsOptions"]):
         for topic in self.topics([table]):
             delete_keys(self._cluster, self._conf, topic)
         return True
+
+    def keep_only(self, table: TableId, _schema: TableSchema, keys: Iterator[Sequence[bytes]]) -> int | None:
+        """Write a tombstone for each key of a topic of rows but these; returns how many."""
+        if self._options.cleanup != "compact":
+            return None
+        assert self._cluster is not None
+        kept = {key for some in keys for key in some}
+        return sum(delete_keys(self._cluster, self._conf, topic, kept) for topic in self.topics([table]))
 
     # -- exactly-once ------------------------------------------------------------------------------------------------
 

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from ingest.kafka.admin import Split
+    from ingest.model.change import Change
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
 
@@ -62,8 +63,32 @@ class StatefulCoordinator(Protocol):
         Their rows so far are before that, and none of those that come later is written yet.
         """
 
-    def read_again(self, tables: Iterable[TableId]) -> None:
-        """Let the rows that tables have be read once more, beside their changes."""
+    def begin_anew(self) -> None:
+        """Give up the place at which changes are read, and begin where they end now: all rows will be read again.
+
+        It comes before `start`.
+        """
+
+    def read_again(self, tables: Sequence[TableId] | None) -> list[TableId]:
+        """Let the rows of tables, or of all that there are, be read once more, beside their changes; returns them.
+
+        They replace those of the sink.
+        """
+
+    def replaced(self) -> list[TableId]:
+        """Return the source tables whose rows were all read again: the sink is to have no others of them.
+
+        They are returned until `have_replaced` is called.
+        """
+
+    def have_replaced(self, table: TableId) -> None:
+        """Know that the sink has no other rows of a table."""
+
+    def keys(self, table: TableId, names: Sequence[str]) -> Iterator[list[Change]] | str:
+        """Return a delete of each key that a table has, of these columns, at a state not older than what was read.
+
+        A text says why there are none; it is empty where they can be had when more is read.
+        """
 
     def weight(self, split: Split) -> float:
         """Return how many records a position of a split stands for, on average: batches are sized by that."""

@@ -22,6 +22,7 @@ from pymysql.constants import CLIENT, CR
 from ingest.errors import AccessError, ConfigError, DataLoss, IngestError, InternalError, Unavailable
 from ingest.model.text import one_line
 from ingest.sources.mysql.events import BadEvent
+from ingest.sources.mysql.positions import WAYS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -268,9 +269,7 @@ def log_error(text: str, server: MySqlServer) -> IngestError:
     return ConfigError(said, "see the server's error log; nothing that was not read is passed over")
 
 
-_LOST_WAYS: Final = (
-    "changes may be lost: `ingest backfill FILE --table T` reads tables anew, or start with a new checkpoint"
-)
+_LOST_WAYS: Final = f"changes may be lost: {WAYS}"
 
 
 class NumberTaken(ConfigError):

@@ -6,6 +6,7 @@ Rules: docs/spec/mysql.md.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 import msgspec
@@ -27,12 +28,14 @@ from ingest.sources.mysql.positions import FIRST, WAYS, LogFiles
 from ingest.sources.mysql.reader import AssignedChunk, MySqlAssignment, TableRegions, TaskNotes
 from ingest.sources.mysql.state import LANES, LOG, SNAPSHOT, State
 from ingest.sources.mysql.statements import StatementHistory
+from ingest.sources.mysql.table_keys import keys_now
 from ingest.sources.stateful import SourceState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from ingest.kafka.admin import Split
+    from ingest.model.change import Change
     from ingest.model.probe import SideProbe
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
@@ -78,9 +81,7 @@ class MySqlCoordinator:
         """Entries whose schemas nobody has got yet."""
         self._answers: dict[str, Any] = {}
         """Documents with answers to statements that are not understood."""
-        self._emptied: list[TableId] = []
-        """Tables of which nobody was told yet that they are emptied."""
-        self._keyed, self._once = True, False
+        self._keyed, self._once, self._anew = True, False, False
 
     # -- The connection -----------------------------------------------------------------------------------------------
 
@@ -228,7 +229,7 @@ class MySqlCoordinator:
         )  # fmt: skip
         for one in made:
             if one.remedy is Remedy.DELETE:
-                self._emptied.append(table_in(*one.table))
+                state.emptied.append(one.table)
                 if state.snapshot(one.table) is not None:
                     self._lanes.restart(state, one.table)
             elif one.remedy is Remedy.READ_AGAIN:
@@ -263,23 +264,45 @@ class MySqlCoordinator:
         found, self._new = self._new, []
         return [(entry.table_id, entry.schema()) for entry in found if entry.read]
 
-    def read_again(self, tables: Iterable[TableId]) -> None:
+    def begin_anew(self) -> None:
+        """Begin at the log's end when `start` is called, wherever the log was read."""
+        self._anew = True
+
+    def read_again(self, tables: Sequence[TableId] | None) -> list[TableId]:
         """Let the rows of tables be read once more. Raise ConfigError for one that the server does not have."""
-        names = {
-            entry.table_id: entry.name for entry in self._history.newest() if entry.read and entry.table is not None
-        }
-        gone = sorted(show(table) for table in tables if table not in names)
+        names = {entry.table_id: entry.name for entry in self._history.newest() if entry.read}
+        chosen = sorted(names if tables is None else tables)
+        gone = [show(table) for table in chosen if table not in names]
         if gone:
             msg = f"{self._server.name} has no table {gone[0]}, or source.tables does not choose it"
             raise ConfigError(msg, "leave it out, or mend source.tables")
-        self._lanes.begin(self._now, [names[table] for table in tables], again=True)
-        for table in tables:
+        self._lanes.begin(self._now, [names[table] for table in chosen], again=True)
+        for table in chosen:
             self._now.marked.pop(show(table), None)
+        return chosen
 
     def emptied(self) -> list[TableId]:
         """Return the tables that were emptied since the last call."""
-        found, self._emptied = self._emptied, []
-        return found
+        found, self._now.emptied = self._now.emptied, []
+        return [table_in(*name) for name in found]
+
+    def replaced(self) -> list[TableId]:
+        """Return the tables whose rows were all read again, and of which the sink may have others."""
+        return [table_in(*one.name) for one in self._now.snapshots if one.replaces and one.read]
+
+    def have_replaced(self, table: TableId) -> None:
+        """Know that the sink has no other rows of a table."""
+        for one in self._now.snapshots:
+            one.replaces = one.replaces and table_in(*one.name) != table
+
+    def keys(self, table: TableId, names: Sequence[str]) -> Iterator[list[Change]] | str:
+        """Return deletes of the keys that a table has now; why there are none, or empty where they come later."""
+        entry = next((one for one in self._history.newest() if one.read and one.table_id == table), None)
+        if entry is None:
+            return f"{self._server.name} has no table {show(table)} any more"
+        form = self._options.format
+        form.schemas.history = self._history
+        return keys_now(self._server, entry, names, form)
 
     def writes(self, *, keyed: bool, once: bool) -> None:
         """Take what the sink does with rows that come again."""
@@ -299,6 +322,8 @@ class MySqlCoordinator:
         self, stored: Mapping[Split, int], _ids: Mapping[str, str], _owner: str, _from_time: int | None
     ) -> dict[Split, int]:
         """Return where each split starts: where it stood, else what the options say."""
+        if self._state is not None and stored and self._anew:
+            return self._begin_at_the_end(stored)
         if self._state is not None and stored:
             self._check_server(first=False)
             found = self.check(stored)
@@ -325,6 +350,30 @@ class MySqlCoordinator:
         if self._options.startup_mode in {"initial", "snapshot"}:
             self._lanes.begin(self._now, names)
         return {LOG: base + offset, **{(SNAPSHOT, lane): 0 for lane in range(LANES)}}
+
+    def _begin_at_the_end(self, stored: Mapping[Split, int]) -> dict[Split, int]:
+        """Return positions whose log begins where it ends now, of whichever server, with the tables of now."""
+        self._check_server(first=False)
+        state, about = self._now, self._ask("ask who it is", identity)
+        status, tables = self._place_of_tables(lambda: self._ask("ask for the log's position", log_status), History())
+        before = state.files.shown(stored[LOG])
+        state.files = state.files.moved(about).grown(self._ask("list its log files", log_listing), status.file)
+        base = state.files.position(status.file, FIRST) - FIRST
+        state.place, state.skip = LogPlace(status.file, status.offset, base), ""
+        state.gtids = str(status.executed or self._search.executed_at(status.file, status.offset) or "")
+        position = state.place.position
+        gone = [entry for entry in self._history.newest() if entry.read and entry.name not in tables]
+        for entry in gone:
+            state.marked[shown(entry.name)] = "it was dropped where the log was not read"
+        dropped = [replace(one, id=at, position=position, table=None) for at, one in enumerate(gone, state.next_entry)]
+        self._add(dropped, [])
+        self._add_tables(position, tables)
+        state.snapshots = [one for one in state.snapshots if one.name in tables]
+        self._warn(
+            f"the log is given up after {before}, and read on from {status.file}:{status.offset}: rows of all tables "
+            "are read again"
+        )
+        return {**stored, LOG: position}
 
     def _check_server(self, *, first: bool) -> None:
         """Check the server's settings and the user's rights before the first write.

@@ -53,11 +53,13 @@ class Lanes:
         self._since, self._saved = now(), float(self._size)
 
     def begin(self, state: State, names: Iterable[Name], *, again: bool = False) -> None:
-        """Let tables be read from their first row on. `again`: the sink has rows of them already."""
+        """Let tables be read from their first row on. `again`: the sink has rows of them already, and replaces them."""
         for name in names:
-            if state.snapshot(name) is None:
-                state.snapshots.append(TableSnapshot(name, again=again))
+            found = state.snapshot(name)
+            if found is None:
+                state.snapshots.append(TableSnapshot(name, again=again, replaces=again))
             elif again:  # what of it was read is older
+                found.replaces = True
                 self.restart(state, name)
 
     def follow(self, state: State, name: Name, before: Table, now: Table) -> None:
@@ -74,7 +76,7 @@ class Lanes:
         before = state.snapshot(name)
         again = before is not None and (before.again or bool(before.pieces))  # some may be read in an open batch
         state.snapshots = [one for one in state.snapshots if one.name != name]
-        state.snapshots.append(TableSnapshot(name, again=again))
+        state.snapshots.append(TableSnapshot(name, again=again, replaces=before is not None and before.replaces))
         state.lanes = [
             [msgspec.structs.replace(one, stale=one.stale or one.name == name) for one in lane] for lane in state.lanes
         ]
@@ -96,7 +98,7 @@ class Lanes:
         log = positions.get(("binlog", 0), 0)
         state.snapshots = [
             one for one in state.snapshots
-            if not one.read or max((piece.mark or 0 for piece in one.pieces), default=0) > log
+            if not one.read or one.replaces or max((piece.mark or 0 for piece in one.pieces), default=0) > log
         ]  # fmt: skip
         for one in state.snapshots:
             one.shrink(log)

@@ -132,7 +132,7 @@ class LogReader:
             self.close()
             msg = f"the log of {self._server.name} cannot be read ({where}): {exc}"
             raise ConfigError(
-                msg, "see docs/mysql.md for what can be read; `ingest backfill` reads tables anew"
+                msg, "see docs/mysql.md for what can be read; `ingest backfill FILE --all` reads all tables anew"
             ) from exc
         except GeneratorExit:
             self.close()
@@ -253,7 +253,7 @@ class LogReader:
 
     def _another_log(self, wanted: LogPlace) -> DataLoss:
         msg = f"{self._file} of {self._server.name} is not the log that was read: another event ends at {wanted.offset}"
-        hint = "it was written anew (RESET MASTER, a clone, a restored server): run `ingest backfill` for the tables"
+        hint = "it was written anew (RESET MASTER, a clone, a restored server): run `ingest backfill FILE --all`"
         return DataLoss(msg, hint)
 
     def _event(self, event: Event) -> None:
@@ -288,9 +288,7 @@ class LogReader:
             return
         if kind == events.INCIDENT:
             msg = f"{self._server.name} says that its log lacks changes: an incident ({self._file}, at {event.start})"
-            raise DataLoss(
-                msg, "see the server's error log; run `ingest backfill` for the tables, then `ingest verify`"
-            )
+            raise DataLoss(msg, "see the server's error log; run `ingest backfill FILE --all`, then `ingest verify`")
         if not event.header.flags & events.IGNORABLE_FLAG:
             msg = f"an event of the kind {kind}, which is not known and may have rows"
             raise BadEvent(msg)
@@ -368,7 +366,7 @@ class LogReader:
                 f"the transaction at {self._decoder.opened} of {self._file} was rolled back after {OPEN_BYTES} bytes "
                 "of its rows, which were given on already"
             )
-            raise DataLoss(msg, "run `ingest backfill` for its tables")
+            raise DataLoss(msg, "run `ingest backfill FILE --all`")
         start = max(start, records.ended)
         kept: Collection[int] = ()
         if not all_of_it:
@@ -438,7 +436,7 @@ class LogReader:
             place = find_prepared(self._server, self._other, xid, LogPlace(self._file, event.start, decoder.base))
         if place is None:
             msg = f"the XA transaction {xid} is committed here, and was prepared in a log that is gone"
-            hint = "run `ingest backfill` for the tables that it changed"
+            hint = "run `ingest backfill FILE --all`"
             raise DataLoss(f"{msg} ({self._file}, at {event.start})", hint)
         position = decoder.base + event.start
         again = self._other(TablesAt(self._tables, position))
@@ -478,7 +476,9 @@ class LogReader:
             if self._tables.matters(found):
                 text = found.query.text[:300].decode("utf-8", "replace")
                 msg = f"a statement changed a table that is read, and its rows are not in the log: {text}"
-                hint = "SET GLOBAL binlog_format = 'ROW', end sessions that have another, and run `ingest backfill`"
+                hint = (
+                    "SET GLOBAL binlog_format = 'ROW', end sessions with another, then run `ingest backfill FILE --all`"
+                )
                 raise DataLoss(msg, hint)
             return
         if self._tables.answered(found.position) or not self._tables.matters(found):

@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 
 FIRST: Final = 4
 """The offset of a file's first event, behind its four magic bytes."""
-WAYS: Final = "`ingest verify FILE` shows which rows differ, `ingest backfill FILE --table T` reads a table anew"
+WAYS: Final = (
+    "`ingest backfill FILE --all` goes on from the log's end, and reads all tables anew; `ingest verify FILE` shows "
+    "which rows differ"
+)
 """What a person can do where changes are lost."""
 
 

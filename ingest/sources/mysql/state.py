@@ -56,6 +56,8 @@ class TableSnapshot(msgspec.Struct):
     """True if the last piece has not been cut into chunks yet."""
     again: bool = False
     """True if the sink has rows of it already: then all changes in the log are written as well (H70)."""
+    replaces: bool = False
+    """True if the sink is to have no other rows of it: the driver deletes those when all are read (H94)."""
     chunks: int = 0
     """Chunks that are read."""
     rows: int = 0
@@ -116,6 +118,8 @@ class State(msgspec.Struct):
     """Positions of statements whose effect the history has, as far as they may be read again."""
     marked: dict[str, str] = {}
     """Tables whose rows in the sink may differ from the database's, each with what changed them."""
+    emptied: list[Name] = []
+    """Tables that were emptied behind the last row that was written, and that the driver has not emptied yet."""
     used_answers: list[str] = []
     """Names of the documents with answers (`answers.py`) that have been used."""
     next_entry: int = 1

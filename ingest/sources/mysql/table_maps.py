@@ -66,7 +66,10 @@ class TableMaps:
             known = None if entry is None else KnownTable(entry[0], entry[1], found)
             if known is not None and (why := check(known)):
                 msg = f"table {found.database}.{found.name} {why} ({file}, before {self._decoder.offset})"
-                hint = "give its columns with `ingest schema set FILE --table T 'CREATE TABLE …'`, or `backfill` it"
+                hint = (
+                    "give its columns with `ingest schema set FILE --table T 'CREATE TABLE …'`, or pass over it with "
+                    "`ingest backfill FILE --all`"
+                )
                 raise ConfigError(msg, hint)
             plan = None if not self.native else body if known is None else plan_of(known, body, self.values)
             made = self._read[body[_ID_BYTES:]] = found, known, plan

@@ -1,0 +1,161 @@
+"""What is to happen to the sink's tables behind a batch: some were emptied at the source, of some all rows were read.
+
+A table of a database that is read again replaces what the sink has: rows whose keys the database does not have are
+deleted, in one commit, when all of its rows have been read. In: the source's coordinator. Out: tables of the sink
+without such rows. Rule: docs/spec/mysql.md#rows-that-are-read-again.
+"""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from ingest.errors import ConfigError
+from ingest.model.commit import release
+from ingest.model.reject import RowError
+from ingest.model.table import show
+from ingest.schema.routes import rule_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from ingest.driver.context import RunContext
+    from ingest.driver.parts import RunParts
+    from ingest.driver.schemas import SchemaStore
+    from ingest.driver.sink_tables import SinkTables
+    from ingest.driver.source_state import SourceMemory
+    from ingest.encode.upsert_encoder import Record, TableEncoder
+    from ingest.model.change import Change
+    from ingest.model.table import TableId
+
+    TableKeys: TypeAlias = tuple[TableId, Iterator[list[Change]]]
+
+_SHOWN: Final = 20
+"""Tables that an error names."""
+_STAY: Final = "the sink keeps rows that are gone"
+
+
+class Replacement:
+    """The rows that leave the sink's tables between two batches."""
+
+    def __init__(
+        self, context: RunContext, parts: RunParts, memory: SourceMemory, tables: SinkTables, schemas: SchemaStore
+    ) -> None:
+        """Do nothing yet."""
+        self._context = context
+        self._parts = parts
+        self._memory = memory
+        self._tables = tables
+        self._schemas = schemas
+
+    @property
+    def possible(self) -> bool:
+        """True if the source has rows, which can be read again."""
+        return self._memory.has_state
+
+    def begin(self, names: Sequence[str]) -> list[TableId]:
+        """Let the source read the rows of tables once more; returns them. Raise ConfigError where that cannot be.
+
+        `names`: ids of source tables, as people write them; none: all of them. A table whose rows cannot be told from
+        others by their keys is emptied. Raise IngestError.
+        """
+        sink, sources = self._parts.sides.sink, self._schemas.schemas.sources
+        chosen = chosen_tables(names, sources, self._context.settings.checkpoint) if names else None
+        if not sink.supersedes:
+            targets = {target for table in chosen or sources for target in sources[table].targets}
+            filled = sorted(self._parts.sink.filled(targets) or ())
+            if filled:
+                msg = f"{filled[0]} has rows, and keeps all that come: those that are read again would be there twice"
+                raise ConfigError(msg, "empty it first, or route the table to a new one")
+        tables = self._memory.read_again(chosen)
+        self._schemas.empty([table for table in tables if sink.supersedes and self._is_changed(table)])
+        return tables
+
+    def _is_changed(self, table: TableId) -> bool:
+        """Return whether a transform changes a table's rows: then keys do not say which of them the sink has."""
+        return rule_of(self._parts.rules.rules.transforms, table) is not None
+
+    def carry_out(self) -> None:
+        """Empty tables that the source has emptied, and delete other rows of those that were read again.
+
+        Each was due behind the last row that was written. A crash may repeat it. Raise IngestError.
+        """
+        self._schemas.empty(self._memory.emptied())
+        for table in self._memory.replaced():
+            source = self._schemas.schemas.sources.get(table)
+            targets = () if source is None or not self._parts.sides.sink.supersedes else source.targets
+            done = [self._replace(table, target) for target in targets]
+            if all(done):
+                self._memory.have_replaced(table)
+
+    def _replace(self, table: TableId, target: TableId) -> bool:
+        """Delete rows of a sink table that no table has which goes there; returns False where it is to come later."""
+        known = self._schemas.schemas
+        sources = sorted(name for name, one in known.sources.items() if target in one.targets)
+        changed = [name for name in sources if self._is_changed(name)]
+        if changed:
+            # A backfill has emptied it where it is the only one
+            if changed != [table]:
+                self._tell(table, target, f"a transform changes rows of {show(changed[0])}, which are there, too")
+            return True
+        rows: list[TableKeys] = []
+        for name in sources:
+            found = self._memory.keys(name, known.sinks[target].primary_key)
+            if not isinstance(found, str):
+                rows.append((name, found))
+                continue
+            _close(rows)
+            if found:
+                self._tell(table, target, found)
+            return bool(found)
+        count = self._tables.keep_only(target, known.sinks[target], self._encoded(target, rows))
+        if count is None:
+            self._tell(table, target, _STAY)
+        else:
+            gone = f"{count} rows that the source does not have are deleted from {show(target)}" if count else ""
+            self._context.warn(f"all rows of table {show(table)} were read again{'; ' if gone else ''}{gone}")
+        return True
+
+    def _tell(self, table: TableId, target: TableId, why: str) -> None:
+        self._context.warn(f"table {show(table)} was read again; rows that it lacks stay in {show(target)}: {why}")
+
+    def _encoded(self, target: TableId, rows: Iterable[TableKeys]) -> Iterator[list[bytes]]:
+        """Yield keys as the sink's encoder makes them. What it refuses is no row of the sink."""
+        for name, groups in rows:
+            encoder = self._encoder(name, target)
+            for changes in groups:
+                made: list[Record] = []
+                for _, _, before, _, key, declared in changes:
+                    try:
+                        encoder.delete(before, key, declared, made.append)
+                    except RowError:
+                        continue
+                self._context.life.touch()
+                yield [key for _, key, _ in made if key is not None]
+
+    def _encoder(self, table: TableId, target: TableId) -> TableEncoder:
+        known, parts = self._schemas.schemas, self._parts
+        return parts.sides.sink.encoder(table, known.sources[table], target, known.sinks[target], parts.rules.inference)
+
+
+def chosen_tables(names: Sequence[str], sources: Iterable[TableId], where: str) -> tuple[TableId, ...]:
+    """Return the source tables of these names. Raise ConfigError for one that the checkpoint does not know.
+
+    `where`: the checkpoint, for people.
+    """
+    known = {show(table): table for table in sorted(sources)}
+    for name in names:
+        if name not in known:
+            near = get_close_matches(name, known, 1)
+            more = f" and {len(known) - _SHOWN} more" if len(known) > _SHOWN else ""
+            there = ", ".join([*known][:_SHOWN]) or "none"
+            msg = f"the checkpoint {where} knows no source table {name!r}; it knows {there}{more}"
+            raise ConfigError(
+                msg, f"did you mean {near[0]}?" if near else "give the id that the table has at the source"
+            )
+    return tuple(sorted({known[name] for name in names}))
+
+
+def _close(rows: Iterable[TableKeys]) -> None:
+    for _, groups in rows:
+        release(groups)

@@ -1,0 +1,316 @@
+"""Tables of a server that are read again: rows of the sink that the server does not have leave it, and no others."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+from delta_lake import DeltaLake
+from lake import Lake
+from mysql_in_process import InProcessPipeline, dying, texts
+
+from ingest.checkpoint.checkpoint import Checkpoint
+from ingest.checkpoint.local_storage import LocalStorage
+from ingest.checkpoint.requests import BackfillRequest, answered, ask
+from ingest.driver.books import Books
+from ingest.driver.replacement import Replacement
+from ingest.driver.schemas import SchemaStore
+from ingest.driver.sink_tables import SinkTables
+from ingest.errors import ConfigError, DataLoss
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from harness import Kafka
+    from mysql_servers import MySql
+
+KEYS: Final[dict[str, tuple[str, list[str]]]] = {
+    "whole": ("INT", ["1", "2", "-3", "4", "5"]),
+    "big": ("BIGINT UNSIGNED", ["0", "18446744073709551615", "7", "9223372036854775808"]),
+    "exact": ("DECIMAL(10,2)", ["1.5", "-0.05", "0", "7"]),
+    "texts": ("VARCHAR(20) CHARACTER SET latin1 COLLATE latin1_swedish_ci", ["'a'", "'Åsa'", "'b\"\\\\'", "''"]),
+    "days": ("DATE", ["'2020-01-31'", "'1000-01-01'", "'9999-12-31'"]),
+    "moments": ("DATETIME(3)", ["'2020-01-31 12:13:14.5'", "'2020-01-31 12:13:14'", "'1999-12-31 23:59:59.999'"]),
+    "instants": ("TIMESTAMP(6)", ["'2020-10-25 02:30:00.000001'", "'2020-01-31 12:13:14'", "'2001-01-01'"]),
+    "bytes_": ("BINARY(3)", ["X'000102'", "X'FF0000'", "X'41'"]),
+    "labels": ("ENUM('a','B''s','ü,x')", ["'a'", "'B''s'", "'ü,x'"]),
+}
+"""Types of keys, with values: the first one is deleted, the last one is new, where the log does not see it."""
+
+
+def make(pipeline: InProcessPipeline, **tables: tuple[str, list[str]]) -> None:
+    """Make tables, with all rows but the last."""
+    for name, (kind, values) in tables.items():
+        rows = ", ".join(f"({value}, {at})" for at, value in enumerate(values[:-1]))
+        pipeline.execute(
+            f"CREATE TABLE {name} (k {kind} NOT NULL PRIMARY KEY, v INT) CHARACTER SET utf8mb4",
+            f"INSERT INTO {name} VALUES {rows}",  # noqa: S608  (the test's own)
+        )
+
+
+def change(pipeline: InProcessPipeline, **tables: tuple[str, list[str]]) -> None:
+    """Delete the first row of each, change the second, insert the last: of which the log has nothing."""
+    for name, (_, values) in tables.items():
+        pipeline.unlogged(
+            f"DELETE FROM {name} WHERE v = 0",  # noqa: S608  (the test's own)
+            f"UPDATE {name} SET v = 100 WHERE v = 1",  # noqa: S608
+            f"INSERT INTO {name} VALUES ({values[-1]}, 9)",  # noqa: S608
+        )
+
+
+def sink_of(kind: str, folder: Path, **more: Any) -> tuple[dict[str, Any], Any]:
+    """The options of a lake's sink, and its tables as another engine reads them."""
+    place = "catalog.properties.warehouse" if kind == "iceberg" else "warehouse"
+    found: Any = Lake(folder) if kind == "iceberg" else DeltaLake(folder)
+    return {"type": kind, place: str(folder), **more}, found
+
+
+def of_topic(kafka: Kafka, topic: str) -> list[tuple[Any, ...]]:
+    """The rows of an upsert topic."""
+    out: dict[bytes, Any] = {}
+    for record in kafka.read(topic):
+        out.pop(record.key or b"", None)
+        if record.value is not None:
+            out[record.key or b""] = json.loads(record.value, parse_float=str)
+    return [(row["k"], row["v"]) for row in out.values()]
+
+
+@pytest.mark.parametrize("kind", ["iceberg", "delta"])
+def test_rows_of_a_lake_that_the_server_lacks_are_deleted(mariadb: MySql, tmp_path: Path, kind: str) -> None:
+    options, lake = sink_of(kind, tmp_path / "lake")
+    pipeline = InProcessPipeline(tmp_path, mariadb, f"again_{kind}", options)
+    make(pipeline, **KEYS)
+    pipeline.run()
+    change(pipeline, **KEYS)
+    pipeline.run(*KEYS)
+    for name in KEYS:
+        base = pipeline.database
+        found = sorted(one[0] for one in lake.rows(base, name, columns="v"))
+        assert found == sorted(row[0] for row in pipeline.execute(f"SELECT v FROM {name}")), name  # noqa: S608
+    assert [one for one in pipeline.warnings if "1 rows that the source does not have are deleted" in one]
+    pipeline.execute("DELETE FROM whole WHERE v = 100")
+    pipeline.run()
+    assert texts(lake.rows(pipeline.database, "whole", columns="k, v")) == pipeline.rows("whole", "k, v")
+
+
+@pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
+def test_rows_of_topics_that_the_server_lacks_get_tombstones(
+    mariadb: MySql, kafka: Kafka, tmp_path: Path, guarantee: str
+) -> None:
+    base = f"again_{guarantee}".replace("-", "_")
+    pipeline = InProcessPipeline(
+        tmp_path, mariadb, base,
+        {"type": "upsert-kafka", "properties.bootstrap.servers": kafka.bootstrap, "sink.delivery-guarantee": guarantee,
+         "sink.transactional-id-prefix": kafka.name},
+        route=[{"source-table": rf"{base}.\.*", "sink-table": f"{kafka.name}.<>", "replace-symbol": "<>"}],
+    )  # fmt: skip
+    make(pipeline, **KEYS)
+    pipeline.run()
+    before = {name: kafka.end(f"{kafka.name}.{name}") for name in KEYS}
+    change(pipeline, **KEYS)
+    pipeline.run(*KEYS)
+    for name in KEYS:
+        found = sorted(one[1] for one in of_topic(kafka, f"{kafka.name}.{name}"))
+        assert found == sorted(row[0] for row in pipeline.execute(f"SELECT v FROM {name}")), name  # noqa: S608
+        written = kafka.read(f"{kafka.name}.{name}")
+        gone = [one for one in written if one.value is None]
+        assert len(gone) == 1, "no other row was away for a moment"
+        assert kafka.end(f"{kafka.name}.{name}") > before[name]
+
+
+DEATHS: Final = {
+    "planned": (Checkpoint, "plan", 1, "after"),
+    "before rows are deleted": (Replacement, "_replace", 1, "before"),
+    "rows are deleted": (SinkTables, "keep_only", 1, "after"),
+    "before it is stored": (Books, "store", 1, "before"),
+    "decided": (Checkpoint, "decide", 1, "after"),
+}
+
+
+@pytest.mark.parametrize("death", DEATHS.values(), ids=DEATHS)
+def test_whatever_dies_the_next_run_goes_on(
+    mariadb: MySql, tmp_path: Path, death: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options, lake = sink_of("iceberg", tmp_path / "lake")
+    pipeline = InProcessPipeline(tmp_path, mariadb, "again_dying", options)
+    make(pipeline, whole=KEYS["whole"], texts=KEYS["texts"])
+    pipeline.run()
+    change(pipeline, whole=KEYS["whole"], texts=KEYS["texts"])
+    with dying(monkeypatch, death):
+        pipeline.run("whole", "texts")
+    pipeline.execute("INSERT INTO whole VALUES (50, 50)", "DELETE FROM whole WHERE v = 2")
+    pipeline.run()
+    for name in ("whole", "texts"):
+        assert texts(lake.rows("again_dying", name, columns="k, v")) == pipeline.rows(name, "k, v")
+
+
+def test_a_table_that_was_emptied_is_emptied_though_the_run_is_killed_before(
+    mariadb: MySql, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a lake's driver has decided is carried out when the run begins again; and then what was due behind it."""
+    options, lake = sink_of("iceberg", tmp_path / "lake")
+    pipeline = InProcessPipeline(tmp_path, mariadb, "emptied_dying", options)
+    make(pipeline, whole=KEYS["whole"], other=KEYS["whole"])
+    pipeline.run()
+    pipeline.execute("INSERT INTO other VALUES (77, 77)", "TRUNCATE TABLE whole", "INSERT INTO whole VALUES (8, 8)")
+    with dying(monkeypatch, (SchemaStore, "empty", 2, "before")):
+        pipeline.run()
+    pipeline.run()
+    assert texts(lake.rows("emptied_dying", "whole", columns="k, v")) == [("8", "8")]
+    assert texts(lake.rows("emptied_dying", "other", columns="k, v")) == pipeline.rows("other", "k, v")
+
+
+def test_a_run_takes_requests_and_answers_them(mariadb: MySql, tmp_path: Path) -> None:
+    """Two at once, of one table; and one for a table that is not there."""
+    options, lake = sink_of("delta", tmp_path / "lake")
+    pipeline = InProcessPipeline(tmp_path, mariadb, "requested", options)
+    make(pipeline, whole=KEYS["whole"], texts=KEYS["texts"])
+    pipeline.run()
+    change(pipeline, whole=KEYS["whole"], texts=KEYS["texts"])
+    storage = LocalStorage(tmp_path / "c", lock=False)
+    names: list[str] = []
+
+    def request() -> None:
+        asked = ["requested.whole"], ["requested.whole", "requested.texts"], ["requested.wholes"]
+        names.extend(ask(storage, BackfillRequest(tables)) for tables in asked)
+
+    pipeline.run(while_it_runs=request)
+    first, second, third = (answered(storage, name) for name in names)
+    assert first is not None
+    assert second is not None
+    assert third is not None
+    assert (first.tables, second.tables) == (["requested.whole"], ["requested.texts", "requested.whole"])
+    assert "knows no source table 'requested.wholes'" in third.refused
+    assert third.hint == "did you mean requested.whole?"
+    assert storage.names("requests") == []
+    for name in ("whole", "texts"):
+        assert texts(lake.rows("requested", name, columns="k, v")) == pipeline.rows(name, "k, v")
+
+
+def test_a_request_that_a_killed_run_has_taken_goes_on_with_the_next_one(
+    mariadb: MySql, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options, lake = sink_of("delta", tmp_path / "lake")
+    pipeline = InProcessPipeline(tmp_path, mariadb, "taken", options)
+    make(pipeline, whole=KEYS["whole"])
+    pipeline.run()
+    change(pipeline, whole=KEYS["whole"])
+    storage = LocalStorage(tmp_path / "c", lock=False)
+    with dying(monkeypatch, (Checkpoint, "plan", 1, "before")):
+        pipeline.run(while_it_runs=lambda: ask(storage, BackfillRequest(["taken.whole"])) and None)
+    pipeline.run()
+    assert texts(lake.rows("taken", "whole", columns="k, v")) == pipeline.rows("whole", "k, v")
+
+
+def test_a_sink_that_keeps_all_rows_takes_only_a_table_whose_place_is_empty(mariadb: MySql, tmp_path: Path) -> None:
+    options, lake = sink_of("iceberg", tmp_path / "lake", **{"sink.write-mode": "append"})
+    pipeline = InProcessPipeline(tmp_path, mariadb, "appended", options)
+    make(pipeline, whole=KEYS["whole"])
+    pipeline.execute("CREATE TABLE nothing (k INT PRIMARY KEY, v INT)")
+    pipeline.run()
+    with pytest.raises(ConfigError, match=r"table appended\.whole has rows, and keeps all that come"):
+        pipeline.run("whole")
+    storage = LocalStorage(tmp_path / "c", lock=False)
+    names: list[str] = []
+
+    def request() -> None:
+        names.extend(ask(storage, BackfillRequest([f"appended.{table}"])) for table in ("whole", "nothing"))
+
+    pipeline.unlogged("INSERT INTO nothing VALUES (1, 1)")
+    pipeline.run(while_it_runs=request)
+    refused, taken = (answered(storage, name) for name in names)
+    assert refused is not None
+    assert refused.refused.startswith("table appended.whole has rows, and keeps all that come")
+    assert refused.hint == "empty it first, or route the table to a new one"
+    assert taken is not None
+    assert taken.tables == ["appended.nothing"]
+    assert len(lake.rows("appended", "whole")) == 4
+    assert texts(lake.rows("appended", "nothing", columns="k, v")) == [("1", "1")]
+
+
+def test_rows_that_the_sink_marks_as_deleted_are_marked(mariadb: MySql, tmp_path: Path) -> None:
+    options, lake = sink_of("delta", tmp_path / "lake", **{"sink.delete-strategy": "soft"})
+    pipeline = InProcessPipeline(tmp_path, mariadb, "marked_again", options)
+    make(pipeline, whole=KEYS["whole"])
+    pipeline.run()
+    change(pipeline, whole=KEYS["whole"])
+    pipeline.run("whole")
+    rows = texts(lake.rows("marked_again", "whole", columns="k, v, _deleted"))
+    assert [row[:2] for row in rows if row[2] != "True"] == pipeline.rows("whole", "k, v")
+    assert [row for row in rows if row[2] == "True"] == [("1", "0", "True")]
+
+
+def test_a_table_whose_rows_others_share_keeps_theirs(mariadb: MySql, tmp_path: Path) -> None:
+    """Two tables in one, of which one is read again."""
+    options, lake = sink_of("iceberg", tmp_path / "lake")
+    both = [{"source-table": f"shared.part{n}", "sink-table": "shared.parts"} for n in (1, 2)]
+    pipeline = InProcessPipeline(tmp_path, mariadb, "shared", options, route=both)
+    make(pipeline, part1=("INT", ["1", "2", "3"]), part2=("INT", ["11", "12", "13"]))
+    pipeline.run()
+    change(pipeline, part1=("INT", ["1", "2", "3"]))
+    pipeline.run("part1")
+    found = texts(lake.rows("shared", "parts", columns="k, v"))
+    assert found == sorted([*pipeline.rows("part1", "k, v"), *pipeline.rows("part2", "k, v")], key=repr)
+
+
+LOSSES: Final = ["purged", "reset"]
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_the_way_out_after_a_lost_log(mariadb: MySql, tmp_path: Path, loss: str) -> None:
+    """A run writes nothing and names the way; that way ends with what the database has, deletes included."""
+    options, lake = sink_of("iceberg", tmp_path / "lake")
+    pipeline = InProcessPipeline(tmp_path, mariadb, f"lost_{loss}", options)
+    base = pipeline.database
+    make(pipeline, **KEYS)
+    pipeline.execute("CREATE TABLE dropped (k INT PRIMARY KEY, v INT)", "INSERT INTO dropped VALUES (1, 1)")
+    pipeline.run()
+    for name, (_, values) in KEYS.items():
+        pipeline.execute(
+            f"DELETE FROM {name} WHERE v = 0", f"UPDATE {name} SET v = 100 WHERE v = 1",  # noqa: S608
+            f"INSERT INTO {name} VALUES ({values[-1]}, 9)",  # noqa: S608
+        )  # fmt: skip
+    pipeline.execute(
+        "ALTER TABLE whole ADD COLUMN w VARCHAR(5)", "UPDATE whole SET w = 'new'", "DROP TABLE dropped",
+        "CREATE TABLE made (k INT PRIMARY KEY, v INT)", "INSERT INTO made VALUES (1, 1)",
+    )  # fmt: skip
+    if loss == "purged":
+        mariadb.rotate()
+        mariadb.purge(mariadb.position()[0])
+    else:
+        mariadb.reset_master()
+        pipeline.execute("UPDATE whole SET v = v + 1 WHERE v = 9")
+    before = {name: lake.rows(base, name) for name in KEYS}
+    with pytest.raises(DataLoss) as caught:
+        pipeline.run()
+    assert "`ingest backfill FILE --all`" in caught.value.hint
+    assert {name: lake.rows(base, name) for name in KEYS} == before, "nothing is written"
+    with pytest.raises(DataLoss):
+        pipeline.run("whole")
+    pipeline.run(everything=True)
+    for name in KEYS:
+        found = sorted(one[0] for one in lake.rows(base, name, columns="v"))
+        assert found == sorted(row[0] for row in pipeline.execute(f"SELECT v FROM {name}")), name  # noqa: S608
+    assert texts(lake.rows(base, "whole", columns="k, v, w")) == pipeline.rows("whole", "k, v, w")
+    assert texts(lake.rows(base, "made", columns="k, v")) == [("1", "1")]
+    assert texts(lake.rows(base, "dropped", columns="k, v")) == [("1", "1")], "rows of a table that is gone stay"
+    pipeline.execute("DELETE FROM whole WHERE v = 100", "INSERT INTO made VALUES (2, 2)")
+    pipeline.run()
+    assert texts(lake.rows(base, "whole", columns="k, v, w")) == pipeline.rows("whole", "k, v, w")
+    assert texts(lake.rows(base, "made", columns="k, v")) == [("1", "1"), ("2", "2")]
+
+
+def test_the_way_out_may_die_as_well(mariadb: MySql, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    options, lake = sink_of("delta", tmp_path / "lake")
+    pipeline = InProcessPipeline(tmp_path, mariadb, "lost_dying", options)
+    make(pipeline, whole=KEYS["whole"])
+    pipeline.run()
+    change(pipeline, whole=KEYS["whole"])
+    mariadb.rotate()
+    mariadb.purge(mariadb.position()[0])
+    with dying(monkeypatch, (Checkpoint, "plan", 1, "after")):
+        pipeline.run(everything=True)
+    pipeline.execute("INSERT INTO whole VALUES (60, 60)")
+    pipeline.run()
+    assert texts(lake.rows("lost_dying", "whole", columns="k, v")) == pipeline.rows("whole", "k, v")
