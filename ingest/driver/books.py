@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ingest.task.counters import add_counts
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from ingest.checkpoint.checkpoint import Batch, Checkpoint, Progress
     from ingest.driver.context import RunContext
@@ -50,14 +50,16 @@ class Books:
         counters: Counters,
         tables: SinkTables,
         memory: SourceMemory,
+        settle: Callable[[], None] = lambda: None,
     ) -> None:
-        """Have merged nothing yet."""
+        """Have merged nothing yet. `settle` lets rows leave the sink that the source does not have any more."""
         self._memory = memory
         self._context = context
         self._checkpoint = checkpoint
         self._progress = progress
         self._counters = counters
         self._tables = tables
+        self._settle = settle
 
     def merge(self, batch: Batch, results: Sequence[TaskResult]) -> Merged:
         """Add what the tasks of a batch did, and show what they delivered; returns what is left to act on."""
@@ -96,6 +98,10 @@ class Books:
             left_out = self._tables.add(self._checkpoint.scope, self._progress.batch, additions)
             add_counts(self._counters.skipped, left_out)
         self._counters.commit_s = 0.0 if additions is None else time.monotonic() - began
+
+    def settle(self) -> None:
+        """Let rows leave the sink that the source does not have behind the last batch. Raise IngestError."""
+        self._settle()
 
     def store(self, waiting: int | None = None) -> None:
         """Store how far the pipeline came, and how many records wait; raises CheckpointError."""

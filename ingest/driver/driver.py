@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from ingest.driver.life import LifeFile
     from ingest.driver.pacing import Pacing
     from ingest.driver.planner import Planner
-    from ingest.driver.replacement import Replacement
     from ingest.driver.reports import Reports
     from ingest.driver.schemas import SchemaStore
     from ingest.driver.splits import SplitWatch
@@ -31,7 +30,6 @@ class Driver:
     planner: Planner
     dispatcher: Dispatcher
     books: Books
-    replacement: Replacement
     schemas: SchemaStore
     broadcast: SchemaBroadcast
     guard: Guard
@@ -44,13 +42,13 @@ class Driver:
         """Run batches until the source is drained, somebody asks to stop, or one fails; raises IngestError."""
         try:
             self.reports.run_started()
-            self.replacement.carry_out()  # what was due when a run was killed
+            self.books.settle()  # what was due when a run was killed
             while (batch := self.planner.next_batch()) is not None:  # plan: stored before any task starts
                 results = self.dispatcher.run(batch)  # run: a task for each shard; what fails in it is a value
                 self.life.touch()
                 merged = self.books.merge(batch, results)  # merge: positions reached, counters, observed schemas
                 self.books.commit(results)  # commit: where the driver does that, not the tasks
-                self.replacement.carry_out()  # replace: rows that the source does not have any more
+                self.books.settle()  # settle: rows leave the sink that the source does not have behind these
                 news = merged.observed, merged.widening
                 evolution = self.schemas.evolve(*news)  # evolve: the sink's tables first, then the store
                 self.broadcast.add(evolution)

@@ -276,7 +276,7 @@ def assemble(context: RunContext, parts: RunParts, start: Start, runner: TaskRun
 
     losses = Losses(source, backlog, patience)
     replacement = Replacement(context, parts, memory, start.tables, schemas)
-    books = Books(context, start.checkpoint, progress, counters, start.tables, memory)
+    books = Books(context, start.checkpoint, progress, counters, start.tables, memory, replacement.carry_out)
     requests = BackfillRequests(context, start.checkpoint, replacement, lambda: books.store(backlog.lag()))
     splits = SplitWatch(source, backlog, losses, patience, requests.look)
     arrivals = Arrivals(splits, backlog, pacing, schemas, stop, life, counters.summary, once=settings.once)
@@ -285,7 +285,6 @@ def assemble(context: RunContext, parts: RunParts, start: Start, runner: TaskRun
         planner=Planner(context, start, source, arrivals, pacing, stop, shards, memory),
         dispatcher=Dispatcher(runner, transforms, setup, broadcast, announce, errors, pacing),
         books=books,
-        replacement=replacement,
         schemas=schemas,
         broadcast=broadcast,
         guard=Guard(context, backlog, errors, losses),

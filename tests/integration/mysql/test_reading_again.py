@@ -197,8 +197,12 @@ def test_a_request_that_a_killed_run_has_taken_goes_on_with_the_next_one(
     pipeline.run()
     change(pipeline, whole=KEYS["whole"])
     storage = LocalStorage(tmp_path / "c", lock=False)
+
+    def request() -> None:
+        ask(storage, BackfillRequest(["taken.whole"]))
+
     with dying(monkeypatch, (Checkpoint, "plan", 1, "before")):
-        pipeline.run(while_it_runs=lambda: ask(storage, BackfillRequest(["taken.whole"])) and None)
+        pipeline.run(while_it_runs=request)
     pipeline.run()
     assert texts(lake.rows("taken", "whole", columns="k, v")) == pipeline.rows("whole", "k, v")
 
@@ -299,6 +303,24 @@ def test_the_way_out_after_a_lost_log(mariadb: MySql, tmp_path: Path, loss: str)
     pipeline.run()
     assert texts(lake.rows(base, "whole", columns="k, v, w")) == pipeline.rows("whole", "k, v, w")
     assert texts(lake.rows(base, "made", columns="k, v")) == [("1", "1"), ("2", "2")]
+
+
+def test_the_way_out_after_a_failover_that_lost_the_tail(mariadb: MySql, mariadb11: MySql, tmp_path: Path) -> None:
+    """The new server has other rows, and never had changes that were read."""
+    options, lake = sink_of("delta", tmp_path / "lake")
+    pipeline = InProcessPipeline(tmp_path, mariadb, "lost_tail", options)
+    make(pipeline, whole=KEYS["whole"], texts=KEYS["texts"])
+    pipeline.run()
+    other = InProcessPipeline(tmp_path, mariadb11, "lost_tail", options)
+    make(other, whole=("INT", ["4", "5", "6"]), texts=KEYS["texts"])
+    with pytest.raises(DataLoss) as caught:
+        other.run()
+    assert "`ingest backfill FILE --all`" in caught.value.hint
+    other.run(everything=True)
+    other.execute("INSERT INTO whole VALUES (70, 70)", "DELETE FROM whole WHERE k = 4")
+    other.run()
+    for name in ("whole", "texts"):
+        assert texts(lake.rows("lost_tail", name, columns="k, v")) == other.rows(name, "k, v")
 
 
 def test_the_way_out_may_die_as_well(mariadb: MySql, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
