@@ -27,7 +27,7 @@ from ingest.sources.mysql.log_search import LogSearch, identity, log_listing, lo
 from ingest.sources.mysql.positions import FIRST, WAYS, LogFiles
 from ingest.sources.mysql.reader import AssignedChunk, MySqlAssignment, TableRegions, TaskNotes
 from ingest.sources.mysql.state import LANES, LOG, SNAPSHOT, State
-from ingest.sources.mysql.statements import StatementHistory
+from ingest.sources.mysql.statements import StatementHistory, known_at
 from ingest.sources.mysql.table_keys import keys_now
 from ingest.sources.stateful import SourceState
 
@@ -344,6 +344,9 @@ class MySqlCoordinator:
             files, LogPlace(file, offset, base), planned=[0] * LANES, lanes=[[] for _ in range(LANES)],
             gtids=str(executed or self._search.executed_at(file, offset) or ""),
         )  # fmt: skip
+        if self._options.startup_mode in {"earliest-offset", "specific-offset", "timestamp"}:
+            databases = self._ask("ask for databases", catalogue.databases)
+            tables = known_at(self._search, (file, offset), tables, self._ask("ask", catalogue.server), databases)
         names = self._add_tables(0, tables)
         if not names:
             self._warn(f"no table of {self._server.name} matches source.tables so far")
@@ -452,27 +455,32 @@ class MySqlCoordinator:
         state.files, place, skip = follow(self._search, state.files, state.gtids, about, self._excluded)
         state.place, state.skip = place, str(skip)
         self._warn(
-            f"the server is {about.name} now: after {before} of {self._former(state)} its log is read from "
+            f"the server is {about.name} now: after {before} of {state.files.servers[-2].name} its log is read from "
             f"{place.file}:{place.offset} on, found by GTIDs"
         )
         return {**positions, LOG: place.position}
 
-    @staticmethod
-    def _former(state: State) -> str:
-        return state.files.servers[-2].name
-
     def _take_in(self) -> None:
         """Take in tables that the options choose and did not choose before: at the end of the log as it is now.
 
-        Their changes before that are left out, as their rows are read later.
+        Their changes before that are left out, as their rows are read later. What they choose no more is left.
         """
         state = self._now
+        self._add(self._lanes.leave(state, self._history, self._options.reads), [])
+        left = self._lanes.left(self._history)
         status, tables = self._place_of_tables(
             lambda: self._ask("ask for the log's position", log_status), self._history
         )
         names = self._add_tables(self._see(status), tables)
-        if names and self._options.new_tables and not self._options.new_tables_log_only:
-            self._lanes.begin(state, names)
+        for name in left.intersection(names):
+            why = "its changes were not read while source.tables did not choose it"
+            self._warn(f"{shown(name)}: {why}" + self._keyed * "; it is read again")
+            if self._keyed:
+                self._lanes.begin(state, [name], again=True)
+            else:
+                state.marked[shown(name)] = why
+        if self._options.new_tables and not self._options.new_tables_log_only:
+            self._lanes.begin(state, [name for name in names if name not in left])
 
     def _see(self, status: LogStatus) -> int:
         """Return the position of the log's end; the files are listed, which opens each, only where a new one began."""

@@ -268,7 +268,7 @@ def _add(
         if quiet and draft.has(column):
             continue
         found.defined.append(_Added(made))
-        why = _fills(made)
+        why = _fills(made) or ("ADD COLUMN of a name that another one had" if draft.has(column) else None)
         if why is not None:
             session.mark(name, why, column)
 

@@ -8,6 +8,7 @@ Rules: docs/spec/mysql.md#snapshot.
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -21,10 +22,11 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from ingest.kafka.admin import Split
+    from ingest.model.table import TableId
     from ingest.sources.mysql.chunks import Bound
     from ingest.sources.mysql.columns import Column, Table
     from ingest.sources.mysql.connection import Connection
-    from ingest.sources.mysql.history import History, Name
+    from ingest.sources.mysql.history import History, Name, SchemaEntry
     from ingest.sources.mysql.options import MySqlSource
     from ingest.sources.mysql.state import State
 
@@ -61,6 +63,24 @@ class Lanes:
             elif again:  # what of it was read is older
                 found.replaces = True
                 self.restart(state, name)
+
+    @staticmethod
+    def left(history: History) -> set[Name]:
+        """Return the tables that were read and are not any more, as the options choose them no more."""
+        known = {entry.name for entry in history.entries if entry.read}
+        return {entry.name for entry in history.newest() if not entry.read} & known
+
+    @staticmethod
+    def leave(state: State, history: History, reads: Callable[[TableId], bool]) -> list[SchemaEntry]:
+        """Return entries by which tables are read no more that the options choose no more, from here in the log on."""
+        gone = [entry for entry in history.newest() if entry.read and not reads(entry.table_id)]
+        names = {entry.name for entry in gone}
+        state.snapshots = [one for one in state.snapshots if one.name not in names]
+        at = state.place.position
+        return [
+            replace(entry, id=number, position=max(at, entry.position), read=False)
+            for number, entry in enumerate(gone, state.next_entry)
+        ]
 
     def follow(self, state: State, name: Name, before: Table, now: Table) -> None:
         """Go on with a table whose definition has changed; from its first row on, where its bounds mean nothing now."""

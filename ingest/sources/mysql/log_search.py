@@ -29,15 +29,19 @@ from ingest.sources.mysql.events import (
     MARIADB_GTID_LIST,
     PREVIOUS_GTIDS,
     QUERY,
+    QUERY_COMPRESSED,
     ROTATE,
     STOP,
     TRANSACTION_PAYLOAD,
     XA_PREPARE,
     XID,
     BadEvent,
+    FormatDescription,
+    Query,
     read_format,
     read_gtid,
     read_header,
+    read_query,
 )  # fmt: skip
 from ingest.sources.mysql.gtids import GtidSet
 from ingest.sources.mysql.positions import (
@@ -61,6 +65,8 @@ _STARTS: Final = frozenset({GTID, ANONYMOUS_GTID, GTID_TAGGED, MARIADB_GTID})
 """Kinds with which a transaction begins; before MySQL 5.7 without GTIDs it begins with the statement BEGIN."""
 _ENDS: Final = frozenset({XID, XA_PREPARE, TRANSACTION_PAYLOAD})
 _OF_A_FILE: Final = frozenset({FORMAT_DESCRIPTION, PREVIOUS_GTIDS, MARIADB_GTID_LIST, BINLOG_CHECKPOINT, ROTATE, STOP})
+_LENGTHS: Final = FormatDescription("", b"", checksums=False)
+"""Lengths of kinds of events, as all versions that are read have them."""
 _MAX_OFFSET: Final = (1 << 32) - 1
 _NON_BLOCK: Final = 1
 _LONG: Final = 16 << 20
@@ -310,6 +316,15 @@ class LogSearch:
                         open_at = None
         status = self.status()
         return FoundPlace(status.file, status.offset)
+
+    def statements(self, file: str, offset: int) -> Iterator[tuple[str, int, Query]]:
+        """Yield file, end and text of the statements from a place of the log on, as far as it goes now."""
+        names = [name for name, _ in self.listing()]
+        for name in names[names.index(file) if file in names else 0 :]:
+            with closing(self.events(name, offset if name == file else FIRST)) as events:
+                for event in events:
+                    if event.header.kind in {QUERY, QUERY_COMPRESSED}:
+                        yield name, event.end, read_query(event.data, event.header.kind, _LENGTHS)
 
     def _transactions(self, delivered: GtidSet) -> _Transactions:
         """Return what the server has. Raise DataLoss where it has no GTIDs."""

@@ -6,15 +6,17 @@ known, and what the parser does not understand, is asked of the server. Rules: d
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ingest.errors import ConfigError
 from ingest.model.table import table_in
 from ingest.model.text import one_line
 from ingest.sources.mysql import catalogue, ddl
 from ingest.sources.mysql.answers import answer_to
-from ingest.sources.mysql.history import SchemaEntry
+from ingest.sources.mysql.effects import TableMark
+from ingest.sources.mysql.history import SchemaEntry, may_change_tables
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -23,9 +25,53 @@ if TYPE_CHECKING:
     from ingest.sources.mysql.columns import Table
     from ingest.sources.mysql.connection import Connection
     from ingest.sources.mysql.effects import Effect
+    from ingest.sources.mysql.events import Query
     from ingest.sources.mysql.history import History, Name
+    from ingest.sources.mysql.log_search import LogSearch
     from ingest.sources.mysql.reader import StatementNote
     from ingest.sources.mysql.tokens import ServerRules
+
+
+_REDEFINES: Final = re.compile(r"\b(?:MODIFY|CHANGE|CONVERT|RENAME)\b", re.IGNORECASE)
+"""Words of statements that columns may have been others before, though they are as the statement says."""
+
+
+def known_at(
+    search: LogSearch, place: tuple[str, int], tables: Mapping[Name, Table], about: ServerRules,
+    databases: Mapping[str, str],
+) -> dict[Name, Table]:  # fmt: skip
+    """Return the tables that there are at an earlier place of the log, of those that the server has now.
+
+    What the log makes behind the place is none of them: its columns come with the statement. Raise ConfigError where a
+    statement changes a table that was there before: nothing says what its columns were.
+    """
+    found = [one for one in search.statements(*place) if not one[2].error and may_change_tables(one[2].text)]
+
+    def applied(query: Query, of: Mapping[Name, Table]) -> Effect:
+        return ddl.apply(
+            of, query.text.decode("utf-8", "replace"), default_database=query.database, sql_mode=query.sql_mode,
+            server=about, databases=databases,
+        )  # fmt: skip
+
+    made: dict[Name, Table | None] = {}
+    for _, _, query in found:
+        effect = applied(query, {name: table for name, table in made.items() if table is not None})
+        here = {*effect.made, *(after for before, after in effect.renamed if before in made)}
+        made |= {name: effect.tables.get(name) for name in {*here, *(effect.tables.keys() & made)}}
+    there = {name: table for name, table in tables.items() if name not in made}
+    for file, end, query in found:
+        effect = applied(query, there)
+        text = query.text.decode("utf-8", "replace")
+        for name in sorted(there.keys() & {*effect.tables, *effect.touches}):
+            now = effect.tables.get(name, there[name])
+            same = now is not None and now.columns == there[name].columns and not _REDEFINES.search(text)
+            if effect.doubt is not None or not same:
+                msg = (
+                    f"reading would start before a statement that changes {'.'.join(name)}, and nothing says what its "
+                    f"columns were before: {one_line(text)[:300]}"
+                )
+                raise ConfigError(msg, f"start at {file}:{end} or behind it, or with scan.startup.mode: initial")
+    return there
 
 
 @dataclass(slots=True)
@@ -92,10 +138,28 @@ class StatementHistory:
             known = tables.get(name)
             if table is None and known is None:
                 continue
+            self._mark_names(effect, history, name, known, table)
             entries.append(
                 SchemaEntry(first + len(entries), note.position, name, table, self.reads(name), self._booleans)
             )
         return Applied(entries, effect, taken)
+
+    @staticmethod
+    def _mark_names(effect: Effect, history: History, name: Name, known: Table | None, table: Table | None) -> None:
+        """Mark new columns under names that former ones had: the sink's column has values of these."""
+        if known is None or table is None:
+            return
+        former = {
+            column.name.lower()
+            for entry in history.entries
+            if entry.name == name and entry.read and entry.table is not None
+            for column in entry.table.columns
+        }
+        marked = {mark.column for mark in effect.marks if mark.table == name}
+        for column in table.columns:
+            again = known.find(column.name) is None and column.name.lower() in former
+            if again and column.name not in marked and not column.hidden:
+                effect.marks.append(TableMark(name, "ADD COLUMN of a name that another one had", column.name))
 
     def reads(self, name: Name) -> bool:
         """Return whether a table is read."""

@@ -60,6 +60,7 @@ def columns(effect: Effect, name: str = "t") -> str:
         ("ALTER TABLE t ADD c SERIAL", "marks d.t.c: ADD COLUMN with AUTO_INCREMENT"),
         ("ALTER TABLE t ADD c DATETIME DEFAULT now()", "marks d.t.c: ADD COLUMN with a default"),
         ("ALTER TABLE t DROP n", ""),
+        ("ALTER TABLE t DROP n, ADD n INT", "marks d.t.n: ADD COLUMN of a name that another one had"),
         ("ALTER TABLE t MODIFY n BIGINT", ""),
         ("ALTER TABLE t MODIFY n SMALLINT", ""),
         ("ALTER TABLE t MODIFY n VARCHAR(20)", "marks d.t.n: a change from INT to VARCHAR(20)"),
