@@ -91,6 +91,8 @@ class RowCoercer:
         """True if the types of the sink's columns say which numbers are rounded; else `count_written` counts them."""
         self.declared = inference.declared(table)
         """Columns that take every spelling of their values."""
+        self._given = self.declared - inference.left(table, {column.name: column.type for column in source.columns})
+        """Those of them whose numbers widen no column."""
         self._inference, self._reading = inference, inference.reading
         self.standard = inference.reading.standard
         self.withheld: dict[str, int] = {}
@@ -224,7 +226,7 @@ class RowCoercer:
         found = fit_of(kept, value, said)
         no_key = self._stores and name in self._key and not is_key(kept, value, said)
         if drifts and (no_key or found is Fit.UNFIT):
-            if self._widens and name not in self.declared and name not in self.narrow:
+            if self._widens and name not in self._given and name not in self.narrow:
                 raise Drift
             if no_key:
                 msg = f"key column {name!r} holds {value[:60].decode()}, which its {types.name(kept)} would round"

@@ -16,7 +16,7 @@ from ingest.model.numbers import FLOATS, Fit, Numbers, fit_of, is_key, is_large,
 from ingest.model.reject import RowError
 from ingest.model.rowtext import key_image, parse_row
 from ingest.model.schema import MAX_NAME, Column, TableSchema
-from ingest.model.spelling import says
+from ingest.model.spelling import respelled, says
 from ingest.model.table import MAX_ID, show
 from ingest.model.text import one_line
 from ingest.model.types import INTEGERS
@@ -94,6 +94,18 @@ class Inference:
         given = self.initial.get(table)
         return frozenset(self.reading.fixed).union(() if given is None else (column.name for column in given.columns))
 
+    def left(self, table: TableId, columns: Mapping[str, DataType]) -> frozenset[str]:
+        """The columns that the pipeline declares as other numbers, and that a fraction has made a FLOAT or DOUBLE.
+
+        These widen as any other column. `columns`: the types that they have.
+        """
+        given = self.initial.get(table)
+        kinds = {} if given is None else {column.name: column.type for column in given.columns}
+        kinds.update(self.reading.fixed)
+        return frozenset(
+            n for n, k in kinds.items() if isinstance(columns.get(n), FLOATS) and not isinstance(k, FLOATS)
+        )
+
     def after(self, table: TableId, output: TableSchema, passed: frozenset[str]) -> Inference:
         """Return the same for rows that a transform made: of declared columns there may be copies under other names.
 
@@ -163,7 +175,7 @@ def observe(
             f"({inference.max_columns})",
         )
     key_names = tuple(dict.fromkeys(key_row or (() if declared is None else declared.primary_key)))
-    given = inference.declared(table)
+    given, left = inference.declared(table), inference.left(table, expected)
     of_key = {*key_names, *key_columns, *(() if known is None else known.primary_key)}
     _check_names(table if known is None else (), () if fixed else (*new, *key_names))
     columns = []
@@ -171,7 +183,7 @@ def observe(
         if fixed and name in new:
             continue
         said = said_of(declared, name, value)
-        column = _KnownColumn(expected.get(name), stored.get(name), name in of_key, fixed, name in given)
+        column = _KnownColumn(expected.get(name), stored.get(name), name in of_key, fixed, name in given, name in left)
         column_type = _type_of(name, value, column, said, inference)
         large = inference.numbers is Numbers.STORED and column_type == types.BIGINT and is_large(value)
         columns.append(Column(name, column_type, name not in key_names, large))
@@ -242,6 +254,8 @@ class _KnownColumn(NamedTuple):
     """True if the schema is not to change."""
     given: bool
     """True if the pipeline declares its type."""
+    left: bool
+    """True if it has another type by now, of binary numbers."""
 
 
 def _type_of(name: str, value: bytes, column: _KnownColumn, said: DataType | None, inference: Inference) -> DataType:
@@ -252,7 +266,11 @@ def _type_of(name: str, value: bytes, column: _KnownColumn, said: DataType | Non
             raise _mismatch(name, value, f"fixed as {types.name(forced)}")
         return forced
     if column.given and expected is not None and inference.says(expected, value):
-        return expected
+        stored = expected if column.stored is None else column.stored
+        number = respelled(expected, value, reading.standard) if column.left and isinstance(stored, FLOATS) else None
+        rounds = number is not None and inference.numbers is Numbers.STORED and is_number(number)
+        if not rounds or fixed or _takes_number(stored, number or value, said, column):
+            return expected
     if inference.numbers is Numbers.STORED and is_number(value):
         found = _number_type(value, column, said, reading)
         if found is not None:
