@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import inmemory
 import pytest
@@ -35,6 +35,20 @@ if TYPE_CHECKING:
 
     Death = tuple[type, str, int, str]
     """A method, which call of it is the last, and whether the run dies `before` or `after` it."""
+
+
+KEYS: Final[dict[str, tuple[str, list[str]]]] = {
+    "whole": ("INT", ["1", "2", "-3", "4", "5"]),
+    "big": ("BIGINT UNSIGNED", ["0", "18446744073709551615", "7", "9223372036854775808"]),
+    "exact": ("DECIMAL(10,2)", ["1.5", "-0.05", "0", "7"]),
+    "texts": ("VARCHAR(20) CHARACTER SET latin1 COLLATE latin1_swedish_ci", ["'a'", "'Åsa'", "'b\"\\\\'", "''"]),
+    "days": ("DATE", ["'2020-01-31'", "'1000-01-01'", "'9999-12-31'"]),
+    "moments": ("DATETIME(3)", ["'2020-01-31 12:13:14.5'", "'2020-01-31 12:13:14'", "'1999-12-31 23:59:59.999'"]),
+    "instants": ("TIMESTAMP(6)", ["'2020-10-25 02:30:00.000001'", "'2020-01-31 12:13:14'", "'2001-01-01'"]),
+    "bytes_": ("BINARY(3)", ["X'000102'", "X'FF0000'", "X'41'"]),
+    "labels": ("ENUM('a','B''s','ü,x')", ["'a'", "'B''s'", "'ü,x'"]),
+}
+"""Types of keys, with values: the first one is deleted, the last one is new, where the log does not see it."""
 
 
 class InProcessPipeline:
@@ -88,6 +102,26 @@ class InProcessPipeline:
     def rows(self, table: str, columns: str) -> list[tuple[Any, ...]]:
         """What the server has, as texts."""
         return texts(self.execute(f"SELECT {columns} FROM {table}"))  # noqa: S608  (the test's own)
+
+
+def make(pipeline: InProcessPipeline, **tables: tuple[str, list[str]]) -> None:
+    """Make tables, with all rows but the last."""
+    for name, (kind, values) in tables.items():
+        rows = ", ".join(f"({value}, {at})" for at, value in enumerate(values[:-1]))
+        pipeline.execute(
+            f"CREATE TABLE {name} (k {kind} NOT NULL PRIMARY KEY, v INT) CHARACTER SET utf8mb4",
+            f"INSERT INTO {name} VALUES {rows}",  # noqa: S608  (the test's own)
+        )
+
+
+def change(pipeline: InProcessPipeline, **tables: tuple[str, list[str]]) -> None:
+    """Delete the first row of each, change the second, insert the last: of which the log has nothing."""
+    for name, (_, values) in tables.items():
+        pipeline.unlogged(
+            f"DELETE FROM {name} WHERE v = 0",  # noqa: S608  (the test's own)
+            f"UPDATE {name} SET v = 100 WHERE v = 1",  # noqa: S608
+            f"INSERT INTO {name} VALUES ({values[-1]}, 9)",  # noqa: S608
+        )
 
 
 def texts(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:

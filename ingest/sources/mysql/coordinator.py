@@ -82,6 +82,8 @@ class MySqlCoordinator:
         self._answers: dict[str, Any] = {}
         """Documents with answers to statements that are not understood."""
         self._keyed, self._once, self._anew = True, False, False
+        self._settled = -1
+        """A position below which the server shows all that its log has."""
 
     # -- The connection -----------------------------------------------------------------------------------------------
 
@@ -302,7 +304,12 @@ class MySqlCoordinator:
             return f"{self._server.name} has no table {show(table)} any more"
         form = self._options.format
         form.schemas.history = self._history
-        return keys_now(self._server, entry, names, form)
+        settled, end = self._settled >= self._now.files.end, self._settled
+        if not settled:  # to wait for it takes seconds on a server without GTIDs, and once is enough for all tables
+            end = self._see(self._ask("ask for the log's position", log_status))
+        found = keys_now(self._server, entry, names, form, settled=settled)
+        self._settled = self._settled if isinstance(found, str) else end
+        return found
 
     def writes(self, *, keyed: bool, once: bool) -> None:
         """Take what the sink does with rows that come again."""

@@ -39,15 +39,16 @@ _POLL_S: Final = 0.05
 
 
 def keys_now(
-    server: MySqlServer, entry: SchemaEntry, names: Sequence[str], form: MySqlRows
+    server: MySqlServer, entry: SchemaEntry, names: Sequence[str], form: MySqlRows, *, settled: bool = False
 ) -> Generator[list[Change]] | str:
     """Return deletes of all keys of a table; an empty text where these columns are not as the entry has them yet.
 
-    `form` knows the history of schemas. Raise IngestError.
+    `form` knows the history of schemas. `settled`: all that was read of the log is known to be visible. Raise
+    IngestError.
     """
     connection = connect(server)
     try:
-        _begin(connection, log_end(connection))
+        _begin(connection, None if settled else log_end(connection))
         if not _is_as_known(connection, entry, names):
             connection.close()
             return ""
@@ -61,18 +62,19 @@ def keys_now(
     return found
 
 
-def _begin(connection: Connection, end: LogPoint) -> None:
-    """Begin a snapshot that has all that the log has below its end: what is logged is visible only later."""
+def _begin(connection: Connection, end: LogPoint | None) -> None:
+    """Begin a snapshot that has all that the log has below its end, if given: what is logged is visible only later."""
     until = time.monotonic() + _WAIT_S
     while (point := snapshot_point(connection)) is not None:
-        if (log_name(point.file).number, point.offset) >= (log_name(end.file).number, end.offset):
+        if end is None or (log_name(point.file).number, point.offset) >= (log_name(end.file).number, end.offset):
             return
         connection.rollback()
         if time.monotonic() > until:
             msg = f"a transaction is in the log for {_WAIT_S:.0f} s without being visible"
             raise Unavailable(msg, "see SHOW PROCESSLIST, and whether replicas acknowledge (semi-synchronous)")
         time.sleep(_POLL_S)
-    Visibility(connection).low_mark()
+    if end is not None:
+        Visibility(connection).low_mark()
     with connection.cursor() as cursor:
         cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         cursor.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT")
@@ -90,7 +92,7 @@ def _is_as_known(connection: Connection, entry: SchemaEntry, names: Sequence[str
 
 
 def _shape(column: Column, entry: SchemaEntry) -> tuple[object, ...]:
-    return column.type, data_type(column, tinyint1_as_boolean=entry.booleans), column.charset
+    return column.type, data_type(column, tinyint1_as_boolean=entry.booleans)
 
 
 def _deletes(

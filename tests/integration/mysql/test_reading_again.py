@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 from delta_lake import DeltaLake
 from lake import Lake
-from mysql_in_process import InProcessPipeline, dying, texts
+from mysql_in_process import KEYS, InProcessPipeline, change, dying, make, texts
 
 from ingest.checkpoint.checkpoint import Checkpoint
 from ingest.checkpoint.local_storage import LocalStorage
@@ -24,39 +24,6 @@ if TYPE_CHECKING:
 
     from harness import Kafka
     from mysql_servers import MySql
-
-KEYS: Final[dict[str, tuple[str, list[str]]]] = {
-    "whole": ("INT", ["1", "2", "-3", "4", "5"]),
-    "big": ("BIGINT UNSIGNED", ["0", "18446744073709551615", "7", "9223372036854775808"]),
-    "exact": ("DECIMAL(10,2)", ["1.5", "-0.05", "0", "7"]),
-    "texts": ("VARCHAR(20) CHARACTER SET latin1 COLLATE latin1_swedish_ci", ["'a'", "'Åsa'", "'b\"\\\\'", "''"]),
-    "days": ("DATE", ["'2020-01-31'", "'1000-01-01'", "'9999-12-31'"]),
-    "moments": ("DATETIME(3)", ["'2020-01-31 12:13:14.5'", "'2020-01-31 12:13:14'", "'1999-12-31 23:59:59.999'"]),
-    "instants": ("TIMESTAMP(6)", ["'2020-10-25 02:30:00.000001'", "'2020-01-31 12:13:14'", "'2001-01-01'"]),
-    "bytes_": ("BINARY(3)", ["X'000102'", "X'FF0000'", "X'41'"]),
-    "labels": ("ENUM('a','B''s','ü,x')", ["'a'", "'B''s'", "'ü,x'"]),
-}
-"""Types of keys, with values: the first one is deleted, the last one is new, where the log does not see it."""
-
-
-def make(pipeline: InProcessPipeline, **tables: tuple[str, list[str]]) -> None:
-    """Make tables, with all rows but the last."""
-    for name, (kind, values) in tables.items():
-        rows = ", ".join(f"({value}, {at})" for at, value in enumerate(values[:-1]))
-        pipeline.execute(
-            f"CREATE TABLE {name} (k {kind} NOT NULL PRIMARY KEY, v INT) CHARACTER SET utf8mb4",
-            f"INSERT INTO {name} VALUES {rows}",  # noqa: S608  (the test's own)
-        )
-
-
-def change(pipeline: InProcessPipeline, **tables: tuple[str, list[str]]) -> None:
-    """Delete the first row of each, change the second, insert the last: of which the log has nothing."""
-    for name, (_, values) in tables.items():
-        pipeline.unlogged(
-            f"DELETE FROM {name} WHERE v = 0",  # noqa: S608  (the test's own)
-            f"UPDATE {name} SET v = 100 WHERE v = 1",  # noqa: S608
-            f"INSERT INTO {name} VALUES ({values[-1]}, 9)",  # noqa: S608
-        )
 
 
 def sink_of(kind: str, folder: Path, **more: Any) -> tuple[dict[str, Any], Any]:
