@@ -121,15 +121,15 @@ class RowsAgainStartup:
     def __init__(self, context: RunContext, parts: RunParts, counters: Counters, tables: Sequence[str]) -> None:
         """Connect to nothing yet. `tables`: ids of source tables, as people write them; none: all, whatever is lost."""
         self._context, self._parts, self._names = context, parts, tables
-        self._pipeline = PipelineStartup(context, parts, counters, self._read_again, anew=not tables)
+        self._pipeline = PipelineStartup(context, parts, counters, self._read_again)
 
     def connect(self, checkpoint: Checkpoint) -> Start:
         """Connect everything, and let the rows be read again; raises IngestError."""
         if not checkpoint.exists:
             begin_existing(checkpoint, "backfill")
         keeper = of_coordinator(self._parts.source)
-        if not self._names and keeper is not None:
-            keeper.begin_anew()
+        if keeper is not None:
+            keeper.begin_anew(where_lost=bool(self._names))
         return self._pipeline.connect(checkpoint)
 
     def _read_again(self, tables: SinkTables, schemas: SchemaStore) -> None:

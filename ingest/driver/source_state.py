@@ -68,6 +68,11 @@ class SourceMemory:
         return [] if self._keeper is None else self._keeper.emptied()
 
     @property
+    def begun_anew(self) -> bool:
+        """True if the source has given up its place: what was planned there means nothing."""
+        return self._keeper is not None and self._keeper.begun_anew
+
+    @property
     def has_state(self) -> bool:
         """True if the source has a state."""
         return self._keeper is not None

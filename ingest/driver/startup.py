@@ -70,18 +70,12 @@ class PipelineStartup:
         parts: RunParts,
         counters: Counters,
         before_reading: Callable[[SinkTables, SchemaStore], None] | None = None,
-        *,
-        anew: bool = False,
     ) -> None:
-        """Connect to nothing yet.
-
-        `before_reading`: what is done before the source is asked what there is to read. `anew`: what was planned and
-        not finished is given up.
-        """
+        """Connect to nothing yet. `before_reading`: what is done before the source is asked what there is to read."""
         self._context = context
         self._parts = parts
         self._counters = counters
-        self._before_reading, self._anew = before_reading, anew
+        self._before_reading = before_reading
         self._recovery = Recovery(context, parts.sink)
         self.memory = SourceMemory(parts.source)
 
@@ -92,10 +86,10 @@ class PipelineStartup:
         where = self.identify(checkpoint)
         parts.sink.acquire(checkpoint.id, checkpoint.run)
         progress, unfinished = self.recover(checkpoint)
-        if unfinished is not None and self._anew:
-            progress.batch, unfinished = unfinished.number, None
         resumed = bool(progress.positions) or unfinished is not None
         unfinished = self._position(checkpoint, progress, unfinished)
+        if unfinished is not None and self.memory.begun_anew:
+            progress.batch, unfinished = unfinished.number, None
         self.prepare_collector(where)
         tables, schemas = self.schemas(checkpoint, same_cluster=where[0] == where[1])
         stored = schemas.take_over()

@@ -63,10 +63,13 @@ class StatefulCoordinator(Protocol):
         Their rows so far are before that, and none of those that come later is written yet.
         """
 
-    def begin_anew(self) -> None:
-        """Give up the place at which changes are read, and begin where they end now: all rows will be read again.
+    begun_anew: bool
+    """True if `start` has given up the place at which changes were read: what was planned there means nothing."""
 
-        It comes before `start`.
+    def begin_anew(self, *, where_lost: bool) -> None:
+        """Give up the place at which changes are read, and begin where they end now. It comes before `start`.
+
+        `where_lost`: only if changes are not there any more. Tables that are not read again then lack some.
         """
 
     def read_again(self, tables: Sequence[TableId] | None) -> list[TableId]:

@@ -14,6 +14,9 @@ import pytest
 from backfills import Killed
 from mysql_servers import PASSWORD, USER
 
+from ingest.checkpoint.checkpoint import Checkpoint
+from ingest.checkpoint.lives import status
+from ingest.checkpoint.local_storage import LocalStorage
 from ingest.checkpoint.place import CheckpointAccess, StoredPlace
 from ingest.driver.backfill import RowsAgainStartup
 from ingest.driver.context import RunContext, Settings
@@ -98,6 +101,10 @@ class InProcessPipeline:
             worker.forget()
             self.warnings = [event.text for event in seen if isinstance(event, Warned)]
         return summary
+
+    def marked(self) -> list[str]:
+        """The tables whose rows may differ, as `ingest status` shows them."""
+        return sorted(status(Checkpoint(LocalStorage(self.folder / "c", lock=False)))["marked"])
 
     def rows(self, table: str, columns: str) -> list[tuple[Any, ...]]:
         """What the server has, as texts."""

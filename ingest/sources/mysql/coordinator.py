@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 import msgspec
 import pymysql
 
-from ingest.errors import ConfigError, Unavailable
+from ingest.errors import ConfigError, DataLoss, Unavailable
 from ingest.model.table import show, table_in
 from ingest.sources.mysql import catalogue
 from ingest.sources.mysql.checks import ServerNeeds, check_server
@@ -81,7 +81,9 @@ class MySqlCoordinator:
         """Entries whose schemas nobody has got yet."""
         self._answers: dict[str, Any] = {}
         """Documents with answers to statements that are not understood."""
-        self._keyed, self._once, self._anew = True, False, False
+        self._keyed, self._once, self._anew = True, False, "never"
+        self.begun_anew = False
+        """True if `start` has begun at the log's end, wherever the log was read."""
         self._settled = -1
         """A position below which the server shows all that its log has."""
 
@@ -266,9 +268,9 @@ class MySqlCoordinator:
         found, self._new = self._new, []
         return [(entry.table_id, entry.schema()) for entry in found if entry.read]
 
-    def begin_anew(self) -> None:
-        """Begin at the log's end when `start` is called, wherever the log was read."""
-        self._anew = True
+    def begin_anew(self, *, where_lost: bool) -> None:
+        """Begin at the log's end when `start` is called; `where_lost`: only if the log cannot be read on."""
+        self._anew = "where lost" if where_lost else "always"
 
     def read_again(self, tables: Sequence[TableId] | None) -> list[TableId]:
         """Let the rows of tables be read once more. Raise ConfigError for one that the server does not have."""
@@ -329,11 +331,17 @@ class MySqlCoordinator:
         self, stored: Mapping[Split, int], _ids: Mapping[str, str], _owner: str, _from_time: int | None
     ) -> dict[Split, int]:
         """Return where each split starts: where it stood, else what the options say."""
-        if self._state is not None and stored and self._anew:
-            return self._begin_at_the_end(stored)
         if self._state is not None and stored:
             self._check_server(first=False)
-            found = self.check(stored)
+            try:
+                found = None if self._anew == "always" else self.check(stored)
+            except DataLoss as exc:
+                if self._anew != "where lost":
+                    raise
+                found = None
+                self._warn(exc.message)
+            if found is None:
+                return self._begin_at_the_end(stored)
             self._take_in()
             return found
         self._check_server(first=True)
@@ -362,8 +370,10 @@ class MySqlCoordinator:
         return {LOG: base + offset, **{(SNAPSHOT, lane): 0 for lane in range(LANES)}}
 
     def _begin_at_the_end(self, stored: Mapping[Split, int]) -> dict[Split, int]:
-        """Return positions whose log begins where it ends now, of whichever server, with the tables of now."""
-        self._check_server(first=False)
+        """Return positions whose log begins where it ends now, of whichever server, with the tables of now.
+
+        Each table has lost changes, and is marked until its rows are read again.
+        """
         state, about = self._now, self._ask("ask who it is", identity)
         status, tables = self._place_of_tables(lambda: self._ask("ask for the log's position", log_status), History())
         before = state.files.shown(stored[LOG])
@@ -372,16 +382,20 @@ class MySqlCoordinator:
         state.place, state.skip = LogPlace(status.file, status.offset, base), ""
         state.gtids = str(status.executed or self._search.executed_at(status.file, status.offset) or "")
         position = state.place.position
-        gone = [entry for entry in self._history.newest() if entry.read and entry.name not in tables]
-        for entry in gone:
-            state.marked[shown(entry.name)] = "it was dropped where the log was not read"
+        known = [entry for entry in self._history.newest() if entry.read]
+        gone = [entry for entry in known if entry.name not in tables]
+        state.marked |= {shown(entry.name): "changes were lost where the log was not read" for entry in known}
         dropped = [replace(one, id=at, position=position, table=None) for at, one in enumerate(gone, state.next_entry)]
         self._add(dropped, [])
-        self._add_tables(position, tables)
+        names = self._add_tables(position, tables)
         state.snapshots = [one for one in state.snapshots if one.name in tables]
+        if self._options.new_tables and not self._options.new_tables_log_only:
+            met = {entry.name for entry in known}
+            self._lanes.begin(state, [name for name in names if name not in met])
+        self.begun_anew = True
         self._warn(
-            f"the log is given up after {before}, and read on from {status.file}:{status.offset}: rows of all tables "
-            "are read again"
+            f"the log is given up after {before}, and read on from {status.file}:{status.offset}: tables that are not "
+            "read again now lack changes (ingest status shows them)"
         )
         return {**stored, LOG: position}
 

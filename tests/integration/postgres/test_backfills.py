@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from backfills import BackfillShop
+from mysql_in_process import KEYS, InProcessPipeline, change, make, texts
 
 from ingest.errors import ConfigError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from mysql_servers import MySql
     from postgres import Database
 
 
@@ -65,3 +67,46 @@ def test_a_history_is_filled_only_while_it_is_empty(postgres: Database, name: st
     assert sorted(postgres.rows(f"{name}.orders2", "id, n, valid_to IS NULL")) == [
         (0, 0, True), (1, 1, True), (2, 2, False), (3, 3, False), (3, 300, True), (4, 4, True), (5, 5, True),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["postgres", "hologres"])
+@pytest.mark.parametrize("deletes", ["hard", "soft", "ignore"])
+def test_rows_that_a_database_lacks_leave_its_tables(
+    mariadb: MySql, postgres: Database, name: str, tmp_path: Path, kind: str, deletes: str
+) -> None:
+    """The server compares keys, as values of its columns; rows that a sink marks or keeps stay."""
+    base = f"again_{kind}_{deletes}"
+    given = sections(postgres, name, "t", type=kind, **{"sink.delete-strategy": deletes})
+    route = [{"source-table": rf"{base}.\.*", "sink-table": f"{name}.<>", "replace-symbol": "<>"}]
+    pipeline = InProcessPipeline(tmp_path, mariadb, base, given["sink"], route=route)
+    make(pipeline, **KEYS)
+    pipeline.run()
+    change(pipeline, **KEYS)
+    pipeline.run(*KEYS)
+    for table in KEYS:
+        found = sorted(row[0] for row in postgres.rows(f"{name}.{table}", "v"))
+        there = sorted(row[0] for row in pipeline.execute(f"SELECT v FROM {table}"))  # noqa: S608  (the test's own)
+        if deletes == "soft":
+            gone = [row[0] for row in postgres.rows(f"{name}.{table}", "v, _deleted") if row[1]]
+            assert gone == [0], table
+        assert found == (there if deletes == "hard" else sorted([0, *there])), table
+    pipeline.execute("DELETE FROM whole WHERE v = 100", "INSERT INTO whole VALUES (1, 5)")
+    pipeline.run()
+    flag = ", _deleted" if deletes == "soft" else ""
+    rows = [row[:2] for row in postgres.rows(f"{name}.whole", f"k, v{flag}") if not (flag and row[2])]
+    expected = [row for row in rows if row != (2, 100)] if deletes == "ignore" else rows
+    assert texts(expected) == pipeline.rows("whole", "k, v")
+
+
+def test_a_key_that_the_server_cannot_have_keeps_no_row_and_stops_nothing(
+    mariadb: MySql, postgres: Database, name: str, tmp_path: Path
+) -> None:
+    given = sections(postgres, name, "t")
+    source = {"source-table": "again_nul.t", "sink-table": f"{name}.t"}
+    pipeline = InProcessPipeline(tmp_path, mariadb, "again_nul", given["sink"], route=[source])
+    pipeline.source["ingestion.ignore-errors"] = True
+    pipeline.execute("CREATE TABLE t (k VARCHAR(9) PRIMARY KEY, v INT)", "INSERT INTO t VALUES ('a', 1), ('b', 2)")
+    pipeline.run()
+    pipeline.unlogged("DELETE FROM t WHERE k = 'a'", "INSERT INTO t VALUES (CONCAT('x', CHAR(0)), 3)")
+    pipeline.run("t")
+    assert postgres.rows(f"{name}.t", "k, v") == [("b", 2)]
