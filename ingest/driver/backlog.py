@@ -33,12 +33,15 @@ class Backlog:
         drain: bool,
         fixed: Callable[[Mapping[Split, int]], Mapping[Split, int]] = dict,
         weights: Callable[[Mapping[Split, int]], Mapping[Split, float] | None] = lambda _ends: None,
+        needed: Callable[[], Mapping[Split, int]] = dict,
     ) -> None:
         """Begin with the ends that were just seen; `drain`: these are where the run ends (`--once`).
 
         `fixed`: returns those of some ends that stay so then; the run follows the others to wherever they are.
         `weights`: returns how many records a position of each split stands for, None where positions count records.
+        `needed`: returns how far some splits are read at least, wherever the run was to end.
         """
+        self._needed = needed
         self._weights = weights
         self.progress = progress
         self.targets: Mapping[Split, int] = fixed(ends) if drain else {}
@@ -55,7 +58,8 @@ class Backlog:
     def ends(self) -> Mapping[Split, int]:
         """The end of each split, as far as the last look says, or where the run is to end."""
         if self._follows:
-            return {**self._seen, **self.targets}
+            ends = {**self._seen, **self.targets}
+            return {**ends, **{split: max(ends[split], at) for split, at in self._needed().items() if split in ends}}
         return self.targets or self._seen
 
     def see(self, ends: Mapping[Split, int]) -> None:

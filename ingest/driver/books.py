@@ -103,6 +103,16 @@ class Books:
         """Let rows leave the sink that the source does not have behind the last batch. Raise IngestError."""
         self._settle()
 
+    def keep(self, waiting: int) -> None:
+        """Store what the source has learned since the last batch, if anything; raises CheckpointError.
+
+        `waiting`: how many records wait.
+        """
+        value = self._memory.value(self._checkpoint)
+        if value is not None and self._progress.batch and value != self._progress.source_state:
+            self._progress.source_state = value
+            self._checkpoint.done(self._progress, self._counters.by_table(), waiting)
+
     def store(self, waiting: int | None = None) -> None:
         """Store how far the pipeline came, and how many records wait; raises CheckpointError."""
         self._progress.marks = self._tables.marks()

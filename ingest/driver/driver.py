@@ -56,6 +56,7 @@ class Driver:
                 self.reports.batch_done(batch, results, self.pacing.learn(results))
                 if self.guard.check(merged, results, evolved=evolution is not None):
                     self.splits.show()
+            self.books.keep(self.splits.waiting)
             self.splits.look_past_targets()
         finally:
             self.reports.run_ended()

@@ -9,7 +9,7 @@ from ingest.driver.pacing import Pacing
 from ingest.driver.schemas import SchemaRules, policy_of
 from ingest.model.numbers import Numbers
 from ingest.schema.evolve import StoredNumbers, all_fit, unchanged
-from ingest.sources.stateful import of_coordinator
+from ingest.sources.stateful import SinkHabits, of_coordinator
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -79,7 +79,9 @@ def make_parts(
     shape = unchanged if compiler is None else compiler.shape
     coordinator, reading = sink.coordinator(context.name, context.warn), source.coordinator(context.name, context.warn)
     if (keeper := of_coordinator(reading)) is not None:
-        keeper.writes(keyed=sink.supersedes, once=getattr(sink, "guarantee", "") == "exactly-once")
+        once, policy = getattr(sink, "guarantee", "") == "exactly-once", policy_of(context.pipeline)
+        empties, refuses = policy.allows_kind("truncate.table"), policy.behavior == "exception"
+        keeper.writes(SinkHabits(sink.supersedes, once, empties, refuses))
     tries = options.behavior == "try_evolve"
     unfit = coordinator.unfit if tries else all_fit
     stores = sink.numbers is Numbers.STORED

@@ -103,6 +103,10 @@ class SourceMemory:
         """Return the ends at which `--once` ends: those of splits that it does not read to wherever they end."""
         return {split: end for split, end in ends.items() if self._keeper is None or not self._keeper.grows(split)}
 
+    def needed(self) -> Mapping[Split, int]:
+        """Return how far splits are read at least, wherever `--once` was to end them."""
+        return {} if self._keeper is None else self._keeper.needed()
+
 
 class Assignments:
     """The parts of the source's state that tasks get."""

@@ -29,6 +29,20 @@ class SourceState:
     """The parts that are stored once under their names, which `value` refers to: a name has one content for ever."""
 
 
+@dataclass(frozen=True, slots=True)
+class SinkHabits:
+    """What a sink does with rows that come again, and what the pipeline says of changes of tables."""
+
+    keyed: bool = True
+    """True if it keeps one row per key, so that rows may be read anew."""
+    once: bool = False
+    """True if it never has rows of an attempt that was not committed."""
+    empties: bool = True
+    """False if the pipeline leaves `truncate.table` out."""
+    refuses: bool = False
+    """True if each change of a table's schema is to stop the run (`schema.change.behavior: exception`)."""
+
+
 class StatefulCoordinator(Protocol):
     """The driver's side of a source with a state, beside what each coordinator has. Raises IngestError only."""
 
@@ -50,12 +64,8 @@ class StatefulCoordinator(Protocol):
     def new_schemas(self) -> list[tuple[TableId, TableSchema]]:
         """Return schemas that are new since the last call: tables have them before their next row."""
 
-    def writes(self, *, keyed: bool, once: bool) -> None:
-        """Take what the sink does with rows that come again; it comes before `start`.
-
-        `keyed`: it keeps one row per key, so that rows may be read anew. `once`: it never has rows of an attempt that
-        was not committed.
-        """
+    def writes(self, habits: SinkHabits) -> None:
+        """Take what the sink does with rows, and the pipeline with changes of tables; it comes before `start`."""
 
     def emptied(self) -> list[TableId]:
         """Return the source tables that were emptied since the last call: the sink is to have no rows of them.
@@ -98,6 +108,9 @@ class StatefulCoordinator(Protocol):
 
     def grows(self, split: Split) -> bool:
         """Return whether `--once` reads a split to wherever it ends, and not to where it ended at the start."""
+
+    def needed(self) -> Mapping[Split, int]:
+        """Return how far splits are read at least, wherever `--once` was to end them: what was begun needs it."""
 
 
 class StatefulReader(Protocol):

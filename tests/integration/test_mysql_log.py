@@ -161,7 +161,7 @@ def test_a_statement_stops_the_reading_until_it_has_an_answer(shop: MySql) -> No
     assert met is not None
     assert met.query.text.startswith(b"ALTER TABLE t ADD COLUMN b INT")
     assert (met.query.database, reader.place.position) == ("log_shop", reader.place.offset)
-    assert reader.opened is None or reader.opened <= met.position
+    assert reader._decoder.opened <= met.position
     tables.known.add(met.position)
     tables.tables["log_shop", "t"] = Table("log_shop", "t", columns)
     assert changes(read_log(shop, tables, reader.place, reader))[0]["after"] == {"id": 2, "a": 2, "b": 2}

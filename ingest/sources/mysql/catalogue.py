@@ -11,6 +11,9 @@ from collections import defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+import pymysql
+from pymysql.constants import ER
+
 from ingest.sources.mysql import charset_names
 from ingest.sources.mysql.columns import Column, ForeignKey, Table
 from ingest.sources.mysql.definitions import column_type
@@ -82,6 +85,25 @@ def tables(connection: Any, wanted: Collection[TableName], about: ServerRules) -
         for begin in range(0, len(all_names), _AT_ONCE):
             out.update(_tables(connection, database, tuple(all_names[begin : begin + _AT_ONCE]), about))
     return out
+
+
+def settled(connection: Any, wanted: Collection[TableName], about: ServerRules) -> dict[TableName, Table] | None:  # noqa: ANN401
+    """Return the same, once no statement is at work on one of them: a log has a statement before others see its work.
+
+    None where that takes too long.
+    """
+    with connection.cursor() as cursor:
+        for database, name in wanted:
+            quoted = ".".join("`" + part.replace("`", "``") + "`" for part in (database, name))
+            try:
+                cursor.execute(f"SELECT 1 FROM {quoted} LIMIT 0")  # noqa: S608  (quoted)
+            except pymysql.MySQLError as exc:
+                if exc.args[0] == ER.LOCK_WAIT_TIMEOUT:
+                    return None
+                if not connection.open:
+                    raise
+                # There is no such table, or it may not be looked at: the catalogue says what there is
+    return tables(connection, wanted, about)
 
 
 def count_of_rows(connection: Any, table: TableName) -> int | None:  # noqa: ANN401  (as above)

@@ -8,13 +8,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+from ingest.errors import SchemaChangeRefused
+from ingest.model.table import show, table_in
+from ingest.model.text import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from ingest.sources.mysql.columns import Table
     from ingest.sources.mysql.effects import Effect, TableName
+    from ingest.sources.mysql.history import History, SchemaEntry
+
+_SHOWN: Final = 300
+"""Characters of a statement that an error shows."""
 
 
 class Remedy(Enum):
@@ -102,6 +110,27 @@ def consequences(
         remedy = Remedy.STAY if mark.gone else policy.marks(rows(mark.table))
         add(mark.table, remedy, f"ALTER TABLE: {mark.why}{column}")
     return out
+
+
+def refuse(
+    history: History, entries: Iterable[SchemaEntry], effect: Effect | None, statement: str,
+    reads: Callable[[TableName], bool],
+) -> None:  # fmt: skip
+    """Raise SchemaChangeRefused for a statement that changes a table which is read; one that makes a table may pass.
+
+    `history`: as before the statement, `entries`: those that it adds.
+    """
+    changed = {table for table in (() if effect is None else effect.emptied) if reads(table)}
+    for entry in entries:
+        before = history.at(entry.name, entry.position)
+        if before is not None and before.read and before.table is not None:
+            same = entry.table is not None and entry.schema() == before.schema()
+            again = effect is not None and entry.name in effect.dropped
+            changed |= set() if same and not again else {entry.name}
+    for name in sorted(changed):
+        msg = f"table {show(table_in(*name))} changed, and pipeline.schema.change.behavior is 'exception'; the "
+        msg += f"statement: {one_line(statement)[:_SHOWN]}"
+        raise SchemaChangeRefused(msg, "apply the change downstream, then allow it with 'lenient' or 'evolve'")
 
 
 def children(tables: Iterable[Table]) -> Mapping[TableName, tuple[TableName, ...]]:

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 import msgspec
 import pymysql
 
-from ingest.errors import ConfigError, DataLoss, Unavailable
+from ingest.errors import ConfigError, DataLoss
 from ingest.model.table import show, table_in
 from ingest.sources.mysql import catalogue
 from ingest.sources.mysql.checks import ServerNeeds, check_server
+from ingest.sources.mysql.comparing import compare, note_applied, note_asked, note_read_again, note_used
 from ingest.sources.mysql.connection import connect, explain
-from ingest.sources.mysql.consequences import Remedy, RowPolicy, consequences, warning
+from ingest.sources.mysql.consequences import Remedy, RowPolicy, consequences, refuse, warning
 from ingest.sources.mysql.failover import excluded_sources, follow
 from ingest.sources.mysql.gtids import GtidSet
 from ingest.sources.mysql.history import History, SchemaEntry, from_document, to_document
@@ -26,10 +27,11 @@ from ingest.sources.mysql.log_model import LogPlace
 from ingest.sources.mysql.log_search import LogSearch, identity, log_listing, log_status
 from ingest.sources.mysql.positions import FIRST, WAYS, LogFiles
 from ingest.sources.mysql.reader import AssignedChunk, MySqlAssignment, TableRegions, TaskNotes
+from ingest.sources.mysql.starting import first_place, place_of_tables
 from ingest.sources.mysql.state import LANES, LOG, SNAPSHOT, State
 from ingest.sources.mysql.statements import StatementHistory, known_at
 from ingest.sources.mysql.table_keys import keys_now
-from ingest.sources.stateful import SourceState
+from ingest.sources.stateful import SinkHabits, SourceState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -42,15 +44,14 @@ if TYPE_CHECKING:
     from ingest.sources.mysql.columns import Table
     from ingest.sources.mysql.connection import Connection
     from ingest.sources.mysql.effects import Effect
+    from ingest.sources.mysql.events import Query
     from ingest.sources.mysql.history import Name
     from ingest.sources.mysql.log_search import LogStatus
     from ingest.sources.mysql.options import MySqlSource
-    from ingest.sources.mysql.reader import ChunkNote, LogNote
+    from ingest.sources.mysql.reader import ChunkNote, LogNote, StatementNote
     from ingest.sources.mysql.state import LaneChunk, TableSnapshot
 
 _T = TypeVar("_T")
-_TRIES: Final = 20
-"""Times that definitions of tables are asked for, until no statement came in between."""
 _LAST: Final = 1 << 63
 """Above every position."""
 _BYTES_A_RECORD: Final = 160
@@ -81,7 +82,7 @@ class MySqlCoordinator:
         """Entries whose schemas nobody has got yet."""
         self._answers: dict[str, Any] = {}
         """Documents with answers to statements that are not understood."""
-        self._keyed, self._once, self._anew = True, False, "never"
+        self._sink, self._anew = SinkHabits(), "never"
         self.begun_anew = False
         """True if `start` has begun at the log's end, wherever the log was read."""
         self._settled = -1
@@ -142,11 +143,14 @@ class MySqlCoordinator:
             if topic == SNAPSHOT:
                 chunks += [self._chunk(lane, one) for one in state.lanes[lane] if start <= one.position < end]
         if LOG not in ranges:
-            return MySqlAssignment(chunks=chunks)
+            return MySqlAssignment(chunks=chunks, server=state.files.identity)
         last = state.files.place(state.place.position)[0]
         bases = {file.name: file.base for file in state.files.files if file.base >= last.base}
         regions = [self._regions(one) for one in state.snapshots if not one.again]
-        return MySqlAssignment(state.place, bases, regions, chunks, state.skip)
+        return MySqlAssignment(
+            state.place, bases, regions, chunks, state.skip, state.left_out, last.first_time, state.files.identity,
+            [one.entry for one in state.applied],
+        )  # fmt: skip
 
     def _chunk(self, lane: int, chunk: LaneChunk) -> AssignedChunk:
         entry = self._history.at(chunk.name, _LAST)
@@ -175,6 +179,8 @@ class MySqlCoordinator:
                 self._learn_chunk(chunk)
             if found.log is not None:
                 self._learn_log(found.log)
+            if found.changed:  # whatever the run was to read, the log has to pass what changed the table
+                self._now.needed = self._see(self._ask("ask for the log's position", log_status))
 
     def _learn_chunk(self, note: ChunkNote) -> None:
         state = self._now
@@ -184,16 +190,21 @@ class MySqlCoordinator:
         if state.files.file(note.file) is None:
             state.files = state.files.grown(self._ask("list its log files", log_listing))
         mark = state.files.position(note.file, note.offset)
-        if not self._once:
+        if not self._sink.once:
             # An attempt that died may have left rows of an earlier mark. Changes since then have to follow
             mark = min(mark, state.place.position)
         self._lanes.mark(state, note.lane, note.position, mark)
 
     def _learn_log(self, note: LogNote) -> None:
         state = self._now
+        if note.place.position >= state.place.position:
+            state.inside = note.inside
         if note.place.position > state.place.position:
             state.place = note.place
             state.gtids = str(GtidSet.parse(state.gtids) | GtidSet.parse(note.gtids)) if state.gtids else note.gtids
+            left = state.left_out
+            if left is not None and GtidSet.parse(note.gtids).has(left.source, left.number):
+                state.left_out = None
         for name, _, time in note.files:
             state.files = state.files.timed(name, time)
         for column in sorted(note.invalid.keys() - self._with_invalid):
@@ -203,6 +214,7 @@ class MySqlCoordinator:
                 "U+FFFD stands (said once)"
             )
         self._with_invalid |= note.invalid.keys()
+        note_used(state, note.used)
         statement = note.statement
         if statement is None or self._history.answered(statement.position):
             return
@@ -210,23 +222,43 @@ class MySqlCoordinator:
         applied = self._ask(
             "ask for columns",
             lambda connection: statements.apply(
-                self._history, statement, state.next_entry, connection, self._answers, state.used_answers
+                self._history, statement, state.next_entry, connection, self._answers, state.used_answers,
+                lambda: self._after(statement),
             ),
-        )
+        )  # fmt: skip
+        if self._sink.refuses:
+            refuse(self._history, applied.entries, applied.effect, statement.text, statements.reads)
         state.used_answers += applied.answers
-        before = {entry.name: self._history.at(entry.name, _LAST) for entry in applied.entries}
-        self._add(applied.entries, [statement.position])
-        for entry in applied.entries:
-            old = before[entry.name]
-            if old is not None and old.table is not None and entry.table is not None:
-                self._lanes.follow(state, entry.name, old.table, entry.table)
+        note_asked(state, applied.asked)
+        note_applied(state, [one for one in applied.entries if one.name not in applied.asked], statement.text)
+        self._change(applied.entries, [statement.position])
         if applied.effect is not None:
             self._act(applied.effect, statements.reads, known)
+
+    def _after(self, statement: StatementNote) -> Iterable[Query]:
+        """Return the statements of the log behind one."""
+        file, _ = self._now.files.place(statement.position)
+        return (query for _, _, query in self._search.statements(file.name, statement.end - file.base))
+
+    def _compare(self, end: int) -> None:
+        """Compare the tables that statements have changed with the server's, unless the log moves meanwhile."""
+        still = lambda: self._see(self._ask("ask for the log's position", log_status)) == end  # noqa: E731
+        self._change(compare(self._now, self._history, self._ask, still, self._warn), [])
+
+    def _change(self, entries: Sequence[SchemaEntry], answers: Sequence[int]) -> None:
+        """Add entries of tables that were known before, and go on with those that are in snapshot."""
+        before = {entry.name: self._history.at(entry.name, _LAST) for entry in entries}
+        self._add(entries, answers)
+        for entry in entries:
+            old = before[entry.name]
+            if old is not None and old.table is not None and entry.table is not None:
+                self._lanes.follow(self._now, entry.name, old.table, entry.table)
 
     def _act(self, effect: Effect, reads: Callable[[Name], bool], known: Collection[Name]) -> None:
         """Do what a statement means for the rows that the sink has. `known`: tables that were read before it."""
         state, options = self._now, self._options
-        policy = RowPolicy(self._keyed, options.truncate, options.resnapshot, options.resnapshot_rows)
+        truncate = options.truncate if self._sink.empties else "ignore"
+        policy = RowPolicy(self._sink.keyed, truncate, options.resnapshot, options.resnapshot_rows)
         made = consequences(
             effect, policy, reads=reads, was_read=lambda name: name in known,
             rows=lambda name: self._ask("count rows", lambda connection: catalogue.count_of_rows(connection, name)),
@@ -242,7 +274,7 @@ class MySqlCoordinator:
                 self._warn(f"{shown(one.table)}: {one.why}; the table is read anew beside the log")
             else:
                 state.marked[shown(one.table)] = one.why
-                self._warn(warning(one, keyed=self._keyed))
+                self._warn(warning(one, keyed=self._sink.keyed))
 
     def _with_statements(self) -> StatementHistory:
         if self._statements is None:
@@ -281,6 +313,7 @@ class MySqlCoordinator:
             msg = f"{self._server.name} has no table {gone[0]}, or source.tables does not choose it"
             raise ConfigError(msg, "leave it out, or mend source.tables")
         self._lanes.begin(self._now, [names[table] for table in chosen], again=True)
+        note_read_again(self._now, {names[table] for table in chosen})
         for table in chosen:
             self._now.marked.pop(show(table), None)
         return chosen
@@ -313,9 +346,9 @@ class MySqlCoordinator:
         self._settled = self._settled if isinstance(found, str) else end
         return found
 
-    def writes(self, *, keyed: bool, once: bool) -> None:
-        """Take what the sink does with rows that come again."""
-        self._keyed, self._once = keyed, once
+    def writes(self, habits: SinkHabits) -> None:
+        """Take what the sink does with rows that come again, and which statements the pipeline passes on."""
+        self._sink = habits
 
     def weight(self, split: Split) -> float:
         """Return how many records a position of a split stands for."""
@@ -346,7 +379,10 @@ class MySqlCoordinator:
             return found
         self._check_server(first=True)
         about = self._ask("ask who it is", identity)
-        (file, offset, executed), tables = self._place_of_tables(self._first_place, History())
+        (file, offset, executed), tables = place_of_tables(
+            self._options, self._ask,
+            lambda: first_place(self._options, self._search, self._ask, self._excluded), History(),
+        )  # fmt: skip
         # A reading that begins anew beside the pipeline's run has its positions, and nothing else of its state
         known = LogFiles((about,)) if self._state is None else self._state.files
         if not about.is_same(known.identity):
@@ -354,6 +390,7 @@ class MySqlCoordinator:
             raise ConfigError(msg, "let the pipeline go on with this server first")
         self._history, self._documents, self._new = History(), {}, []
         files = known.grown(self._ask("list its log files", log_listing), file)
+        files = files.timed(file, self._search.head(file).first_time)
         base = files.position(file, FIRST) - FIRST
         self._state = State(
             files, LogPlace(file, offset, base), planned=[0] * LANES, lanes=[[] for _ in range(LANES)],
@@ -375,11 +412,15 @@ class MySqlCoordinator:
         Each table has lost changes, and is marked until its rows are read again.
         """
         state, about = self._now, self._ask("ask who it is", identity)
-        status, tables = self._place_of_tables(lambda: self._ask("ask for the log's position", log_status), History())
+        status, tables = place_of_tables(
+            self._options, self._ask, lambda: self._ask("ask for the log's position", log_status), History()
+        )
         before = state.files.shown(stored[LOG])
         state.files = state.files.moved(about).grown(self._ask("list its log files", log_listing), status.file)
         base = state.files.position(status.file, FIRST) - FIRST
+        state.files = state.files.timed(status.file, self._search.head(status.file).first_time)
         state.place, state.skip = LogPlace(status.file, status.offset, base), ""
+        state.inside, state.left_out, state.applied, state.needed = None, None, [], 0
         state.gtids = str(status.executed or self._search.executed_at(status.file, status.offset) or "")
         position = state.place.position
         known = [entry for entry in self._history.newest() if entry.read]
@@ -410,30 +451,6 @@ class MySqlCoordinator:
         for text in check_server(self._server, needs):
             self._warn(text)
 
-    def _place_of_tables(self, ask: Callable[[], _T], history: History) -> tuple[_T, dict[Name, Table]]:
-        """Return a place of the log, and how tables that `history` does not know are defined there.
-
-        A statement may be committed between two questions: definitions that are the same before and after it was asked
-        for the place are those of the place. Raise Unavailable where they never are.
-        """
-        before = self._tables_beside(history)
-        for _ in range(_TRIES):
-            place = ask()
-            after = self._tables_beside(history)
-            if after == before:
-                return place, after
-            before = after
-        msg = f"tables of {self._server.name} change faster than they can be asked for"
-        raise Unavailable(msg, "start the run when no statements change tables")
-
-    def _tables_beside(self, history: History) -> dict[Name, Table]:
-        """Return the tables that are read as the server has them now, without those that are known."""
-        names = self._ask("list its tables", catalogue.names)
-        known = {entry.name for entry in history.newest() if entry.read}
-        wanted = [name for name in names if name not in known and self._options.reads(table_in(*name))]
-        server = self._ask("ask for its version", catalogue.server)
-        return dict(self._ask("ask for columns", lambda connection: catalogue.tables(connection, wanted, server)))
-
     def _add_tables(self, position: int, tables: Mapping[Name, Table]) -> list[Name]:
         """Add tables to the history, and return their names."""
         entries = [
@@ -443,38 +460,21 @@ class MySqlCoordinator:
         self._add(entries, [])
         return [entry.name for entry in entries]
 
-    def _first_place(self) -> tuple[str, int, GtidSet | None]:
-        """Return the place where a run starts that no checkpoint says where, and which transactions are before it.
-
-        None: the log says so, if it has GTIDs.
-        """
-        options = self._options
-        if options.startup_mode == "earliest-offset":
-            return self._ask("list its log files", log_listing)[0][0], FIRST, None
-        if options.startup_mode == "specific-offset" and options.startup_gtids is not None:
-            found = self._search.find_gtids(GtidSet.parse(options.startup_gtids), self._excluded)
-            return found.file, found.offset, None
-        if options.startup_mode == "specific-offset" and options.startup_file is not None:
-            return options.startup_file, options.startup_position or FIRST, None
-        if options.startup_mode == "timestamp":
-            found = self._search.find_time((options.startup_timestamp or 0) / 1000)
-            return found.file, found.offset, None
-        status = self._ask("ask for the log's position", log_status)
-        return status.file, status.offset, status.executed
-
     def check(self, positions: Mapping[Split, int]) -> dict[Split, int]:
         """Return the positions, where the log is still the one that they are of. Raise DataLoss."""
         state = self._now
+        self.close()  # a connection that was kept may lead to a server that others do not reach any more
         about = self._ask("ask who it is", identity)
         if about.is_same(state.files.identity):
             self._search.check(state.files, state.place)
             return dict(positions)
-        if positions[LOG] > state.place.position:
+        inside = state.inside if positions[LOG] > state.place.position else None
+        if positions[LOG] > state.place.position and inside is None:
             msg = f"the server is {about.name} now, and a transaction of {state.files.identity.name} is written in part"
             raise ConfigError(msg, f"let the former server be read to its end, or {WAYS}")
         before = state.files.shown(state.place.position)
-        state.files, place, skip = follow(self._search, state.files, state.gtids, about, self._excluded)
-        state.place, state.skip = place, str(skip)
+        state.files, place, skip = follow(self._search, state.files, state.gtids, about, self._excluded, inside)
+        state.place, state.skip, state.inside, state.left_out = place, str(skip), None, inside
         self._warn(
             f"the server is {about.name} now: after {before} of {state.files.servers[-2].name} its log is read from "
             f"{place.file}:{place.offset} on, found by GTIDs"
@@ -489,14 +489,14 @@ class MySqlCoordinator:
         state = self._now
         self._add(self._lanes.leave(state, self._history, self._options.reads), [])
         left = self._lanes.left(self._history)
-        status, tables = self._place_of_tables(
-            lambda: self._ask("ask for the log's position", log_status), self._history
+        status, tables = place_of_tables(
+            self._options, self._ask, lambda: self._ask("ask for the log's position", log_status), self._history
         )
         names = self._add_tables(self._see(status), tables)
         for name in left.intersection(names):
             why = "its changes were not read while source.tables did not choose it"
-            self._warn(f"{shown(name)}: {why}" + self._keyed * "; it is read again")
-            if self._keyed:
+            self._warn(f"{shown(name)}: {why}" + self._sink.keyed * "; it is read again")
+            if self._sink.keyed:
                 self._lanes.begin(state, [name], again=True)
             else:
                 state.marked[shown(name)] = why
@@ -514,12 +514,22 @@ class MySqlCoordinator:
         """Return where each split ends now."""
         state = self._now
         end = self._see(self._ask("ask for the log's position", log_status))
+        if state.applied and positions[LOG] == end:
+            self._compare(end)
         self._lanes.forget(state, positions)
-        self._lanes.plan(state, self._history, positions, lambda question: self._ask("cut a table", question))
+        waits = self._lanes.plan(
+            state, self._history, positions, lambda question: self._ask("cut a table", question),
+            reached=positions[LOG] >= end,
+        )  # fmt: skip
+        state.needed = end if waits else state.needed
         ends = {(SNAPSHOT, lane): state.planned[lane] for lane in range(LANES)}
         if self._options.startup_mode == "snapshot":
-            return {**ends, LOG: positions[LOG]}
+            return {**ends, LOG: max(positions[LOG], state.needed)}
         return {**ends, LOG: end}
+
+    def needed(self) -> dict[Split, int]:
+        """Return how far the log is read at least, so that the chunks of a table that changed can be read."""
+        return {LOG: self._now.needed}
 
     def extent(self, ends: Mapping[Split, int]) -> dict[Split, tuple[int, int]]:
         """Return empty ranges: no record is looked at before the first batch."""

@@ -19,7 +19,7 @@ from ingest.sources.mysql.tokens import words
 from ingest.sources.mysql.word_cursor import NotUnderstood, WordCursor
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from ingest.sources.mysql.columns import Table
     from ingest.sources.mysql.effects import TableName
@@ -85,7 +85,27 @@ def statement_text(statement: bytes, collation: int | None) -> str:
     return text_charsets.decode(charset, statement)[0]
 
 
-def _named(tables: Mapping[TableName, Table], statement: str) -> frozenset[TableName]:
+def may_change(table: TableName, statement: str, *, sql_mode: int, server: ServerRules) -> bool:
+    """Return whether a statement may have changed the columns of a table, which are not known before it."""
+    found = words(statement, sql_mode=sql_mode, server=server)
+    named = bool(_named([table], statement))
+    if not found.complete:
+        return named
+    cursor = WordCursor(found.tokens)
+    _pass_settings(cursor)
+    verb = cursor.peek()
+    if verb in _NOTHING or verb in _DML or verb in {"TRUNCATE", "("} or not cursor:
+        return False
+    if verb not in {"CREATE", "ALTER", "DROP"}:
+        return named
+    cursor.next()
+    noun = _noun(cursor)
+    if noun in {"DATABASE", "SCHEMA"}:
+        return verb != "ALTER" and bool(_named([("", table[0])], statement))
+    return named and noun not in _STORED and noun not in {"INDEX", "KEY"}
+
+
+def _named(tables: Iterable[TableName], statement: str) -> frozenset[TableName]:
     """Return the tables whose names are anywhere in a statement, be it in a text or a comment, in whatever case."""
     folded = statement.lower()
     loose = folded.replace("``", "`").replace('""', '"')
@@ -97,7 +117,16 @@ def _named(tables: Mapping[TableName, Table], statement: str) -> frozenset[Table
     return frozenset(table for table in tables if is_named(table[1].lower()))
 
 
+def _pass_settings(cursor: WordCursor) -> None:
+    """Go behind MariaDB's `SET STATEMENT name = value, … FOR`, which stands before the statement that counts."""
+    if cursor.peek() == "SET" and cursor.peek(1) == "STATEMENT":
+        while cursor and cursor.peek() != "FOR":
+            cursor.next()
+        cursor.take("FOR")
+
+
 def _statement(cursor: WordCursor, session: StatementRun) -> None:
+    _pass_settings(cursor)
     if not cursor:
         return
     if cursor.peek() == "(" or cursor.kind() != "word":

@@ -345,12 +345,17 @@ def unpack_column(data: bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Gtid:
-    """Where a transaction has its number: `source` is a server's UUID (MySQL) or domain-server (MariaDB)."""
+    """Where a transaction has its number: `source` is a server's UUID, or MariaDB's domain-server."""
 
     source: str
     number: int
     flags: int = 0
-    """MariaDB's."""
+    more_flags: int = 0
+
+    @property
+    def undecided(self) -> bool:
+        """True for an ALTER in two phases that begins or is given up: one that is carried out comes once more."""
+        return bool(self.more_flags & (2 | 8))
 
     @property
     def standalone(self) -> bool:
@@ -363,7 +368,9 @@ def read_gtid(event: bytes, server_id: int, kind: int) -> Gtid | None:
     cursor = Cursor(event, HEADER_BYTES)
     if kind == MARIADB_GTID:
         number, domain, flags = cursor.number(8), cursor.number(4), cursor.number(1)
-        return Gtid(f"{domain}-{server_id}", number, flags)
+        cursor.take(8 if flags & 2 and cursor.left >= 8 else 0)  # of a group commit
+        more = cursor.number(1) if flags & 32 and cursor.left else 0  # of DDL
+        return Gtid(f"{domain}-{server_id}", number, flags, more)
     if kind == GTID_TAGGED:
         return _tagged(cursor)
     cursor.take(1)

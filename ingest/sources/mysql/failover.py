@@ -15,6 +15,7 @@ from ingest.sources.mysql.positions import FIRST, WAYS, LogFiles, ServerIdentity
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ingest.sources.mysql.log_model import PartOfTransaction
     from ingest.sources.mysql.log_search import LogSearch
 
 
@@ -34,17 +35,19 @@ class Followed(NamedTuple):
 
 
 def follow(
-    search: LogSearch, files: LogFiles, delivered: str, about: ServerIdentity, excluded: Callable[[str], bool]
-) -> Followed:
+    search: LogSearch, files: LogFiles, delivered: str, about: ServerIdentity, excluded: Callable[[str], bool],
+    inside: PartOfTransaction | None = None,
+) -> Followed:  # fmt: skip
     """Return the place in another server's log where reading goes on.
 
-    `delivered`: the GTIDs of all transactions that were read. Raise DataLoss where the server lacks one of them, or the
-    log of one that follows.
+    `delivered`: the GTIDs of all transactions that were read. `inside`: one of which a part was read. Raise DataLoss
+    where the server lacks one of them, or the log of one that follows.
     """
     if not delivered:
         msg = f"the server is {about.name} now, and the log that was read, of {files.identity.name}, has no GTIDs"
         raise DataLoss(msg, f"a place in another server's log is found by GTIDs only (gtid_mode = ON): {WAYS}")
-    found = search.find_gtids(GtidSet.parse(delivered), excluded)
+    partly = GtidSet({} if inside is None else {inside.source: [(inside.number, inside.number)]})
+    found = search.find_gtids(GtidSet.parse(delivered), excluded, partly)
     moved = files.moved(about).grown(search.listing(), found.file)
     base = moved.position(found.file, FIRST) - FIRST
     moved = moved.timed(found.file, search.head(found.file).first_time)

@@ -30,9 +30,16 @@ if TYPE_CHECKING:
 
 Name = tuple[str, str]
 """A database, and a table in it."""
-_FIRST_WORD: Final = re.compile(rb"(?:\s+|/\*[^!M].*?\*/|--[ \t][^\n]*\n|#[^\n]*\n)*([A-Za-z]+|/\*)", re.DOTALL)
+_BEFORE: Final = re.compile(
+    rb"\s+|/\*(?![!M]).*?\*/|--\s[^\n]*(?:\n|$)|#[^\n]*(?:\n|$)"
+    rb"|SET\s+STATEMENT\s(?:[^'\"`]|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|`[^`]*`)*?\sFOR(?=\s)",
+    re.DOTALL | re.IGNORECASE,
+)
+"""What may stand before a statement's verb: blanks, comments, and settings of MariaDB for this one statement."""
+_FIRST_WORD: Final = re.compile(rb"[A-Za-z]+|/\*")
 _OF_SCHEMAS: Final = frozenset({b"CREATE", b"ALTER", b"DROP", b"RENAME", b"TRUNCATE", b"/*"})
 """First words of statements that may change tables; an executable comment may hold any."""
+_OF_ROWS: Final = frozenset({b"INSERT", b"UPDATE", b"DELETE", b"REPLACE", b"LOAD", b"WITH", b"CALL", b"DO"})
 
 
 class ColumnKind(NamedTuple):
@@ -218,10 +225,24 @@ class History:
         return any(entry.read and entry.name[1].lower() in text for entry in self.newest())
 
 
+def bare(statement: bytes) -> bytes:
+    """Return a statement from its verb on, without blanks and a semicolon at its end."""
+    at = 0
+    while (found := _BEFORE.match(statement, at)) is not None and found.end() > at:
+        at = found.end()
+    return statement[at:].rstrip().rstrip(b";").rstrip()
+
+
+def changes_rows(statement: bytes) -> bool:
+    """Return whether a statement, from its verb on, changes rows of tables."""
+    found = _FIRST_WORD.match(statement)
+    return found is not None and found[0].upper() in _OF_ROWS
+
+
 def may_change_tables(statement: bytes) -> bool:
     """Return whether a statement may change tables, by its first word."""
-    found = _FIRST_WORD.match(statement)
-    return found is not None and found[1].upper() in _OF_SCHEMAS
+    found = _FIRST_WORD.match(bare(statement))
+    return found is not None and found[0].upper() in _OF_SCHEMAS
 
 
 class KnownSchemas:

@@ -12,6 +12,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import msgspec
+import pymysql
+from pymysql.constants import ER
 
 from ingest.model.table import selector, table_in
 from ingest.sources.mysql.chunks import chunk_columns, keeps_order, next_bound, rows_at_once, split_key
@@ -36,6 +38,14 @@ AHEAD: Final = 4
 """Chunks that a lane has to be read at first."""
 MOST: Final = 60
 """Chunks of a lane in one batch, at most: the sink keeps a note of each with its progress."""
+
+
+_CHANGED: Final = frozenset({ER.NO_SUCH_TABLE, ER.BAD_DB_ERROR, ER.BAD_FIELD_ERROR, ER.KEY_DOES_NOT_EXITS})
+"""Errors of a question about a table that was altered, renamed or dropped, which the log is still to say."""
+
+
+class _NotAsKnown(Exception):
+    """A table is not as the history has it: it is cut when the log has passed the change."""
 
 
 class Lanes:
@@ -124,43 +134,58 @@ class Lanes:
             one.shrink(log)
 
     def plan(
-        self, state: State, history: History, positions: Mapping[Split, int], ask: Callable[[Question], Bound | None]
-    ) -> None:
-        """Give each lane the chunks that it may read next. Raise IngestError.
+        self, state: State, history: History, positions: Mapping[Split, int], ask: Callable[[Question], Bound | None],
+        *, reached: bool = True,
+    ) -> bool:  # fmt: skip
+        """Give each lane the chunks that it may read next; returns whether a table waits for the log.
 
-        `ask`: asks the server for the end of a chunk.
+        It does where the server has it no more as the history does. Raise IngestError. `ask`: asks for the end of a
+        chunk. `reached`: whether the log is read to its end, so that nothing in it says what became of a table.
         """
         self._learn_pace(positions)
         newest = {entry.name: entry for entry in history.newest()}
         gone = [one.name for one in state.snapshots if one.rest and one.name not in newest]
         state.snapshots = [one for one in state.snapshots if one.name not in gone]
         waiting = [one for one in state.snapshots if one.rest]
+        waits = False
         while waiting:
             behind = {
                 lane: state.planned[lane] - positions.get((SNAPSHOT, lane), 0) for lane in range(LANES)
             }  # fmt: skip
             lane = min(behind, key=lambda k: (behind[k], k))
             if behind[lane] >= self._ahead or not self._may_read():
-                return
+                return waits
             one = waiting[0]
             table = newest[one.name].table
             assert table is not None
-            self._cut(state, one, table, lane, ask)
+            try:
+                self._cut(state, one, table, lane, ask, reached=reached)
+            except _NotAsKnown:
+                waits = True
+                waiting.pop(0)
+                continue
             if not one.rest:
                 waiting.pop(0)
+        return waits
 
     def _cut(
-        self, state: State, one: TableSnapshot, table: Table, lane: int, ask: Callable[[Question], Bound | None]
-    ) -> None:
+        self, state: State, one: TableSnapshot, table: Table, lane: int, ask: Callable[[Question], Bound | None],
+        *, reached: bool,
+    ) -> None:  # fmt: skip
         """Cut the next chunk off the rest of a table."""
         key, after = self.key(table), one.after
         size = self._size
 
         def bound(connection: Connection) -> Bound | None:
             rows = self._rows.get(one.name)
-            if rows is None or after is None:
-                rows = self._rows[one.name] = rows_at_once(connection, table, size)
-            return next_bound(connection, table, key, after, rows)
+            try:
+                if rows is None or after is None:
+                    rows = self._rows[one.name] = rows_at_once(connection, table, size)
+                return next_bound(connection, table, key, after, rows)
+            except pymysql.MySQLError as exc:
+                if reached or exc.args[0] not in _CHANGED:
+                    raise
+                raise _NotAsKnown from exc
 
         upper = ask(bound) if key else None
         one.pieces.append(Piece(upper))

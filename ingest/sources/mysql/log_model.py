@@ -33,6 +33,15 @@ class LogPlace(msgspec.Struct, array_like=True, frozen=True):
         return self.base + self.offset
 
 
+class PartOfTransaction(msgspec.Struct, array_like=True, frozen=True):
+    """The first records of a transaction."""
+
+    source: str
+    number: int
+    """Source and number of its GTID."""
+    records: int
+
+
 @dataclass(frozen=True, slots=True)
 class LogFile:
     """A file of the log that was entered. The description is its first event."""
@@ -79,6 +88,8 @@ class LogChunk:
     messages: Sequence[Record]
     position: int
     """The position behind them."""
+    inside: PartOfTransaction | None = None
+    """What of the open transaction was given on with them and before; None where none is open, or it has no GTID."""
 
 
 @dataclass(frozen=True, slots=True)

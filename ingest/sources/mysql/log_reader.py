@@ -11,23 +11,27 @@ import zlib
 from typing import TYPE_CHECKING, Final
 
 from ingest.errors import ConfigError, DataLoss, Unavailable
+from ingest.model.record import offset_of
 from ingest.sources.mysql import events
 from ingest.sources.mysql.connection import NumberTaken, connect
 from ingest.sources.mysql.events import BadEvent, Query
+from ingest.sources.mysql.history import bare, changes_rows
 from ingest.sources.mysql.log_decoder import CLOSED, Event, GtidRun
 from ingest.sources.mysql.log_model import LogChunk, LogFile, LogPlace, Prepared, Statement
 from ingest.sources.mysql.log_records import entry_of, spread
+from ingest.sources.mysql.pieces import Pieces
+from ingest.sources.mysql.positions import FIRST, KnownFile, compare_first, compare_last
 from ingest.sources.mysql.replication import HEARTBEAT_S, LogStream, check_packet
 from ingest.sources.mysql.row_plan import NATIVE, make_decoder
 from ingest.sources.mysql.row_values import ValueReader
 from ingest.sources.mysql.table_maps import TableMaps
-from ingest.sources.mysql.xa_rows import TablesAt, find_prepared, values_of
+from ingest.sources.mysql.xa_rows import TablesAt, rows_of_prepared
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 
     from ingest.sources.mysql.connection import MySqlServer
-    from ingest.sources.mysql.log_model import LogTables
+    from ingest.sources.mysql.log_model import LogTables, PartOfTransaction
 
 CHUNK_BYTES: Final = 1 << 20
 """Bytes of records after which a chunk is given on."""
@@ -37,8 +41,7 @@ HELD_BYTES: Final = 512 << 20
 """The same for one with savepoints or XA, of which nothing may be given on before its end."""
 MAX_PREPARED: Final = 10_000
 """XA transactions whose places are remembered; others are looked for when they are committed."""
-_FIRST: Final = 4
-"""Where the first event of a file begins."""
+_LOOKS: Final = 10  # that find no bytes, a second together: then a connection of a former `read` is made anew
 
 
 class LogReader:
@@ -62,13 +65,16 @@ class LogReader:
         self.keeps_prepared = False
         """True if rows of an XA transaction count where it is prepared."""
         self._prepared: dict[str, LogPlace] = {}
+        self._began: int | None
+        self._sure: int | None
         self._stream: LogStream | None = None
         self._kept = False
         """True if the connection was made for an earlier `read`."""
+        self.pieces = Pieces(server if open_stream is None else None)
         native = native and NATIVE
         self._decoder = make_decoder((CHUNK_BYTES, OPEN_BYTES, HELD_BYTES), native=native, metadata=metadata)
         values = ValueReader(tinyint1_as_boolean=tinyint1_as_boolean)
-        self._maps = TableMaps(tables, self._decoder, values, native=native)
+        self.maps = TableMaps(tables, self._decoder, values, native=native)
         self._file = ""
         self._bases: Mapping[str, int] = {}
         self.files: list[LogFile] = []
@@ -78,20 +84,13 @@ class LogReader:
         self.prepared: list[Prepared] = []
         """The XA transactions that were prepared in the last `read`."""
 
-    # -- What a caller may ask between two chunks -------------------------------------------------------------------
-
     @property
     def place(self) -> LogPlace:
         """The end of the last transaction that was read to its end."""
         decoder = self._decoder
         # The first event of a file is its description, which is compared by its time
-        last = decoder.last if decoder.ended > decoder.last > _FIRST else None
+        last = decoder.last if decoder.ended > decoder.last > FIRST else None
         return LogPlace(self._file, decoder.ended, decoder.base, last, decoder.last_crc)
-
-    @property
-    def opened(self) -> int | None:
-        """The position where the transaction began that is open; None where none is."""
-        return None if self._decoder.opened == CLOSED else self._decoder.base + self._decoder.opened
 
     @property
     def gtids(self) -> Sequence[GtidRun]:
@@ -101,30 +100,32 @@ class LogReader:
     @property
     def invalid(self) -> Mapping[str, int]:
         """For each column (`database.table.column`): the texts of this `read` with bytes that are no characters."""
-        return self._maps.values.invalid
-
-    # -- Reading ----------------------------------------------------------------------------------------------------
+        return self.maps.values.invalid
 
     def read(
         self, start: LogPlace, bound: int, after: int = 0, *, bases: Mapping[str, int] | None = None,
-        excluded: Callable[[str, int], bool] | None = None,
+        excluded: Callable[[str, int], bool] | None = None, began: int | None = None,
+        left_out: PartOfTransaction | None = None,
     ) -> Generator[LogChunk | None]:  # fmt: skip
         """Yield chunks up to the end of the transaction in which `bound` lies; None where nothing came for a moment.
 
         Records at positions below `after` are left out. `bases`: the bases of files that are known; the base of another
-        is where the file before it ends. `excluded`: asked of each GTID (source and number of `GtidRun`) whether
-        its transaction is passed over. It ends early at a statement that the history does not know yet. Raise
-        IngestError.
+        is where the file before it ends. `excluded`: asked of each GTID (source and number of `GtidRun`) whether its
+        transaction is passed over. `began`: the time of the first event of the file of `start`, which is compared when
+        a connection begins, as the event before `start` is. `left_out`: records that are left out. It ends early at a
+        statement that the history does not know yet. Raise IngestError.
         """
-        self._excluded, self._decoder.asks = excluded, excluded is not None
+        self._excluded, self._decoder.asks = excluded, excluded is not None or left_out is not None
+        self.pieces.begin(left_out)
         self._after, self._bases = after, bases or {}
         self.files, self.statement, self.prepared = [], None, []
-        self._maps.values.invalid.clear()
+        self.maps.values.invalid.clear()
+        self.maps.begin()
         self._decoder.begin_runs()
         self._decoder.bound = bound
-        self._kept = True
+        self._began, self._kept, self._idle, self._sure = None, True, 0, None
         if self._stream is None or self.place.position != start.position or self._decoder.opened != CLOSED:
-            self._start(start)
+            self._start(start, began)
         try:
             yield from self._read(bound)
         except BadEvent as exc:
@@ -147,19 +148,20 @@ class LogReader:
             self._stream.close()
         self._stream = None
 
-    def _start(self, start: LogPlace) -> None:
-        """Ask for the log from a place on."""
+    def _start(self, start: LogPlace, began: int | None = None) -> None:
+        """Ask for the log from a place on, in a file whose first event is of a known time perhaps."""
         self.close()
-        self._kept = False
+        self._began, self._kept = began, False
+        self.pieces.begin(self.pieces.left_out)
         offset = start.offset if start.last is None else start.last
         self._check = start if start.last is not None else None
         # The protocol has room for 32 bits: what is beyond is read from the file's first event on
-        asked = offset if offset < 1 << 32 else _FIRST
+        asked = offset if offset < 1 << 32 else FIRST
         self._wanted = start.offset
         self._file = start.file
         self._stream = self._open_stream()
         self._decoder.reset(start.base, asked)
-        self._maps.forget()
+        self.maps.forget()
         self._stream.start(start.file, asked)
 
     def _connect(self) -> LogStream:
@@ -178,16 +180,20 @@ class LogReader:
                     continue
             if records.ended:
                 if decoder.opened == CLOSED:
-                    self._maps.trim()
+                    self.maps.trim()
                 yield from self._take(records.ended)
             elif records.size >= (HELD_BYTES if decoder.held else OPEN_BYTES):
                 yield from self._overflow()
             elif packet is None and not self._reached(bound) and self._stream is not None:
                 data = self._stream.read()
-                if data is None:
-                    yield None
-                else:
+                if data is not None:
                     decoder.feed(data)
+                    continue
+                self._idle += 1
+                if self._kept and self._idle == _LOOKS and decoder.opened == CLOSED:
+                    # The log was longer than this when the range was planned: it may be another one by now
+                    self._start(self.place)
+                yield None
         yield from self._take(records.ended)
 
     def _reached(self, bound: int) -> bool:
@@ -202,23 +208,29 @@ class LogReader:
         if self._decoder.held:
             records.drop(0)
             self._decoder.unheld = True
-        else:
+            return
+        end = self.pieces.end_of(self._file, self._decoder)
+        if end == "commit":
             self._decoder.given = True
-            yield from self._take(len(records))
+        elif end == "parts":  # which ones, only its end says
+            self._decoder.held = True
+            return
+        else:
+            self._undo(0, all_of_it=end == "crash")
+        yield from self._take(len(records))
 
     def _take(self, count: int) -> Generator[LogChunk]:
         """Yield the first records, but those below where this reading begins."""
         if not count:
             return
-        found = self._decoder.records.take(count)
-        position = found[-1].offset() + 1
-        if found[0].offset() < self._after:
-            found = [record for record in found if record.offset() >= self._after]
+        taken = self._decoder.records.take(count)
+        position = taken[-1].offset() + 1
+        found = self.pieces.rest(taken, self._decoder)
+        if found and offset_of(found[0]) < self._after:
+            found = [record for record in found if offset_of(record) >= self._after]
         self._after = max(self._after, position)
         if found:
-            yield LogChunk(found, position)
-
-    # -- Events -----------------------------------------------------------------------------------------------------
+            yield LogChunk(found, position, self.pieces.given(self._decoder))
 
     def _packet(self, packet: bytes) -> None:
         try:
@@ -231,7 +243,8 @@ class LogReader:
         except ConfigError as exc:
             if self._check is None or "max_allowed_packet" not in exc.message:
                 raise
-            raise self._another_log(self._check) from exc  # it was read before: no event has such a size there
+            # It was read before: no event has such a size there
+            compare_last(f"{self._file}:{self._check.offset}", 0, None)
         event = self._decoder.event(data)
         if self._check is not None and event.filed and event.header.kind != events.FORMAT_DESCRIPTION:
             self._compare(event)
@@ -246,22 +259,18 @@ class LogReader:
         if self._check is not None and event.start < (self._check.last or 0):
             return  # the file is read from its first event on
         wanted, self._check = self._check, None
-        if wanted is not None and (event.end != wanted.offset or zlib.crc32(event.data) != wanted.last_crc):
-            raise self._another_log(wanted)
+        if wanted is not None:
+            data = event.data if event.end == wanted.offset else None
+            compare_last(f"{self._file}:{wanted.offset}", wanted.last_crc, data)
         self._decoder.enter(self._decoder.base, event.end)
         self._decoder.last, self._decoder.last_crc = event.start, zlib.crc32(event.data)
-
-    def _another_log(self, wanted: LogPlace) -> DataLoss:
-        msg = f"{self._file} of {self._server.name} is not the log that was read: another event ends at {wanted.offset}"
-        hint = "it was written anew (RESET MASTER, a clone, a restored server): run `ingest backfill FILE --all`"
-        return DataLoss(msg, hint)
 
     def _event(self, event: Event) -> None:
         kind = event.header.kind
         if kind in events.ROWS:
-            self._maps.rows(event)
+            self.maps.rows(event)
         elif kind == events.TABLE_MAP:
-            self._maps.learn(event, self._file)
+            self.maps.learn(event, self._file)
         elif kind in {events.QUERY, events.QUERY_COMPRESSED, events.EXECUTE_LOAD_QUERY}:
             self._query(event, events.read_query(event.data, kind, self._decoder.description))
         elif kind == events.XID:
@@ -269,7 +278,7 @@ class LogReader:
         elif kind in {events.GTID, events.ANONYMOUS_GTID, events.GTID_TAGGED, events.MARIADB_GTID}:
             self._gtid(event)
         elif kind == events.ROTATE:
-            self._rotate(*events.read_rotate(event.data))
+            self._rotate(*events.read_rotate(event.data), filed=event.filed)
         elif kind == events.FORMAT_DESCRIPTION:
             self._describe(event)
         elif kind == events.TRANSACTION_PAYLOAD:
@@ -297,49 +306,59 @@ class LogReader:
         """Enter a file, whose first event this is. What a crash of the server left open is no transaction."""
         decoder = self._decoder
         header, version = event.header, decoder.description.version
-        self._maps.forget()
+        self.maps.forget()
         if event.filed:
             if decoder.opened != CLOSED:
                 self._drop_all()
             decoder.ended = decoder.last = event.end
+        compare_first(KnownFile(self._file, decoder.base, 0, first_time=self._began), header.time)
+        self._began = None
         if not self.files or self.files[-1].name != self._file:
             self.files.append(LogFile(self._file, decoder.base, header.server_id, header.time, version))
 
-    def _rotate(self, file: str, offset: int) -> None:
-        """Go on in the next file, which an event in the file names, or where it lacks that, one made for readers."""
+    def _rotate(self, file: str, offset: int, *, filed: bool) -> None:
+        """Go on in the next file, which an event in the file names, or where it lacks that, one made for readers.
+
+        A file lacks it after a crash. But it also may be that the server goes on in another log than the file was of.
+        """
         if file == self._file:
             return
         decoder = self._decoder
+        place = self.place
+        if not filed and self._sure != place.position and self._open_other is None:
+            self._sure = place.position
+            self._start(place)
+            return
         if decoder.opened != CLOSED:
             self._drop_all()
         base = self._bases.get(file)
         self._file = file
         self._wanted = 0
         decoder.enter(decoder.base + decoder.offset if base is None else base, offset)
-        self._maps.forget()
+        self.maps.forget()
 
     def _payload(self, event: Event, inner: Sequence[bytes]) -> None:
         """Handle the events of a compressed transaction, which have no places of their own."""
         decoder = self._decoder
         before = len(decoder.records)
-        self._maps.nested = True
+        self.maps.nested = True
         for data in inner:
             self._event(Event(events.read_header(data), data, event.start, event.end))
-        self._maps.nested = False
+        self.maps.nested = False
         decoder.records.place(before, decoder.base + event.start, event.end - event.start)
         if decoder.opened == CLOSED:
             decoder.records.end()
             decoder.pass_over(event)
-
-    # -- Transactions -----------------------------------------------------------------------------------------------
 
     def _gtid(self, event: Event) -> None:
         gtid = events.read_gtid(event.data, event.header.server_id, event.header.kind)
         # MariaDB's is the beginning of a transaction, MySQL's is followed by one
         begun = event.header.kind == events.MARIADB_GTID and gtid is not None and not gtid.standalone
         self._decoder.begin_at(event.start, gtid, begun)
-        if self._excluded is not None and gtid is not None:
-            self._decoder.skipped = self._excluded(gtid.source, gtid.number)
+        if gtid is not None:
+            self.pieces.opens(gtid, self._decoder.base + event.start)
+            excluded = self._excluded is not None and self._excluded(gtid.source, gtid.number)
+            self._decoder.skipped = excluded or gtid.undecided
 
     def _end(self, event: Event) -> None:
         """End a transaction that counts."""
@@ -370,12 +389,12 @@ class LogReader:
         start = max(start, records.ended)
         kept: Collection[int] = ()
         if not all_of_it:
-            kept = self._maps.without_transactions(entry_of(record.data) for record in records.since(start))
+            kept = self.maps.without_transactions(entry_of(record.data) for record in records.since(start))
         records.drop(start, kept)
 
     def _query(self, event: Event, query: Query) -> None:
         """Handle a statement: of transactions, or any other."""
-        text = _bare(query.text)
+        text = bare(query.text)
         verb = text[:40].upper()
         if verb in {b"BEGIN", b"START TRANSACTION"}:
             self._decoder.begin_at(event.start, None, True)
@@ -431,40 +450,31 @@ class LogReader:
         """
         self.close()
         decoder = self._decoder
-        place = self._prepared.pop(xid, None)
-        if place is None:
-            place = find_prepared(self._server, self._other, xid, LogPlace(self._file, event.start, decoder.base))
-        if place is None:
-            msg = f"the XA transaction {xid} is committed here, and was prepared in a log that is gone"
-            hint = "run `ingest backfill FILE --all`"
-            raise DataLoss(f"{msg} ({self._file}, at {event.start})", hint)
-        position = decoder.base + event.start
-        again = self._other(TablesAt(self._tables, position))
-        again.keeps_prepared = True
-        for at, value in enumerate(spread(values_of(again, place), event.end - event.start)):
+        position, end = decoder.base + event.start, LogPlace(self._file, event.start, decoder.base)
+        tables = TablesAt(self._tables, position)
+        values = rows_of_prepared(self._server, self._other, xid, self._prepared.pop(xid, None), end, tables)
+        for at, value in enumerate(spread(values, event.end - event.start)):
             decoder.records.add(value, position + at, event.header.time * 1000)
 
     def _other(self, tables: LogTables) -> LogReader:
         """Return another reader of the same log."""
         other = LogReader(
-            self._server, self._server_id, tables, tinyint1_as_boolean=self._maps.values.tinyint1_as_boolean,
-            native=self._maps.native, open_stream=self._open_other,
+            self._server, self._server_id, tables, tinyint1_as_boolean=self.maps.values.tinyint1_as_boolean,
+            native=self.maps.native, open_stream=self._open_other,
         )  # fmt: skip
         other._commits = False
         return other
 
     def _statement(self, event: Event, query: Query, text: bytes) -> None:
         """Handle a statement that may change tables."""
-        word = re.match(rb"[A-Za-z]*", text)
-        changes_rows = word is not None and word.group().upper() in _CHANGE_ROWS
         base = self._decoder.base
-        found = Statement(base + event.start, base + event.end, query, event.header.time, changes_rows)
+        found = Statement(base + event.start, base + event.end, query, event.header.time, changes_rows(text))
         self._decoder.begin_at(event.start, None, self._decoder.begun)
         if not self._decoder.skipped:
             self._meet(found)
         if self.statement is not None:
             return
-        self._maps.forget()
+        self.maps.forget()
         if text[-40:].upper().endswith(b"START TRANSACTION"):  # CREATE TABLE … AS SELECT, whose rows follow
             self._decoder.begun = True
         if not self._decoder.begun:
@@ -474,27 +484,15 @@ class LogReader:
         """Stop at a statement whose result is not known, or whose rows are not in the log."""
         if found.changes_rows:
             if self._tables.matters(found):
-                text = found.query.text[:300].decode("utf-8", "replace")
-                msg = f"a statement changed a table that is read, and its rows are not in the log: {text}"
-                hint = (
-                    "SET GLOBAL binlog_format = 'ROW', end sessions with another, then run `ingest backfill FILE --all`"
-                )
+                msg = "a statement changed a table that is read, and its rows are not in the log: "
+                msg += found.query.text[:300].decode("utf-8", "replace")
+                hint = "SET GLOBAL binlog_format = 'ROW', end sessions with another, run `ingest backfill FILE --all`"
                 raise DataLoss(msg, hint)
             return
         if self._tables.answered(found.position) or not self._tables.matters(found):
             return
+        if self.pieces.is_undecided(bare(found.query.text), self._file, self._decoder):
+            return
         self.statement = found
         if not self._decoder.given:
             self._decoder.records.drop(self._decoder.records.ended)
-
-
-_CHANGE_ROWS: Final = frozenset({b"INSERT", b"UPDATE", b"DELETE", b"REPLACE", b"LOAD", b"WITH", b"CALL", b"DO"})
-_COMMENT: Final = re.compile(rb"\s+|/\*(?![!M]).*?\*/|--\s[^\n]*(?:\n|$)|#[^\n]*(?:\n|$)", re.DOTALL)
-
-
-def _bare(text: bytes) -> bytes:
-    """Return a statement without blanks and comments before it."""
-    at = 0
-    while (found := _COMMENT.match(text, at)) is not None and found.end() > at:
-        at = found.end()
-    return text[at:].rstrip().rstrip(b";").rstrip()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from contextlib import closing, contextmanager
 from struct import pack
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
 import pymysql
 from pymysql.constants import COMMAND
@@ -44,6 +44,7 @@ from ingest.sources.mysql.events import (
     read_query,
 )  # fmt: skip
 from ingest.sources.mysql.gtids import GtidSet
+from ingest.sources.mysql.history import bare
 from ingest.sources.mysql.positions import (
     FIRST,
     WAYS,
@@ -58,7 +59,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
 
     from ingest.sources.mysql.connection import Connection, MySqlServer, ServerVersion
-    from ingest.sources.mysql.events import EventHeader
+    from ingest.sources.mysql.events import EventHeader, Gtid
     from ingest.sources.mysql.log_model import LogPlace
 
 _STARTS: Final = frozenset({GTID, ANONYMOUS_GTID, GTID_TAGGED, MARIADB_GTID})
@@ -71,6 +72,9 @@ _MAX_OFFSET: Final = (1 << 32) - 1
 _NON_BLOCK: Final = 1
 _LONG: Final = 16 << 20
 """Bytes of a file from which on a server that can is asked for its transactions, and the file is not looked through."""
+
+End: TypeAlias = Literal["commit", "rollback", "parts", "crash"]
+"""How a transaction ends."""
 
 
 class LogStatus(NamedTuple):
@@ -206,6 +210,36 @@ class LogSearch:
                 if event.header.kind == FORMAT_DESCRIPTION or event.start >= offset:
                     yield event
 
+    def gtid_at(self, file: str, offset: int) -> Gtid | None:
+        """Return the GTID of the transaction that begins at an offset; None where it has none."""
+        with closing(self.events(file, offset)) as events:
+            for event in events:
+                if event.start >= offset:
+                    numbered = event.header.kind in _STARTS
+                    return read_gtid(event.data, event.header.server_id, event.header.kind) if numbered else None
+        return None
+
+    def end_of(self, file: str, offset: int) -> End:
+        """Return how the transaction ends that begins at an offset: it is all in the log once it is seen there.
+
+        `parts`: some of it is rolled back to a savepoint, and the rest is committed. `crash`: the file ends before it.
+        """
+        parts = begun = False
+        with closing(self.events(file, offset)) as events:
+            for event in events:
+                kind = event.header.kind
+                if kind in {XID, XA_PREPARE}:
+                    return "parts" if parts else "commit"
+                if kind in {QUERY, QUERY_COMPRESSED}:
+                    verb = bare(read_query(event.data, kind, _LENGTHS).text)[:40].upper()
+                    if verb in {b"COMMIT", b"ROLLBACK", b"ROLLBACK WORK"}:
+                        return "rollback" if verb != b"COMMIT" else "parts" if parts else "commit"
+                    parts = parts or verb.startswith(b"ROLLBACK TO ")
+                elif kind in _STARTS and begun:
+                    break
+                begun = begun or event.start >= offset
+        return "crash"
+
     def check(self, files: LogFiles, place: LogPlace) -> None:
         """Raise DataLoss unless the server's log has a place, and the same events before it as when it was read."""
         file, offset = check_listing(files, place.position, self.listing())
@@ -256,15 +290,21 @@ class LogSearch:
         before = self.head(file).previous or GtidSet()
         return None if position is None else mariadb_executed(str(position), str(state or ""), before)
 
-    def find_gtids(self, delivered: GtidSet, excluded: Callable[[str], bool] = lambda _source: False) -> FoundPlace:
+    def find_gtids(
+        self,
+        delivered: GtidSet,
+        excluded: Callable[[str], bool] = lambda _source: False,
+        partly: GtidSet = GtidSet(),  # noqa: B008  (it is never changed)
+    ) -> FoundPlace:
         """Return the place from which on everything lies that is not in a set. Raise DataLoss where there is none.
 
-        `excluded`: whether the transactions of a source do not count (`gtid.source.excludes`).
+        `excluded`: whether the transactions of a source do not count (`gtid.source.excludes`). `partly`: those of which
+        a part was delivered.
         """
         listing = self.listing()
         delivered = delivered.without(excluded)
         state = self._transactions(delivered)
-        missing = delivered - state.executed
+        missing = (delivered | partly) - state.executed
         if missing:
             msg = (
                 f"{self._server.name} does not have all transactions that were read of the former server, and that the "

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 import pymysql
 
-from ingest.errors import ConfigError
+from ingest.errors import ConfigError, DataLoss
 from ingest.model.record import offset_of
 from ingest.sources.mysql import catalogue
 from ingest.sources.mysql.chunk_rows import Reading
@@ -25,10 +25,12 @@ from ingest.sources.mysql.events import BadEvent
 from ingest.sources.mysql.failover import passed_over
 from ingest.sources.mysql.gtids import GtidSet
 from ingest.sources.mysql.history import Name, may_change_tables
-from ingest.sources.mysql.log_model import LogPlace
+from ingest.sources.mysql.log_model import LogPlace, PartOfTransaction
 from ingest.sources.mysql.log_reader import LogReader
+from ingest.sources.mysql.log_search import identity
 from ingest.sources.mysql.marks import Lock, LogPoint
 from ingest.sources.mysql.passing import Passing, Region, changes_in, passed
+from ingest.sources.mysql.positions import WAYS, ServerIdentity
 from ingest.sources.mysql.snapshot import ChunkReader, TableChanged, TableGone
 from ingest.sources.mysql.state import LOG, SNAPSHOT
 
@@ -107,6 +109,14 @@ class MySqlAssignment(msgspec.Struct, frozen=True):
     """Chunks to read."""
     skip: str = ""
     """Transactions that are left out, as they were read of another server."""
+    left_out: PartOfTransaction | None = None
+    """What is left out of a transaction, as it was read of another server."""
+    began: int | None = None
+    """When the file of `place` was begun, in seconds since 1970; None where that is not known."""
+    server: ServerIdentity | None = None
+    """The server that positions are of."""
+    applied: list[int] = []
+    """Entries of the history that were not compared with the server's tables yet."""
 
 
 class StatementNote(msgspec.Struct, frozen=True):
@@ -131,6 +141,10 @@ class LogNote(msgspec.Struct, frozen=True):
     statement: StatementNote | None = None
     invalid: dict[str, int] = {}
     """For each column: the number of texts with bytes that are no characters."""
+    inside: PartOfTransaction | None = None
+    """How much was read of the transaction that begins at the place, where its end was not seen."""
+    used: list[int] | None = None
+    """Of the entries that were asked for: those by which rows were decoded; None where nobody knows."""
 
 
 class TaskNotes(msgspec.Struct, frozen=True):
@@ -138,6 +152,8 @@ class TaskNotes(msgspec.Struct, frozen=True):
 
     log: LogNote | None = None
     chunks: list[ChunkNote] = []
+    changed: bool = False
+    """True if a chunk was not read because its table is not as the history has it."""
 
 
 class _Tables:
@@ -189,11 +205,15 @@ class MySqlReader:
         self._reached: list[tuple[int, int, int]] = []
         """For each of the places: the position behind the records before it, which lies below it where nothing but a
         commit follows; how many runs of GTIDs there were; and the last number of the last one."""
+        self._inside: dict[int, PartOfTransaction] = {}
+        """For positions within a transaction: how much of it is before them."""
         self._places: list[LogPlace] = []
         """Ends of transactions of this task, in order."""
         self._statement: Statement | None = None
         self._chunks: list[ChunkNote] = []
         """Chunks that were read in this task."""
+        self._changed = False
+        """True if one was not read, because its table is not as the history has it."""
         self._questions: Connection | None = None
         """What asks for the order of keys."""
         self._rows: Connection | None = None
@@ -206,15 +226,17 @@ class MySqlReader:
         """Take over what a task gets."""
         self._assigned = assigned
         self._schemas.history = shared
-        self._places, self._reached, self._statement, self._chunks = [], [], None, []
+        self._inside = {}
+        self._places, self._reached, self._statement, self._chunks, self._changed = [], [], None, [], False
 
     def commit_note(self, positions: Mapping[Split, int]) -> Any:  # noqa: ANN401  (JSON)
         """Return what the sink is to keep with a commit: marks of chunks, and where the log was read to."""
         log, chunks = self._log_note(positions), self._finished(positions)
         if log is not None:
             # The statement is met again. What is too long for a commit is what was known before this task
-            log = msgspec.structs.replace(log, files=[], statement=None, invalid={})
-            log = None if len(log.gtids) > _MOST_GTIDS or log.place == self._assigned.place else log
+            log = msgspec.structs.replace(log, files=[], statement=None, invalid={}, used=None)
+            at_start = log.place == self._assigned.place and log.inside is None
+            log = None if len(log.gtids) > _MOST_GTIDS or at_start else log
         return msgspec.to_builtins(TaskNotes(log, chunks)) if log is not None or chunks else None
 
     def resume(self, note: Any) -> None:  # noqa: ANN401  (as above)
@@ -226,8 +248,8 @@ class MySqlReader:
 
     def notes(self, positions: Mapping[Split, int]) -> list[Any]:
         """Return what the coordinator is to learn."""
-        log, chunks = self._log_note(positions), self._finished(positions)
-        return [msgspec.to_builtins(TaskNotes(log, chunks))] if log is not None or chunks else []
+        found = TaskNotes(self._log_note(positions), self._finished(positions), self._changed)
+        return [msgspec.to_builtins(found)] if found != TaskNotes() else []
 
     def _log_note(self, positions: Mapping[Split, int]) -> LogNote | None:
         at, place = positions.get(LOG), self._assigned.place
@@ -241,10 +263,12 @@ class MySqlReader:
             query = met.query
             text = statement_text(query.text, query.charset)
             statement = StatementNote(met.position, met.end, query.database, text, query.sql_mode, met.time)
-        if found == place and statement is None:
+        inside = self._inside.get(at)
+        if found == place and statement is None and inside is None:
             return None
         invalid = {} if self._log is None else dict(self._log.invalid)
-        return LogNote(found, files, gtids=self._read_gtids(found), statement=statement, invalid=invalid)
+        used = [] if self._log is None else sorted(self._log.maps.used.intersection(self._assigned.applied))
+        return LogNote(found, files, self._read_gtids(found), statement, invalid, inside, used)
 
     def _read_gtids(self, place: LogPlace) -> str:
         """Return the transactions that were read up to a place, of those of this task."""
@@ -261,6 +285,12 @@ class MySqlReader:
     def read(self, ranges: Mapping[Split, tuple[int, int]]) -> Generator[MySqlChunk | None]:
         """Yield chunks until every range is read, or a statement is met. Raise IngestError."""
         self._position = {split: start for split, (start, _) in ranges.items()}
+        self._places, self._reached, self._inside, self._statement = (
+            [],
+            [],
+            {},
+            None,
+        )  # a task may go back, and read again
         for split, (start, end) in sorted(ranges.items()):
             if split == LOG:
                 yield from self._read_log(start, end)
@@ -279,11 +309,17 @@ class MySqlReader:
             )  # fmt: skip
         passing = self._passing()
         over = passed_over(self._assigned.skip, self._options.gtid_excludes)
-        for found in log.read(place, end, after=start, bases=self._assigned.bases, excluded=over):
+        assigned = self._assigned
+        for found in log.read(
+            place, end, after=start, bases=assigned.bases, excluded=over, began=assigned.began,
+            left_out=assigned.left_out,
+        ):  # fmt: skip
             if found is None:
                 yield None
                 continue
             self._position[LOG] = found.position
+            if found.inside is not None:
+                self._inside[found.position] = found.inside
             self._keep_place(log)
             messages = found.messages if not passing else passed(found.messages, passing)
             if messages:
@@ -350,10 +386,13 @@ class MySqlReader:
                 try:
                     mark = yield from self._read_chunk(split, reading)
                 except TableChanged:
+                    self._changed = True
                     return
                 except TableGone:
                     mark = LogPoint("", 0)
-            self._chunks.append(ChunkNote(split[1], position, mark.file, mark.offset))
+            note = ChunkNote(split[1], position, mark.file, mark.offset)
+            before = [one for one in self._chunks if (one.lane, one.position) != (note.lane, note.position)]
+            self._chunks = [*before, note]
             self._position[split] = position + 1
 
     def _read_chunk(self, split: Split, reading: Reading) -> Generator[MySqlChunk | None, None, LogPoint]:
@@ -362,7 +401,7 @@ class MySqlReader:
         try:
             reader = self._chunk_reader
             if reader is None or self._rows is None or not self._rows.open:
-                self._rows = connect(options.server)
+                self._rows = self._connect_for_rows()
                 lock = Lock(lambda: connect(options.server)) if options.keyless == "lock" else None
                 reader = self._chunk_reader = ChunkReader(
                     self._rows, table_now, self._between, lock=lock, tinyint1_as_boolean=options.booleans
@@ -383,6 +422,16 @@ class MySqlReader:
             msg = f"rows of {reading.table.database}.{reading.table.name} have a value that cannot be read: {exc}"
             raise ConfigError(msg, "mend it in the database, or leave the table out (tables.exclude)") from exc
         return reader.mark
+
+    def _connect_for_rows(self) -> Connection:
+        """Return a connection to the server that marks of chunks are positions of. Raise DataLoss at another one."""
+        connection, wanted = connect(self._options.server), self._assigned.server
+        about = identity(connection)
+        if wanted is not None and not about.is_same(wanted):
+            connection.close()
+            msg = f"the server is {about.name}, and positions are those of {wanted.name}"
+            raise DataLoss(msg, WAYS)
+        return connection
 
     def _between(self, table: Table, low: LogPoint, high: LogPoint) -> Sequence[LoggedChange]:
         """Return the changes of a table in the log between two points. Raise TableChanged."""

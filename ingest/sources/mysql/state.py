@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ingest.sources.mysql.history import Name  # noqa: TC001  (msgspec reads the annotations)
-from ingest.sources.mysql.log_model import LogPlace  # noqa: TC001  (as above)
+from ingest.sources.mysql.log_model import LogPlace, PartOfTransaction  # noqa: TC001  (as above)
 from ingest.sources.mysql.positions import LogFiles  # noqa: TC001  (as above)
 
 if TYPE_CHECKING:
@@ -101,6 +101,18 @@ class TableSnapshot(msgspec.Struct):
         self.pieces = out
 
 
+class AppliedStatement(msgspec.Struct, array_like=True, frozen=True):
+    """A table as a statement of the log was taken to leave it, until it is compared with the server's."""
+
+    name: Name
+    entry: int
+    """The id of its entry in the history."""
+    statement: str
+    """The statement's beginning, for people."""
+    used: bool = False
+    """True if rows of the log may have been decoded by it, or by one before it that was not compared either."""
+
+
 class State(msgspec.Struct):
     """All of it."""
 
@@ -122,9 +134,17 @@ class State(msgspec.Struct):
     """Tables that were emptied behind the last row that was written, and that the driver has not emptied yet."""
     used_answers: list[str] = []
     """Names of the documents with answers (`answers.py`) that have been used."""
+    needed: int = 0
+    """Where the log ended when a chunk found its table changed: it is read up to there in any case."""
+    applied: list[AppliedStatement] = []
+    """Tables that statements have changed since the log's end was reached last, each once."""
     next_entry: int = 1
     gtids: str = ""
     """Transactions that were read up to `place`, and those before them."""
+    inside: PartOfTransaction | None = None
+    """How much was read of the transaction that begins at `place`; None where that is none, or not known."""
+    left_out: PartOfTransaction | None = None
+    """The part of a transaction of this server's log that was read of a former server."""
     skip: str = ""
     """Transactions of this server's log behind `place` that were read of a former server."""
 

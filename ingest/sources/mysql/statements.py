@@ -11,15 +11,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from ingest.errors import ConfigError
-from ingest.model.table import table_in
+from ingest.model.table import show, table_in
 from ingest.model.text import one_line
 from ingest.sources.mysql import catalogue, ddl
 from ingest.sources.mysql.answers import answer_to
+from ingest.sources.mysql.ddl import statement_text
 from ingest.sources.mysql.effects import TableMark
 from ingest.sources.mysql.history import SchemaEntry, may_change_tables
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from ingest.model.table import TableId
     from ingest.sources.mysql.columns import Table
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
     from ingest.sources.mysql.log_search import LogSearch
     from ingest.sources.mysql.reader import StatementNote
     from ingest.sources.mysql.tokens import ServerRules
+
+_SHOWN: Final = 300
+"""Characters of a statement that an error shows."""
 
 
 _REDEFINES: Final = re.compile(r"\b(?:MODIFY|CHANGE|CONVERT|RENAME)\b", re.IGNORECASE)
@@ -83,6 +87,8 @@ class Applied:
     """All that it does; None where nothing is known of it but columns that the server was asked for."""
     answers: list[str] = field(default_factory=list)
     """Names of the answers that were used."""
+    asked: set[Name] = field(default_factory=set)
+    """Tables of which the server, or a person, said the columns."""
 
 
 class StatementHistory:
@@ -105,10 +111,12 @@ class StatementHistory:
         ask: Connection,
         answers: Mapping[str, Any],
         used: Collection[str],
+        later: Callable[[], Iterable[Query]] = tuple,
     ) -> Applied:
-        """Return what a statement does; entries get ids from `first` on. Raise ConfigError, and what PyMySQL raises.
+        """Return what a statement does; entries get ids from `first` on. Raise IngestError, and what PyMySQL raises.
 
         `answers`: documents with what a person has said of tables; `used`: names of those that were used before.
+        `later`: yields the statements behind it, up to where the log ends when it is called.
         """
         tables = self._tables(history, note.position)
         effect = ddl.apply(
@@ -122,17 +130,16 @@ class StatementHistory:
                 self._databases[database] = charset
         changed: dict[Name, Table | None] = dict(effect.tables)
         taken: list[str] = []
-        if effect.doubt is not None:
-            wanted = {name for name in effect.touches if self.reads(name)}
+        wanted = {name for name in effect.unknown | effect.touches if self.reads(name)}
+        if wanted:
             answered = {
                 name: found for name in sorted(wanted)
                 if (found := answer_to(name, answers, used, server=self._about, databases=self._databases)) is not None
             }  # fmt: skip
             taken = [name for name, _ in answered.values()]
             changed.update({name: table for name, (_, table) in answered.items()})
-            changed.update(self._asked(wanted - answered.keys(), note, effect.doubt, ask))
-        if unknown := {name for name in effect.unknown if self.reads(name)}:
-            changed.update(self._asked(unknown, note, "", ask))
+            if left := wanted - answered.keys():
+                changed.update(self._asked(left, note, effect.doubt, ask, later))
         entries: list[SchemaEntry] = []
         for name, table in changed.items():
             known = tables.get(name)
@@ -142,7 +149,7 @@ class StatementHistory:
             entries.append(
                 SchemaEntry(first + len(entries), note.position, name, table, self.reads(name), self._booleans)
             )
-        return Applied(entries, effect, taken)
+        return Applied(entries, effect, taken, wanted)
 
     @staticmethod
     def _mark_names(effect: Effect, history: History, name: Name, known: Table | None, table: Table | None) -> None:
@@ -171,16 +178,25 @@ class StatementHistory:
         return {name: one.table for name, one in found.items() if one is not None and one.table is not None}
 
     def _asked(
-        self, wanted: Collection[Name], note: StatementNote, doubt: str, ask: Connection
-    ) -> dict[Name, Table | None]:
-        """Return the columns that the server has now. Raise ConfigError where a table is not there any more."""
+        self,
+        wanted: Collection[Name],
+        note: StatementNote,
+        doubt: str | None,
+        ask: Connection,
+        later: Callable[[], Iterable[Query]],
+    ) -> dict[Name, Table]:
+        """Return the columns that the server has now, where no later statement is about them. Raise ConfigError."""
         found = catalogue.tables(ask, wanted, self._about)
-        gone = sorted(name for name in wanted if name not in found)
-        if gone and doubt:
-            shown = ".".join(gone[0])
-            msg = (
-                f"a statement of the log is not understood ({doubt}), and {shown} is gone: {one_line(note.text)[:300]}"
-            )
-            hint = f"say what the table was after it: ingest schema set FILE --table {shown} 'CREATE TABLE …'"
-            raise ConfigError(msg, hint)
-        return {name: found.get(name) for name in wanted}
+        why = {name: "it is gone" for name in wanted if name not in found}
+        for query in () if why else later():
+            text = statement_text(query.text, query.charset)
+            for name in wanted:
+                if ddl.may_change(name, text, sql_mode=query.sql_mode, server=self._about):
+                    why.setdefault(name, f"a later statement is about it: {one_line(text)[:_SHOWN]}")
+        for name in sorted(why):
+            shown = show(table_in(*name))
+            what = f"is not understood ({doubt})" if doubt else "does not say which columns a table has"
+            msg = f"a statement of the log {what}, and the server cannot be asked what {shown} was after it, as "
+            msg += f"{why[name]}; the statement: {one_line(note.text)[:_SHOWN]}"
+            raise ConfigError(msg, f"say it: ingest schema set FILE --table '{shown}' 'CREATE TABLE …'")
+        return found

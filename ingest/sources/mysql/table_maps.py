@@ -41,8 +41,14 @@ class TableMaps:
         """By the ids of tables in the log."""
         self._read: dict[bytes, tuple[TableMap, KnownTable | None, RowPlan | bytes | None]] = {}
         """What table maps say, by their bodies without the id, of which a table may get a new one at any moment."""
+        self.used: set[int] = set()
+        """The entries of the history that tables had since `begin`."""
         self.nested = False
         """True within a compressed transaction, whose rows get their positions at its end."""
+
+    def begin(self) -> None:
+        """Forget which entries were used, but for tables that native code goes on with by itself."""
+        self.used = {known.id for known in self._known.values() if known is not None}
 
     def trim(self) -> None:
         """Forget all of them where they are many: servers give a table another id each time that they open it."""
@@ -74,6 +80,8 @@ class TableMaps:
             plan = None if not self.native else body if known is None else plan_of(known, body, self.values)
             made = self._read[body[_ID_BYTES:]] = found, known, plan
         self._known[table] = made[1]
+        if made[1] is not None:
+            self.used.add(made[1].id)
         if self.native:
             self._decoder.learn(table, made[2])
 

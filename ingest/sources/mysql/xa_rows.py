@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ingest.errors import DataLoss
 from ingest.sources.mysql.log_model import LogPlace
 from ingest.sources.mysql.log_search import LogSearch
 
@@ -66,8 +67,20 @@ def find_prepared(
     return None
 
 
-def values_of(reader: LogReader, place: LogPlace) -> list[bytes]:
-    """Return the values of the records of the transaction that begins at a place."""
+def rows_of_prepared(
+    server: MySqlServer, make: Callable[[LogTables], LogReader], xid: str, place: LogPlace | None, end: LogPlace,
+    tables: TablesAt,
+) -> list[bytes]:  # fmt: skip
+    """Return the values of the records of a transaction that was prepared before `end`. Raise DataLoss.
+
+    `place`: where it begins, if that is known. `tables`: as they are at its commit.
+    """
+    place = place or find_prepared(server, make, xid, end)
+    if place is None:
+        msg = f"the XA transaction {xid} is committed here, and was prepared in a log that is gone"
+        raise DataLoss(f"{msg} ({end.file}, at {end.offset})", "run `ingest backfill FILE --all`")
+    reader = make(tables)
+    reader.keeps_prepared = True
     found: list[bytes] = []
     try:
         for chunk in reader.read(place, place.position + 1):

@@ -10,6 +10,7 @@ from mysql_servers import PASSWORD, USER
 
 from ingest.sources.mysql.options import MySqlSource
 from ingest.sources.mysql.state import LOG
+from ingest.sources.stateful import SinkHabits
 
 if TYPE_CHECKING:
     from mysql_servers import MySql
@@ -76,7 +77,7 @@ def test_a_row_that_was_deleted_between_two_attempts_at_its_chunk_leaves_the_sin
         "tables": rf"{base}.\.*", "ssl.mode": "disabled",
     })  # fmt: skip
     coordinator, reader = options.coordinator("p", lambda _: None), options.reader("p")
-    coordinator.writes(keyed=True, once=once)
+    coordinator.writes(SinkHabits(keyed=True, once=once))
     coordinator.connect()
     positions = coordinator.start({}, {}, "c", None)
     ends = coordinator.ends(positions)

@@ -6,71 +6,21 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from mysql_log import changes
+from mysql_run import Run
 from mysql_servers import MARIADB_10, MYSQL_5, PASSWORD, USER, clone
 
 from ingest.errors import ConfigError, DataLoss
 from ingest.sources.mysql.failover import excluded_sources, passed_over
-from ingest.sources.mysql.options import MySqlSource
 from ingest.sources.mysql.state import LOG
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from mysql_servers import Kind, MySql
-
-    from ingest.kafka.admin import Split
-    from ingest.sources.stateful import SourceState
 
     Starter = Callable[..., MySql]
 GTIDS: dict[str, Any] = {"gtid_mode": "ON", "enforce_gtid_consistency": 1}
 KINDS = [MARIADB_10, MYSQL_5]
-
-
-class Run:
-    """What the engine does with the source: a coordinator and a reader on one server after the other."""
-
-    def __init__(self, server: MySql, state: SourceState | None, stored: Mapping[Split, int], **options: Any) -> None:
-        self.options = MySqlSource.model_validate({
-            "type": "mysql", "hostname": "127.0.0.1", "port": server.port, "username": USER, "password": PASSWORD,
-            "tables": r"shop.\.*", "scan.startup.mode": "latest-offset", "ssl.mode": "disabled", **options,
-        })  # fmt: skip
-        self.warnings: list[str] = []
-        self.coordinator = self.options.coordinator("p", self.warnings.append)
-        self.coordinator.connect()
-        if state is not None:
-            self.coordinator.restore(state)
-        self.positions = self.coordinator.start(stored, {}, "c", None)
-        self.reader = self.options.reader("p")
-
-    def read(self, part: int | None = None) -> list[int]:
-        """Read the log to where it stands, or `part` of its records; the keys of the rows."""
-        ends = self.coordinator.ends(self.positions)
-        ranges = {LOG: (self.positions[LOG], ends[LOG])}
-        self.reader.take(self.coordinator.assign(ranges), self.coordinator.shared())
-        records: list[Any] = []
-        at = self.positions[LOG]
-        for chunk in self.reader.read(ranges):
-            if chunk is None:
-                continue
-            records += chunk.messages
-            at = self.reader._position[LOG]
-            if part is not None and len(records) >= part:
-                break
-        else:
-            at = self.reader._position[LOG]
-        self.note = self.reader.commit_note({LOG: at})
-        self.committed = {LOG: at}
-        if part is None:
-            self.coordinator.learn(self.reader.notes({LOG: at}))
-            self.positions = {**self.positions, **self.committed}
-        return [(change["after"] or change["before"])["id"] for change in changes(records)]
-
-    def end(self) -> tuple[SourceState, dict[Split, int]]:
-        if self.reader._log is not None:
-            self.reader._log.close()
-        self.coordinator.close()
-        return self.coordinator.state(), dict(self.positions)
 
 
 def started(kind: Kind, start: Starter, server_id: int) -> MySql:
@@ -165,16 +115,7 @@ def test_an_open_batch_ends_at_what_its_tasks_have_committed(kind: Kind, mysql_s
     note, committed = run.note, run.committed
     run.end()
     two.execute("STOP SLAVE")
-    other = Run.__new__(Run)
-    other.warnings = []
-    other.options = run.options.model_copy(update={"port": two.port})
-    other.coordinator = other.options.coordinator("p", other.warnings.append)
-    other.coordinator.connect()
-    other.coordinator.restore(state)
-    if note is not None:
-        other.coordinator.learn([note])
-    other.positions = other.coordinator.start({**stored, **committed}, {}, "c", None)
-    other.reader = other.options.reader("p")
+    other = Run(two, state, {**stored, **committed}, note=note)
     assert read + other.read() == [1, 2, 3, 4, 5]
     other.end()
 
@@ -216,7 +157,7 @@ def test_a_start_by_gtids(mysql_server: Starter) -> None:
     server.insert(2)
     server.rotate()
     server.insert(3)
-    by = {"scan.startup.mode": "specific-offset", "scan.startup.specific-offset.gtid-set": done}
+    by: dict[str, Any] = {"scan.startup.mode": "specific-offset", "scan.startup.specific-offset.gtid-set": done}
     run = Run(server, None, {}, **by)
     assert run.read() == [2, 3]
     run.end()
@@ -226,7 +167,8 @@ def test_transactions_of_excluded_servers_are_left_out(mysql_server: Starter) ->
     uuid = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
     server = started(MYSQL_5, mysql_server, 1)
     server.execute("CREATE TABLE shop.t (id INT PRIMARY KEY)")
-    run = Run(server, None, {}, **{"gtid.source.excludes": uuid.upper()})
+    options: dict[str, Any] = {"gtid.source.excludes": uuid.upper()}
+    run = Run(server, None, {}, **options)
     server.insert(1)
     server.insert(2, f"SET GTID_NEXT = '{uuid}:1'")
     server.insert(3)
