@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 from mysql_log import changes
-from mysql_servers import PASSWORD, USER
+from mysql_servers import MARIADB_10, MYSQL_5, PASSWORD, USER
 
 from ingest.checkpoint.checkpoint import Progress
 from ingest.driver.backlog import Backlog
@@ -17,10 +18,16 @@ from ingest.sources.stateful import SinkHabits
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from mysql_servers import MySql
+    from mysql_servers import Kind, MySql
 
     from ingest.kafka.admin import Split
     from ingest.sources.stateful import SourceState
+
+    Starter = Callable[..., MySql]
+
+
+GTIDS: dict[str, Any] = {"gtid_mode": "ON", "enforce_gtid_consistency": 1}
+KINDS = [MARIADB_10, MYSQL_5]
 
 
 class Run:
@@ -94,3 +101,31 @@ class Run:
         self.reader.close()
         self.coordinator.close()
         return self.coordinator.state(), dict(self.positions)
+
+
+def inserts(first: int, last: int) -> list[str]:
+    """Statements that insert a row each into shop.t."""
+    return [f"INSERT INTO shop.t VALUES ({number})" for number in range(first, last + 1)]  # noqa: S608  (numbers)
+
+
+def started(kind: Kind, start: Starter, server_id: int) -> MySql:
+    more = GTIDS if kind is MYSQL_5 else {}
+    return start(kind, server_id=server_id, log_slave_updates=1, skip_slave_start=1, **more)
+
+
+def replicate(primary: MySql, replica: MySql) -> None:
+    by = "MASTER_USE_GTID = slave_pos" if primary.kind is MARIADB_10 else "MASTER_AUTO_POSITION = 1"
+    replica.execute(
+        f"CHANGE MASTER TO MASTER_HOST = '127.0.0.1', MASTER_PORT = {primary.port}, MASTER_USER = '{USER}', "
+        f"MASTER_PASSWORD = '{PASSWORD}', MASTER_CONNECT_RETRY = 1, {by}",
+        "START SLAVE",
+    )
+
+
+def caught_up(replica: MySql, count: int) -> None:
+    deadline = time.monotonic() + 60
+    while not replica.execute("SHOW TABLES FROM shop LIKE 't'") or (
+        replica.execute("SELECT COUNT(*) FROM shop.t") != [(count,)]
+    ):
+        assert time.monotonic() < deadline, replica.execute("SHOW SLAVE STATUS")
+        time.sleep(0.02)

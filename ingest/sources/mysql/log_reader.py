@@ -129,16 +129,14 @@ class LogReader:
         try:
             yield from self._read(bound)
         except BadEvent as exc:
+            self.close()
+            if self._check is not None:  # no event begins where one was read before
+                compare_last(f"{self._file}:{self._check.offset}", 0, None)
             where = f"{self._file}, at {self._decoder.offset}"
-            self.close()
             msg = f"the log of {self._server.name} cannot be read ({where}): {exc}"
-            raise ConfigError(
-                msg, "see docs/mysql.md for what can be read; `ingest backfill FILE --all` reads all tables anew"
-            ) from exc
-        except GeneratorExit:
-            self.close()
-            raise
-        except (Unavailable, ConfigError, DataLoss):
+            hint = "see docs/mysql.md for what can be read; `ingest backfill FILE --all` reads tables anew"
+            raise ConfigError(msg, hint) from exc
+        except (GeneratorExit, Unavailable, ConfigError, DataLoss):
             self.close()
             raise
 
@@ -235,10 +233,10 @@ class LogReader:
     def _packet(self, packet: bytes) -> None:
         try:
             data = check_packet(packet, self._server)
-        except NumberTaken:
+        except (NumberTaken, Unavailable):
             if not self._kept:
                 raise
-            self._start(self.place)  # another worker of this run had the log meanwhile
+            self._start(self.place)  # another worker of this run had the log meanwhile, or it ended: RESET MASTER
             return
         except ConfigError as exc:
             if self._check is None or "max_allowed_packet" not in exc.message:

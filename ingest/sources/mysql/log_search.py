@@ -252,15 +252,15 @@ class LogSearch:
         compare_last(f"{file.name}:{offset}", place.last_crc, event.data if event and event.end == offset else None)
 
     def _event_at(self, file: str, offset: int) -> tuple[PlacedEvent | None, PlacedEvent | None]:
-        """Return the first event of a file and the one at an offset; None for what the server does not send."""
+        """Return the first event of a file and the one at an offset; None for what is none: it was read before."""
         with closing(self.events(file, offset)) as events:
             try:
                 first = next(events, None)
-            except DataLoss:
+            except (DataLoss, ConfigError):
                 return None, None
             try:
                 return first, next(events, None)
-            except DataLoss:
+            except (DataLoss, ConfigError):
                 return first, None
 
     def executed_at(self, file: str, offset: int) -> GtidSet | None:

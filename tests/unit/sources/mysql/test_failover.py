@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from mysql_run import Run
-from mysql_servers import MARIADB_10, MYSQL_5, PASSWORD, USER, clone
+from mysql_run import KINDS, Run, caught_up, replicate, started
+from mysql_servers import MARIADB_10, MYSQL_5, clone
 
 from ingest.errors import ConfigError, DataLoss
 from ingest.sources.mysql.failover import excluded_sources, passed_over
@@ -19,31 +18,6 @@ if TYPE_CHECKING:
     from mysql_servers import Kind, MySql
 
     Starter = Callable[..., MySql]
-GTIDS: dict[str, Any] = {"gtid_mode": "ON", "enforce_gtid_consistency": 1}
-KINDS = [MARIADB_10, MYSQL_5]
-
-
-def started(kind: Kind, start: Starter, server_id: int) -> MySql:
-    more = GTIDS if kind is MYSQL_5 else {}
-    return start(kind, server_id=server_id, log_slave_updates=1, skip_slave_start=1, **more)
-
-
-def replicate(primary: MySql, replica: MySql) -> None:
-    by = "MASTER_USE_GTID = slave_pos" if primary.kind is MARIADB_10 else "MASTER_AUTO_POSITION = 1"
-    replica.execute(
-        f"CHANGE MASTER TO MASTER_HOST = '127.0.0.1', MASTER_PORT = {primary.port}, MASTER_USER = '{USER}', "
-        f"MASTER_PASSWORD = '{PASSWORD}', MASTER_CONNECT_RETRY = 1, {by}",
-        "START SLAVE",
-    )
-
-
-def caught_up(replica: MySql, count: int) -> None:
-    deadline = time.monotonic() + 60
-    while not replica.execute("SHOW TABLES FROM shop LIKE 't'") or (
-        replica.execute("SELECT COUNT(*) FROM shop.t") != [(count,)]
-    ):
-        assert time.monotonic() < deadline, replica.execute("SHOW SLAVE STATUS")
-        time.sleep(0.02)
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
