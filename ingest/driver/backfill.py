@@ -69,8 +69,8 @@ def beside(
     if of_coordinator(source) is None or (is_local and holder(Path(where)) is None):
         return None
     with opened(where, settings.conf, write=False, begun=False) as checkpoint:
-        now = status(checkpoint)
-        if not is_local and (now["started"] is None or now["ended"] is not None):
+        now = None if is_local else status(checkpoint)
+        if now is not None and (now["started"] is None or now["ended"] is not None):
             return None
         storage, began = checkpoint.storage, time.monotonic()
         name, told = ask(storage, BackfillRequest([*tables])), False
@@ -127,6 +127,7 @@ class RowsAgainStartup:
         """Connect everything, and let the rows be read again; raises IngestError."""
         if not checkpoint.exists:
             begin_existing(checkpoint, "backfill")
+        self._checkpoint = checkpoint
         keeper = of_coordinator(self._parts.source)
         if keeper is not None:
             keeper.begin_anew(where_lost=bool(self._names))
@@ -134,7 +135,8 @@ class RowsAgainStartup:
 
     def _read_again(self, tables: SinkTables, schemas: SchemaStore) -> None:
         """Let the source read rows of the server again, which replace those of the sink."""
-        Replacement(self._context, self._parts, self._pipeline.memory, tables, schemas).begin(self._names)
+        memory, checkpoint = self._pipeline.memory, self._checkpoint
+        Replacement(self._context, self._parts, memory, tables, schemas, checkpoint).begin(self._names)
 
     def carry_out(self, driver: Driver, summary: RunEnded) -> None:
         """Run to the end; raises IngestError."""

@@ -19,6 +19,7 @@ from ingest.schema.routes import rule_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from ingest.checkpoint.checkpoint import Checkpoint
     from ingest.driver.context import RunContext
     from ingest.driver.parts import RunParts
     from ingest.driver.schemas import SchemaStore
@@ -39,9 +40,16 @@ class Replacement:
     """The rows that leave the sink's tables between two batches."""
 
     def __init__(
-        self, context: RunContext, parts: RunParts, memory: SourceMemory, tables: SinkTables, schemas: SchemaStore
+        self,
+        context: RunContext,
+        parts: RunParts,
+        memory: SourceMemory,
+        tables: SinkTables,
+        schemas: SchemaStore,
+        checkpoint: Checkpoint,
     ) -> None:
         """Do nothing yet."""
+        self._checkpoint = checkpoint
         self._context = context
         self._parts = parts
         self._memory = memory
@@ -68,7 +76,10 @@ class Replacement:
                 msg = f"{filled[0]} has rows, and keeps all that come: those that are read again would be there twice"
                 raise ConfigError(msg, "empty it first, or route the table to a new one")
         tables = self._memory.read_again(chosen)
-        self._schemas.empty([table for table in tables if sink.supersedes and self._is_changed(table)])
+        emptied = [table for table in tables if sink.supersedes and self._is_changed(table)]
+        self._schemas.empty(emptied)
+        for table in emptied:
+            self._memory.have_replaced(table)
         return tables
 
     def _is_changed(self, table: TableId) -> bool:
@@ -94,9 +105,7 @@ class Replacement:
         sources = sorted(name for name, one in known.sources.items() if target in one.targets)
         changed = [name for name in sources if self._is_changed(name)]
         if changed:
-            # A backfill has emptied it where it is the only one
-            if changed != [table]:
-                self._tell(table, target, f"a transform changes rows of {show(changed[0])}, which are there, too")
+            self._tell(table, target, f"a transform changes rows of {show(changed[0])}")
             return True
         rows: list[TableKeys] = []
         for name in sources:
@@ -108,7 +117,13 @@ class Replacement:
             if found:
                 self._tell(table, target, found)
             return bool(found)
-        count = self._tables.keep_only(target, known.sinks[target], self._encoded(target, rows))
+        try:
+            count = self._tables.keep_only(target, known.sinks[target], self._encoded(target, rows))
+        except RowError as exc:
+            self._tell(table, target, str(exc))
+            return True
+        finally:
+            _close(rows)
         if count is None:
             self._tell(table, target, _STAY)
         else:
@@ -120,9 +135,12 @@ class Replacement:
         self._context.warn(f"table {show(table)} was read again; rows that it lacks stay in {show(target)}: {why}")
 
     def _encoded(self, target: TableId, rows: Iterable[TableKeys]) -> Iterator[list[bytes]]:
-        """Yield keys as the sink's encoder makes them. What it refuses is no row of the sink."""
+        """Yield keys as the sink's encoder makes them. What it refuses is no row of the sink.
+
+        Raise RowError where it refuses all, and CheckpointError where a newer run has taken over.
+        """
         for name, groups in rows:
-            encoder = self._encoder(name, target)
+            encoder, count, taken = self._encoder(name, target), 0, 0
             for changes in groups:
                 made: list[Record] = []
                 for _, _, before, _, key, declared in changes:
@@ -131,7 +149,11 @@ class Replacement:
                     except RowError:
                         continue
                 self._context.life.touch()
+                count, taken = count + len(changes), taken + len(made)
                 yield [key for _, key, _ in made if key is not None]
+            if count and not taken:
+                raise RowError("no-key", "the sink takes none of its keys")  # so that nobody knows whose its rows are
+        self._checkpoint.refuse_newer_run()  # what is deleted now is not there again by then
 
     def _encoder(self, table: TableId, target: TableId) -> TableEncoder:
         known, parts = self._schemas.schemas, self._parts

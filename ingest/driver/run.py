@@ -275,7 +275,7 @@ def assemble(context: RunContext, parts: RunParts, start: Start, runner: TaskRun
         patience.ask(lambda: sink.begin_batch(batch, tasks))
 
     losses = Losses(source, backlog, patience)
-    replacement = Replacement(context, parts, memory, start.tables, schemas)
+    replacement = Replacement(context, parts, memory, start.tables, schemas, start.checkpoint)
     books = Books(context, start.checkpoint, progress, counters, start.tables, memory, replacement.carry_out)
     requests = BackfillRequests(context, start.checkpoint, replacement, lambda: books.store(backlog.lag()))
     splits = SplitWatch(source, backlog, losses, patience, requests.look)

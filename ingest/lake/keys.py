@@ -72,8 +72,14 @@ def rows_of_other_keys(
         there = there.filter(pc.invert(pc.fill_null(pc.equal(there.column(deleted), True), False)))
     schema = schema_of(columns)
     rows = pa.table([converted(there.column(one.name), one.type) for one in schema], schema=schema)
-    batches = [_batch(columns, key, [(one, None) for one in some]) for some in keys]
-    kept = pa.Table.from_batches([one for one in batches if one is not None], schema)
+    batches, count = [], 0
+    for some in keys:
+        count += len(some)
+        found = _batch(columns, key, [(one, None) for one in some])
+        batches += [] if found is None else [found]
+    kept = pa.Table.from_batches(batches, schema)
+    if count and not kept.num_rows:
+        rows = schema.empty_table()  # the table can hold none of them: so nobody knows whose its rows are
     others = without(rows, positions_of(kept, rows)) if kept.num_rows else rows
     distinct = others.group_by(schema.names, use_threads=False).aggregate([]).select(schema.names)
     columns_of = [pa.concat_arrays([pa.array([], one.type), *distinct.column(one.name).chunks]) for one in schema]

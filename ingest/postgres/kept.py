@@ -52,5 +52,7 @@ def keep_only(
         readable = [text for text, row in zip(texts, found, strict=True) if row is not None]
         if len(readable) == len(texts):
             raise
+        if not readable:
+            return 0  # it can hold none of them: so nobody knows whose its rows are
         with psycopg.RawCursor(connection) as cursor:
             return cursor.execute(query, [readable]).rowcount

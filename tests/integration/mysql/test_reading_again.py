@@ -225,6 +225,19 @@ def test_a_table_whose_rows_others_share_keeps_theirs(mariadb: MySql, tmp_path: 
     assert found == sorted([*pipeline.rows("part1", "k, v"), *pipeline.rows("part2", "k, v")], key=repr)
 
 
+def test_rows_stay_where_no_key_says_which_they_are(mariadb: MySql, tmp_path: Path) -> None:
+    """Dates that are no days are keys of no row."""
+    options, lake = sink_of("delta", tmp_path / "lake")
+    pipeline = InProcessPipeline(tmp_path, mariadb, "no_days", options)
+    pipeline.source["ingestion.ignore-errors"] = True
+    make(pipeline, days=KEYS["days"])
+    pipeline.run()
+    pipeline.unlogged("SET sql_mode = ''", "DELETE FROM days", "INSERT INTO days VALUES ('0000-00-00', 1)")
+    pipeline.run("days")
+    assert len(lake.rows("no_days", "days")) == 2
+    assert [one for one in pipeline.warnings if "rows that it lacks stay in no_days.days: the sink takes none" in one]
+
+
 LOSSES: Final = ["purged", "reset"]
 
 
