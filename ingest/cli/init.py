@@ -182,9 +182,11 @@ def _finish(out: Path, answers: Answers, values: dict[str, str], *, look: bool) 
     text = pipeline_text(answers)
     _checked(text, values)
     _write(out.parent, {out.name: text, str(PLACE): schema_text()})
+    if not look:
+        typer.echo(f"{out} is written. Next: ingest plan {out}; ingest run {out} --once", err=True)
+        return
     typer.echo(f"{out} is written. What a run of it would do (ingest plan {out}):\n", err=True)
-    if look:
-        _planned(out, values)
+    _planned(out, values)
     typer.echo(f"\nNext: ingest run {out} --once", err=True)
 
 

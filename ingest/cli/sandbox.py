@@ -6,6 +6,7 @@ A schema registry, a PostgreSQL server and a MariaDB server run beside it where 
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from dataclasses import asdict
 from pathlib import Path
@@ -15,6 +16,7 @@ import typer
 
 from ingest.cli.parameters import FormatOption, OutputFormat
 from ingest.cli.screen import CommandGroup
+from ingest.model.text import one_line
 from ingest.sandbox import broker, mysql, postgres, registry, sample
 from ingest.sandbox.secure import USER, Secure, client_properties
 
@@ -37,18 +39,30 @@ app = typer.Typer(
 FolderOption = Annotated[
     Path | None,
     typer.Option(
-        "--dir", metavar="DIR", resolve_path=True, help="Where it lives. [default: the user's cache directory]"
+        "--dir",
+        metavar="DIR",
+        resolve_path=True,
+        file_okay=False,
+        help="Where it lives. [default: the user's cache directory]",
     ),
 ]
+
+
+def _size(text: str) -> str:
+    """Return a size as Java takes it; raise typer.BadParameter (exit code 2) for another text."""
+    if re.fullmatch(r"[1-9][0-9]{0,9}[kKmMgG]?", text) is None:
+        raise typer.BadParameter(f"{one_line(text)} is no size like 512m or 1g")
+    return text
 
 
 @app.command()
 def up(
     folder: FolderOption = None,
     port: Annotated[
-        int | None, typer.Option(metavar="PORT", help="Where it listens. [default: 29092, or a free port]")
+        int | None,
+        typer.Option(min=1, max=65_535, metavar="PORT", help="Where it listens. [default: 29092, or a free port]"),
     ] = None,
-    heap: Annotated[str, typer.Option(metavar="SIZE", help="Java's heap for it.")] = "1g",
+    heap: Annotated[str, typer.Option(metavar="SIZE", callback=_size, help="Java's heap for it, as 512m.")] = "1g",
     secure: Annotated[bool, typer.Option("--secure", help="Add listeners with TLS, SCRAM, PLAIN and mTLS.")] = False,
     with_registry: Annotated[bool, typer.Option("--registry", help="Start a schema registry, too.")] = False,
     with_postgres: Annotated[bool, typer.Option("--postgres", help="Start a PostgreSQL server, too.")] = False,

@@ -134,7 +134,13 @@ def place_of(target: str, variables: dict[str, str]) -> str:
     Raises ConfigError for a pipeline file without a port, typer.BadParameter (exit code 2) for what is neither.
     """
     if target.startswith(("http://", "https://")):
-        url = urlsplit(target)
+        try:
+            url = urlsplit(target)
+            is_url = bool(url.hostname) and url.port != 0
+        except ValueError:  # a bracket without its other one, or a port that is none
+            is_url = False
+        if not is_url:
+            raise typer.BadParameter(f"{one_line(target)} is no URL of a server", param_hint="TARGET")
         return urlunsplit((url.scheme, url.netloc, url.path if url.path.strip("/") else "/metrics", url.query, ""))
     path = Path(target)
     if path.suffix in {".yaml", ".yml"}:

@@ -16,6 +16,7 @@ from ingest import __version__
 from ingest.component.options import Options
 from ingest.config.diagnostics import did_you_mean
 from ingest.errors import ConfigError
+from ingest.model.text import reason_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -157,10 +158,14 @@ class Deployment(Options):
 
 def pipelines_in(folder: Path) -> list[Path]:
     """Return the pipeline files of a folder, sorted. Raise ConfigError where there is none."""
-    files = sorted(path for path in folder.glob("*.y*ml") if path.suffix in {".yaml", ".yml"} and path.name != SETTINGS)
+    files = sorted(path for path in folder.glob("*.y*ml") if _is_pipeline(path))
     if not files:
         raise ConfigError(f"there is no pipeline in {folder}", "name the folder with the pipelines' files")
     return files
+
+
+def _is_pipeline(path: Path) -> bool:
+    return path.suffix in {".yaml", ".yml"} and path.name != SETTINGS and not path.is_fifo()
 
 
 def read_deployments(file: Path, names: Iterable[str]) -> dict[str, Deployment]:
@@ -190,7 +195,8 @@ def _parsed(file: Path) -> object:
         place = "" if mark is None else f":{mark.line + 1}:{mark.column + 1}"
         raise ConfigError(f"{file}{place}: not YAML: {exc.problem}", "mend the file") from exc
     except (OSError, UnicodeDecodeError) as exc:
-        raise ConfigError(f"{file}: cannot be read: {exc}", "mend the file") from exc
+        why = reason_of(exc) if isinstance(exc, OSError) else "it is not UTF-8"
+        raise ConfigError(f"{file}: cannot be read: {why}", "mend the file") from exc
 
 
 def _map(file: Path, value: object, what: str) -> dict[Any, Any]:

@@ -151,11 +151,8 @@ class RegistryOptions(Options):
     def _check_registry(self, info: ValidationInfo) -> Self:
         self._written = is_written(info)
         problems = []
-        if "${" not in self.url:
-            for part in self.url.split(","):
-                if urlsplit(part.strip()).scheme not in {"http", "https"} or not urlsplit(part.strip()).netloc:
-                    problems.append(("url", "is no address of a registry; write http://host:8081"))
-                    break
+        if "${" not in self.url and not all(_is_address(part.strip()) for part in self.url.split(",")):
+            problems.append(("url", "is no address of a registry; write http://host:8081"))
         if self.basic_user is not None and ":" not in self.basic_user and "${" not in self.basic_user:
             problems.append(("basic_user", "is not user:password"))
         if self.basic_source == "USER_INFO" and self.basic_user is None:
@@ -285,3 +282,11 @@ def _is_read(place: str) -> bool:
 
 def _is_pem(place: str | None) -> bool:
     return place is not None and place.lower().endswith(_PEM)
+
+
+def _is_address(text: str) -> bool:
+    try:
+        url = urlsplit(text)
+        return url.scheme in {"http", "https"} and bool(url.netloc) and url.port != 0
+    except ValueError:  # a bracket without its other one, or a port that is none
+        return False

@@ -17,6 +17,7 @@ from contextlib import ExitStack, contextmanager
 from typing import IO, TYPE_CHECKING, Any, Final, TypeVar
 
 from ingest.errors import ConfigError, Unavailable
+from ingest.model.text import reason_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -34,8 +35,11 @@ def starting(folder: Path, what: str) -> Iterator[int]:
 
     Yield the lock's file descriptor. Raise Unavailable where another process holds the lock.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as exc:
+        raise ConfigError(f"cannot write to {folder}: {reason_of(exc)}", "give another --dir") from exc
     try:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -104,7 +108,7 @@ def runs(folder: Path) -> bool:
     """Tell whether a process holds the lock of a directory."""
     try:
         fd = os.open(folder / "lock", os.O_RDWR)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return False
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

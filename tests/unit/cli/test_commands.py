@@ -195,3 +195,41 @@ def test_every_command_that_waits_for_a_broker_says_so(
     assert (
         said.index("no answer from the broker at 127.0.0.1:1") < said.index("; trying until ") < said.index("error: ")
     )
+
+
+@pytest.mark.parametrize(("arguments", "code", "says"), [
+    (("top", "http://[::1", "--once"), 2, "is no URL of a server"),
+    (("top", "http://h:99999", "--once"), 2, "is no URL of a server"),
+    (("sandbox", "up", "--port", "99999", "--dir", "new"), 2, "65535"),
+    (("sandbox", "up", "--heap", "abc", "--dir", "new"), 2, "no size like 512m"),
+    (("sandbox", "up", "--dir", "a-file"), 2, "is a file"),
+    (("sandbox", "up", "--dir", "a-file/below"), 78, "cannot write to"),
+    (("sandbox", "status", "--dir", "a-file"), 2, "is a file"),
+    (("check", "registry.yaml"), 78, "is no address of a registry"),
+    (("check", "pipes"), 78, "there is no pipeline in pipes"),
+    (("render", "k8s", "pipelines"), 78, "kubernetes.yaml: cannot be read: it is not UTF-8"),
+    (("test", "tests"), 0, "1 test, 0 failed; no tests: manifests.yaml"),
+    (("init", "new.yaml", "--no-look", "--brokers", "h:1", "--topic", "t", "--format", "json", "--sink", "print"), 0,
+     "new.yaml is written. Next: ingest plan new.yaml"),
+], ids=str)  # fmt: skip
+def test_odd_places_are_said_in_a_line(
+    arguments: tuple[str, ...], code: int, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    for folder in ("pipes", "pipelines", "tests"):
+        Path(folder).mkdir()
+    os.mkfifo("pipes/p.yaml")
+    Path("a-file").write_text("")
+    Path("registry.yaml").write_text(
+        'source: {type: kafka, properties.bootstrap.servers: "h:1", topic: t, value.format: avro-confluent, '
+        'value.avro-confluent.url: "http://[::1"}\nsink: {type: print}\n'
+    )
+    Path("pipelines/p.yaml").write_text("source: {type: file, path: x, value.format: json}\nsink: {type: print}\n")
+    Path("pipelines/kubernetes.yaml").write_bytes(b"\xff")
+    Path("tests/manifests.yaml").write_text("kind: Job\n---\nkind: Service\n")
+    Path("tests/one.yaml").write_text("title: one\nmessages: []\n")
+    assert command(*arguments) == code
+    told = capsys.readouterr()
+    assert says in told.out + told.err
+    assert "Traceback" not in told.err
