@@ -212,7 +212,9 @@ class ChangeEncoder:
         row, key = self._with_written_key(row, key, message_key, declared)
         image = None if message_key is None else key_image(message_key, self._columns)
         if image is not None:
-            row = {**self._coercer.image(image), **row}
+            of_key = self._coercer.image(image)
+            null = {n: of_key[n] for n in self._primary_key if row.get(n) == _NULL and n in of_key}
+            row = {**of_key, **row, **null}
             key = {**self._key_in(image, declared), **key}
         if not row or (self._primary_key and not key):
             raise RowError("no-key", "a delete needs its row in the before image, or its key in the message key")

@@ -213,7 +213,7 @@ class UpsertEncoder:
         key = self._key_in(row, declared)
         image = None if key is not None or message_key is None else key_image(message_key, self._primary_key)
         if image is not None:
-            row = {**parse_row(image), **row}
+            row = {**row, **{n: v for n, v in parse_row(image).items() if row.get(n, b"null") == b"null"}}
             key = self._key_in(row, declared)
         if key is None:
             raise RowError("no-key", "a delete needs its key in the before image or in the message key")
