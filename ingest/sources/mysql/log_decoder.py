@@ -172,6 +172,13 @@ class LogDecoder:
     def learn(self, table: int, plan: RowPlan | bytes | None) -> None:
         """Take a table's plan, for native code."""
 
+    def plan(self, _table: int) -> RowPlan | bytes | None:
+        """Return what native code has learned of a table: nothing here."""
+        return None
+
+    known = 0
+    """The number of ids that native code knows."""
+
     def rows_of(self, _data: bytes, _position: int) -> bool:
         """Add the records of a row event natively; False where the reference has to do it, as here."""
         return False

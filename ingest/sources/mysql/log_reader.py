@@ -126,6 +126,7 @@ class LogReader:
         self._began, self._kept, self._idle, self._sure = None, True, 0, None
         if self._stream is None or self.place.position != start.position or self._decoder.opened != CLOSED:
             self._start(start, began)
+        self.maps.trim()
         try:
             yield from self._read(bound)
         except BadEvent as exc:

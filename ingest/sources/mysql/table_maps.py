@@ -52,7 +52,7 @@ class TableMaps:
 
     def trim(self) -> None:
         """Forget all of them where they are many: servers give a table another id each time that they open it."""
-        if len(self._known) > MAX_KNOWN:
+        if max(len(self._known), self._decoder.known) > MAX_KNOWN:
             self.forget()
 
     def forget(self) -> None:
@@ -105,12 +105,15 @@ class TableMaps:
 
     def _lookup(self, table: int) -> KnownTable | None:
         """Return the table of rows; None if it is not read. Raise BadEvent where no table map was before them."""
-        if table not in self._known and table != _NO_TABLE:
+        if table in self._known or table == _NO_TABLE:
+            return self._known.get(table)
+        plan = self._decoder.plan(table)  # native code knows a table by its map, whatever its id
+        if plan is None:
             msg = f"rows of the table {table}, of which no table map came"
             raise BadEvent(msg)
-        return self._known.get(table)
+        return None if isinstance(plan, bytes) else plan.known
 
     def without_transactions(self, ids: Iterable[int]) -> set[int]:
         """Return those entries of the history that are tables without transactions."""
-        by_id = {known.id: known.table.engine.lower() for known in self._known.values() if known is not None}
+        by_id = {known.id: known.table.engine.lower() for _, known, _ in self._read.values() if known is not None}
         return {one for one in ids if by_id.get(one) in _WITHOUT_TRANSACTIONS}

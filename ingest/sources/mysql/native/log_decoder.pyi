@@ -43,6 +43,13 @@ class LogDecoder:
     def learn(self, table: int, plan: RowPlan | bytes | None) -> None:
         """Take a table's plan; in place of one the body of its table map, where its rows are not read."""
 
+    def plan(self, table: int) -> RowPlan | bytes | None:
+        """Return what was learned of a table; None where that is nothing."""
+
+    @property
+    def known(self) -> int:
+        """The number of ids that are known."""
+
     def rows_of(self, data: bytes, position: int) -> bool:
         """Add the records of a row event, at positions from one on; False where the reference has to do it."""
 

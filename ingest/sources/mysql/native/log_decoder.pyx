@@ -99,6 +99,7 @@ cdef class LogDecoder:
     cdef uint64_t run_last
     cdef list done                    # the runs before it
     cdef dict tables                  # by id: a plan, or the body of the table map of a table that is not read
+    cdef dict maps                    # the same by the bodies of table maps, without the id
     cdef uint64_t cached_ids[CACHED]
     cdef list cached
     cdef int post_query, post_map, post_rows_1, post_rows_2
@@ -142,7 +143,7 @@ cdef class LogDecoder:
     def forget(self):
         """Forget what is known of tables: a statement may have changed them."""
         cdef int at
-        self.tables = {}
+        self.tables, self.maps = {}, {}
         for at in range(CACHED):
             self.cached[at] = None
 
@@ -156,8 +157,23 @@ cdef class LogDecoder:
             self.tables.pop(table, None)
             self.cached[at] = None
             return
+        self.give(table, plan)
+        self.maps[((<RowPlan> plan).map if isinstance(plan, RowPlan) else plan)[TABLE_ID:]] = plan
+
+    cdef void give(self, uint64_t table, plan):
+        """Let a plan be that of an id."""
+        cdef int at = table % CACHED
         self.tables[table] = plan
         self.cached_ids[at], self.cached[at] = table, plan
+
+    def plan(self, uint64_t table):
+        """Return what was learned of a table; None where that is nothing."""
+        return self.tables.get(table)
+
+    @property
+    def known(self):
+        """The number of ids that are known."""
+        return len(self.tables)
 
     # -- Bytes ------------------------------------------------------------------------------------------------------
 
@@ -323,8 +339,12 @@ cdef class LogDecoder:
             return False
         table = low_bytes(body, 6)
         plan = self.table(table)
-        if plan is None:
-            return False
+        if plan is None:  # servers give a table another id each time that they open it
+            plan = self.maps.get(PyBytes_FromStringAndSize(<const char *> body + TABLE_ID, <Py_ssize_t> size - TABLE_ID))
+            if plan is None:
+                return False
+            self.give(table, plan)
+            return True
         known = (<RowPlan> plan).map if isinstance(plan, RowPlan) else plan
         return <size_t> PyBytes_GET_SIZE(known) == size and not memcmp(
             PyBytes_AS_STRING(known) + TABLE_ID, body + TABLE_ID, size - TABLE_ID
