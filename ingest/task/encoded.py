@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from ingest.model.record import offset_of
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -38,3 +40,13 @@ class EncodedPart:
     """True if it ends only because it is full: native code goes on at `stop`."""
     skips: Sequence[tuple[int, str]] = ()
     """The index and the reason of each message that stands for no row; nothing where `changes` say so."""
+
+    @property
+    def end(self) -> int:
+        """The position behind the last message that was taken, which the split is only at when all of it are."""
+        return offset_of(self.messages[self.stop - 1]) + 1 if self.stop > self.start else self.position
+
+    @property
+    def within(self) -> bool:
+        """True if the last message that was taken has one position with others, and not all of them were."""
+        return self.position < self.end

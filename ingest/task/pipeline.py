@@ -24,7 +24,7 @@ from ingest.task.attempt import Stopwatch, attempt
 from ingest.task.commit import COMMIT_S, Committer, Interval
 from ingest.task.counters import EncoderCounters
 from ingest.task.native_stage import NativeToRecords
-from ingest.task.refusals import Ways
+from ingest.task.refusals import Stopped, Ways
 from ingest.task.rejects import RejectLimit, Rejects
 from ingest.task.source_side import SourceSide
 from ingest.task.writing import WriteStage
@@ -53,6 +53,8 @@ class ShardTask:
         self._committer = Committer(writer, letters, None, counters, self._positions, result, self._reader)
         self._interval = Interval(COMMIT_S)
         self._ways = Ways(task.ends, waits=task.waits)
+        self._stopped: Stopped | None = None
+        """Why the task ends before records of which a part was written: that part was given up."""
 
     def run(self) -> None:
         """Do all stages, chunk by chunk. Raises IngestError."""
@@ -72,9 +74,13 @@ class ShardTask:
                     with closing(self._source()) as source:
                         if self._go(source):
                             return
+                    if self._sink.within:
+                        self._give_up_part()
+                        continue
                     ways.end()
                     committer.come_apart(apart=ways.apart)
                 except RowsRefused as exc:
+                    self._sink.within.clear()
                     self._rejects.went_back()
                     ways.refuse(exc, committer.go_back())
 
@@ -99,17 +105,29 @@ class ShardTask:
                     for part in source.encode(chunk):
                         sink.write(chunk.split, part)
                     sink.leave_out(chunk)
-                over = source.ended() or self._rejects.full or ways.refused.waiting
+                over = source.ended() or (self._rejects.full and not sink.within) or ways.refused.waiting
                 if over:
                     break
-                if (ways.apart and chunk is not None) or (not source.within and self._interval.passed()):
+                if not sink.within and ((ways.apart and chunk is not None) or self._interval.passed()):
                     self._commit()
         over = over or source.stopped or not ways.apart
         self._result.waited = ways.refused.waiting
+        if sink.within:
+            return False
         if not self._result.waited:
             source.pass_gaps(positions)
+        if over and self._stopped is not None:
+            self._stopped.put_back(self._result)
         self._commit(final=over)
         return over
+
+    def _give_up_part(self) -> None:
+        """Go back to the last commit, and write again only what is before records of which a part was written."""
+        self._stopped = Stopped.of(self._result)
+        self._rejects.went_back()
+        self._ways.cut(self._committer.go_back())
+        self._committer.come_apart(apart=self._ways.apart)
+        self._sink.within.clear()
 
     def _commit(self, *, final: bool = False) -> None:
         """Commit what was written. Raises IngestError."""

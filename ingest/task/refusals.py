@@ -11,6 +11,7 @@ the task commits what is before it, and ends. Rules: docs/spec/dirty-data.md#row
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ingest.model.reject import LeftForLater, RowError
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
     from ingest.encode.upsert_encoder import Record
     from ingest.kafka.admin import Split
     from ingest.model.commit import RefusedRow, RowsRefused
+    from ingest.model.reject import RejectedRecord
+    from ingest.model.schema import TableSchema
+    from ingest.model.table import TableId
+    from ingest.task.assignment import TaskResult
 
 
 class RefusedRecords:
@@ -69,6 +74,33 @@ class RefusedRecords:
             raise RowError("refused", why)
 
 
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """What a task that goes back keeps of how it had ended."""
+
+    observed: dict[TableId, TableSchema]
+    widening: dict[tuple[TableId, str], bytes]
+    rejects: list[RejectedRecord]
+    """Those that it stopped at."""
+    drifted: bool
+    waited: bool
+
+    @classmethod
+    def of(cls, result: TaskResult) -> Stopped:
+        """Return that of a task."""
+        at_fault = [reject for reject in result.rejects if not reject.passed]
+        return cls(result.observed, result.widening, at_fault, result.drifted, result.waited)
+
+    def put_back(self, result: TaskResult) -> None:
+        """Let the task end so."""
+        result.observed, result.widening = {**result.observed, **self.observed}, {**result.widening, **self.widening}
+        result.drifted, result.waited = result.drifted or self.drifted, result.waited or self.waited
+        for reject in self.rejects:
+            result.rejects.append(reject)
+            result.reject_codes[reject.stage, reject.code] = result.reject_codes.get((reject.stage, reject.code), 0) + 1
+            result.stopped_by_reject = True
+
+
 class Ways:
     """The way that a task goes, and up to where."""
 
@@ -108,6 +140,12 @@ class Ways:
         self.refused.add(exc)
         if self.refused and self._watched is None:
             self._watched = dict(reached)
+
+    def cut(self, reached: Mapping[Split, int]) -> None:
+        """Let all ways end at these positions at the latest."""
+        self._ends = reached
+        self._apart = None if self._apart is None else reached
+        self._watched = None if self._watched is None else reached
 
     def committed(self) -> None:
         """Forget records that were refused before a commit: they are rejects."""

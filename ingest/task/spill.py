@@ -115,6 +115,11 @@ class ChunkManifest:
     more: bool = False
     """True if more records of the position `end` follow: the split stays at it until all are there."""
 
+    @property
+    def within(self) -> bool:
+        """True if its last record has one position with others, and not all of them were read."""
+        return bool(self.offsets) and self.offsets[-1].stop > self.end
+
 
 @dataclass(slots=True)
 class Spilled:

@@ -17,7 +17,7 @@ from ingest.task.commit import COMMIT_S, Committer, Interval
 from ingest.task.counters import EncoderCounters, add_counts
 from ingest.task.merging import NEVER, ChunkMerger
 from ingest.task.native_stage import NativeToRows
-from ingest.task.refusals import RefusedRecords
+from ingest.task.refusals import RefusedRecords, Stopped
 from ingest.task.rejects import RejectLimit, Rejects
 from ingest.task.returned import ReturnedRows, lost
 from ingest.task.source_side import SourceSide
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ingest.encode.compiled_transform import CompiledTransforms
+    from ingest.kafka.admin import Split
     from ingest.task.assignment import Task
     from ingest.task.spill import ChunkManifest, SpillStore
 
@@ -113,6 +114,8 @@ class TransformWriteStage:
         self._committer = Committer(writer, letters, None, counters, self._positions, result)
         self._resumed = False
         """True if an earlier attempt has committed a part of it."""
+        self._within: set[Split] = set()
+        """See `WriteStage`."""
         self._result = result
 
     def run(self, returned: ReturnedRows) -> None:
@@ -131,7 +134,9 @@ class TransformWriteStage:
                 returned.take(spilled.padding)
                 if isinstance(spilled.content, TaskResult):
                     self._take_over(spilled.content)
-                    if not done:
+                    if not done and self._within:
+                        self._give_up_part(spilled.content)
+                    elif not done:
                         self._reach(spilled.content)
                         with self._going_back():
                             self._commit(final=True)
@@ -147,7 +152,7 @@ class TransformWriteStage:
                     continue
                 with self._going_back(spilled.content):
                     self._write(spilled.content, retained, results, RefusedRecords())
-                    if not spilled.content.more and interval.passed():
+                    if not self._within and interval.passed():
                         self._commit()
                 if self._result.refused_before:
                     return
@@ -158,6 +163,15 @@ class TransformWriteStage:
         """Commit what was written. Raises IngestError."""
         self._committer.commit(final=final)
         self._rejects.committed()
+
+    def _give_up_part(self, read: TaskResult) -> None:
+        """End at the last commit: of records that have one position only a part was read, and they are read again."""
+        self._reach(read)
+        stopped = Stopped.of(self._result)
+        self._rejects.went_back()
+        self._committer.go_back()
+        self._committer.come_apart(apart=False)
+        stopped.put_back(self._result)
 
     @contextmanager
     def _going_back(self, chunk: ChunkManifest | None = None) -> Generator[None]:
@@ -223,6 +237,10 @@ class TransformWriteStage:
                 self._result.skip(reason, 1)
         self._result.read += sum(len(range(max(first, r.start), min(merged.stop, r.stop))) for r in chunk.offsets)
         self._positions[chunk.split] = max(first, chunk.end) if merged.stop == NEVER else merged.stop
+        if chunk.within:
+            self._within.add(chunk.split)
+        elif chunk.offsets:
+            self._within.discard(chunk.split)
 
     def _take_over(self, read: TaskResult) -> None:
         """Take over the counters of the first half; raises its failure."""

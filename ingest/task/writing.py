@@ -32,6 +32,9 @@ class WriteStage:
         self._left_out = left_out
         self._positions = positions
         self._result = result
+        self.within: set[Split] = set()
+        """Splits of which records are written whose position others have as well that are not: a commit is no progress
+        there, and would leave in the sink what is read again."""
 
     def write(self, split: Split, part: EncodedPart) -> None:
         """Write the records of a part, and account for the rest. Raises IngestError."""
@@ -43,12 +46,16 @@ class WriteStage:
         except PartitionerError as exc:
             raise exc.read_from(*split, self._first(part), part.position) from exc
         except RowsRefused:
-            self._positions[split] = part.position  # those at fault are before it
+            self._positions[split] = max(part.position, part.end)  # those at fault are before it
             raise
         for reason, count in part.skipped.items():
             self._result.skip(reason, count)
         self._result.read += part.stop - part.start
         self._positions[split] = part.position
+        if part.within:
+            self.within.add(split)
+        elif part.stop > part.start:
+            self.within.discard(split)
 
     @staticmethod
     def _first(part: EncodedPart) -> int:

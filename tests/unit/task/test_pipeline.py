@@ -6,6 +6,7 @@ import json
 import pickle
 from dataclasses import fields, replace
 from itertools import count
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -400,3 +401,71 @@ def test_every_error_of_a_sink_reaches_the_driver_with_its_own_text(tmp_path: Pa
         assert found.message.startswith(error.message)
         assert (found.hint or "do that", found.exit_code) == (error.hint, error.exit_code)
         assert type(found) is (IngestError if isinstance(error, OddError) else type(error))
+
+
+class Grouped:
+    """A reader of chunks that have one position each, as those of a snapshot: `groups` of messages come together."""
+
+    def __init__(self, chunks: Sequence[Sequence[Sequence[tuple[bytes | None, bytes | None]]]]) -> None:
+        self.chunks, self.at = chunks, 0
+
+    def read(self, ranges: dict[Any, tuple[int, int]]) -> Iterator[Any]:
+        self.at, end = ranges[SPLIT]
+        for position in range(self.at, end):
+            for index, group in enumerate(self.chunks[position]):
+                more = index + 1 < len(self.chunks[position])
+                records = [MemoryRecord(position, "topic", *one, position=position) for one in group]
+                yield SimpleNamespace(split=SPLIT, topic="topic", messages=records, more=more)
+            self.at = position + 1
+
+    def position(self, _split: Any) -> int:
+        return self.at
+
+
+def grouped(chunks: Any, tolerated: int = 100, bad: frozenset[int] = frozenset()) -> Case:
+    case = Case([], tolerated, bad=bad)
+    given: Any = case.task.setup.value.source
+    source: Any = replace(given, readers=lambda: Grouped(chunks))
+    setup: Any = Broadcast(replace(case.task.setup.value, source=source))
+    case.task = replace(case.task, setup=setup, ranges={SPLIT: (0, len(chunks))})
+    return case
+
+
+WHOLE = [FITS[:2], FITS[2:4]]
+LAST = [debezium('{"id":9,"n":9}')]
+
+
+@pytest.mark.parametrize("built", BOTH)
+@pytest.mark.parametrize(
+    ("inside", "tolerated", "drifts"),
+    [([FITS[:2], [DRIFT]], 9, True), ([FITS[:2], [*LAST, DRIFT, *FITS]], 9, True), ([[*LAST, DRIFT]], 9, True),
+     ([FITS[:2], [*LAST, REJECT]], 0, False)],
+)  # fmt: skip
+def test_a_chunk_of_which_a_part_was_written_is_given_up_where_a_task_ends(
+    inside: Any, tolerated: int, drifts: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, built: bool
+) -> None:
+    """It is read again as a whole: what was written of it would be there twice."""
+    monkeypatch.setattr(native, "BUILT", built)
+    case = grouped([WHOLE, inside, [LAST]], tolerated)
+    result = run_task(case.task)
+    assert result.failure is None
+    assert (result.positions, len(case.writer.committed), result.read) == ({SPLIT: 1}, 4, 4)
+    assert (result.drifted, result.stopped_by_reject, T in result.observed) == (drifts, not drifts, drifts)
+    assert [reject.passed for reject in result.rejects] == ([] if drifts else [False])
+    assert [(positions, final) for positions, _, final in case.writer.finals] == [({SPLIT: 1}, True)]
+    halves = grouped([WHOLE, inside, [LAST]], tolerated)
+    result = in_halves(halves, tmp_path / "attempt")
+    # Two halves of a task end at their last commit, if a group of the chunk has gone through both
+    committed, reached = (0, 0) if len(inside) > 1 else (4, 1)
+    assert (result.failure, len(halves.writer.committed), result.positions) == (None, committed, {SPLIT: reached})
+    assert (result.drifted, result.stopped_by_reject, T in result.observed) == (drifts, not drifts, drifts)
+
+
+@pytest.mark.parametrize("in_write", [False, True])
+def test_a_record_of_a_chunk_that_the_sink_refuses_becomes_a_reject(*, in_write: bool) -> None:
+    case = grouped([WHOLE, [FITS[4:], LAST], [LAST]], bad=frozenset({4}))
+    case.writer.refuses_in_write = in_write
+    result = run_task(case.task)
+    assert (result.failure, result.positions) == (None, {SPLIT: 3})
+    assert [(one.offset, one.code) for one in result.rejects] == [(1, "refused")]
+    assert len(case.writer.committed) == 7
