@@ -266,6 +266,7 @@ class MySqlCoordinator:
         for one in made:
             if one.remedy is Remedy.DELETE:
                 state.emptied.append(one.table)
+                state.marked.pop(shown(one.table), None)  # what was wrong of its rows is gone with them
                 if state.snapshot(one.table) is not None:
                     self._lanes.restart(state, one.table)
             elif one.remedy is Remedy.READ_AGAIN:
