@@ -28,7 +28,7 @@ from ingest.model import types
 from ingest.model.data_type import BinaryType
 from ingest.model.record import METADATA
 from ingest.model.reject import IgnoredErrors
-from ingest.model.table import ByName
+from ingest.model.table import ByName, show
 from ingest.schema.ddl import parse_tables, remarks
 from ingest.schema.infer import Inference
 
@@ -212,6 +212,13 @@ class RecordOptions(DeclaringOptions):
         chosen = self._key_options
         if isinstance(chosen, Raw) and len(self.key_fields) > 1:
             return [("key.fields", f"key.fields: a raw key is one column, and these are {len(self.key_fields)}")]
+        if isinstance(chosen, PositionalOptions):
+            for table, schema in self._initial.items():
+                names = [column.name for column in schema.columns]
+                lacking = next((name for name in self.key_fields if name not in names), None)
+                if lacking is not None:
+                    where = f"the initial schema of {show(table)[:100]} has no column {lacking[:100]!r}"
+                    return [("key.fields", f"key.fields: {where} (its columns: {', '.join(names)[:200]})")]
         known: tuple[str, ...] = getattr(chosen, "own_names", ())
         missing = next((name for name in self._key_names if known and name not in known), None)
         if missing is None:

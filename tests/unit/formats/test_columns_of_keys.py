@@ -85,6 +85,20 @@ def test_a_row_that_begins_with_the_key_stays() -> None:
             "the key has no field 'b'",
         ),
         ({**PROTOBUF, "key.fields": "b"}, "the key has no field 'b' (its fields: a)"),
+        (
+            {
+                "key.format": "csv", "key.fields": "a;x",
+                "scan.value.initial-schemas.ddls": "CREATE TABLE t (a INT, b INT, PRIMARY KEY (a) NOT ENFORCED)",
+            },
+            "the initial schema of t has no column 'x' (its columns: a, b)",
+        ),
+        (
+            {
+                "key.format": "csv", "key.fields": "b;a",
+                "scan.value.initial-schemas.ddls": "CREATE TABLE t (a INT, b INT, PRIMARY KEY (a, b) NOT ENFORCED)",
+            },
+            None,
+        ),
         ({**PROTOBUF, "key.fields": "a"}, None),
         ({"key.format": "csv", "key.fields": "b", "key.csv.columns": "a,b"}, None),
         ({"key.format": "csv", "key.fields": "b;a"}, None),
