@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import threading
+from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,6 +13,7 @@ from delta_lake import DeltaLake
 from harness import EXACTLY, INGEST, Background, faulty, finish, finished, until
 from lake import Lake
 from mysql_pipeline import MySqlPipeline
+from mysql_servers import MARIADB_10, running
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -270,6 +272,31 @@ def test_statements_that_change_rows_change_them_in_the_sink(
                  ('{"id":3}', {"id": 3, "d": None})],
     }  # fmt: skip
     assert "changed.filled: ALTER TABLE: ADD COLUMN with a default (column c); the table is read anew" in said.err
+
+
+def test_a_run_ends_with_the_exit_code_of_what_its_server_does(tmp_path: Path, shared_java: SharedJava) -> None:
+    """75 for what may pass, 78 for what somebody has to change, 1 for a log that is another one."""
+    with running(MARIADB_10, max_connections=10) as server:
+        pipeline = MySqlPipeline(tmp_path, server, shared_java, "ends")
+        sink = f"{{type: delta, warehouse: '{tmp_path / 'lake'}'}}"
+        pipeline.write(sink)
+        pipeline.execute("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1)")
+        pipeline.run()
+        pipeline.write(sink, password="an0ther-s3cret")  # noqa: S106  (of nobody)
+        refused = pipeline.run(code=78)
+        assert "error 1045" in refused.err
+        assert "an0ther-s3cret" not in refused.err
+        pipeline.write(sink)
+        with ExitStack() as connections:
+            for _ in range(10):
+                connections.enter_context(closing(server.connect()))
+            assert "Too many connections" in pipeline.run(code=75).err
+        server.stop()
+        assert "cannot log in" in pipeline.run(code=75).err
+        server.start()
+        server.reset_master()
+        pipeline.execute("INSERT INTO t VALUES (2)")
+        assert "data-loss" in pipeline.run(code=1).err
 
 
 class Load(threading.Thread):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import pytest
 import zstandard
-from mysql_events import Log, framed, packed, read_bytes, table
+from mysql_events import POST_HEADERS, START, Log, framed, packed, read_bytes, table
 from mysql_log import Tables
 
 from ingest.errors import ConfigError, DataLoss, IngestError, Unavailable
@@ -246,6 +246,25 @@ def test_an_unknown_kind_stops_unless_the_server_says_that_it_may_be_ignored(kin
     log.transaction(lambda: insert(log, row(2, 1)))
     with pytest.raises(ConfigError, match=rf"an event of the kind {kind}, which is not known and may have rows"):
         read(log, native=native)
+
+
+@BOTH
+def test_padding_that_aurora_adds_within_a_transaction_is_passed_over(native: bool) -> None:
+    log = Log("5.7.12")
+    log.add(34, bytes(42))
+    log.add(100, b"*" * 905, flags=0x80)
+    log.transaction(lambda: insert(log, row(1, 1)), lambda: log.add(100, b"*" * 90, flags=0x80))
+    records, reader = read(log, native=native)
+    assert (ids(records), reader.place.position) == ([1], log.offset)
+
+
+@BOTH
+def test_a_log_of_mysql_5_5_says_nothing_of_checksums(native: bool) -> None:
+    log = Log(checksums=False)
+    log.events, log.offset = [], START
+    log.add(15, pack("<H", 4) + b"5.5.27-log".ljust(50, b"\0") + pack("<I", 0) + bytes([19]) + POST_HEADERS[:27])
+    log.transaction(lambda: insert(log, row(1, 1), row(2, None), kind=23))
+    assert ids(read(log, native=native)[0]) == [1, 2]
 
 
 @BOTH
