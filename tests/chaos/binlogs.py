@@ -196,7 +196,7 @@ class SqlRig(Rig):
             if i * restarts // kills != (i + 1) * restarts // kills:
                 self.until(lambda: bool(self.workers()), "there are workers")
                 self.moment(2.0)
-                hard = i % 2 == 0
+                hard = i * restarts // kills % 2 == 0
                 with self.calm:
                     (self.server.kill if hard else self.server.stop)()
                 time.sleep(self.chance.choice((0.0, 1.0, 4.0)))

@@ -36,7 +36,7 @@ class SqlLoad(threading.Thread):
         """Transactions that were committed, and rows that they changed."""
         self.failed: list[str] = []
         self._chance = random.Random(seed)  # noqa: S311  (to be repeated)
-        self._numbers = seed * 1_000_000
+        self._numbers = seed % 100 * 1_000_000  # a hundredth of it is a price
         self._columns: list[str] = []
         self._added = self._rows = 0
         self._ended = threading.Event()
