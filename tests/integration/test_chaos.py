@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from binlogs import mysql_to_changelog, mysql_to_iceberg, mysql_to_postgres, mysql_to_topics
+from binlogs import mysql_to_changelog, mysql_to_delta, mysql_to_iceberg, mysql_to_postgres, mysql_to_topics
 from databases import postgres_around_commits, postgres_gone
 from kills import driver_killed, executor_stopped, worker_killed
 from lakes import delta_around_commits, lake_killed
@@ -41,6 +41,7 @@ SHORT = Scale(changes=6000, moments=2, seed=7)
         (mysql_to_topics, "exactly-once"),
         (mysql_to_postgres, "exactly-once"),
         (mysql_to_iceberg, "exactly-once"),
+        (mysql_to_delta, "exactly-once"),
     ],
     ids=lambda value: getattr(value, "__name__", value),
 )

@@ -92,6 +92,12 @@ def places() -> tuple[tuple[tuple[int, int], int], ...]:
     return tuple(sorted(found))
 
 
+@pytest.fixture(scope="module", autouse=True)
+def known_places() -> None:
+    """A session is looked at before examples are made, which has to be fast."""
+    places()
+
+
 OTHERS = {
     "ok": b"\0\0\0\2\0\0\0", "end": b"\xfe\0\0\2\0", "error": b"\xff\x25\x05#70100Query execution was interrupted",
     "error without text": b"\xff\x25\x05", "error of one byte": b"\xff", "nothing": b"", "a file": b"\xfb/etc/passwd",

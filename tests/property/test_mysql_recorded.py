@@ -85,6 +85,12 @@ class Served(Stream):
 RECORDINGS: dict[str, Recording] = {}
 
 
+@pytest.fixture(scope="module", autouse=True)
+def recordings() -> None:
+    """All of them are read before examples are made, which has to be fast."""
+    RECORDINGS.update({name: Recording(name) for name in LOGS})
+
+
 class Damaged(NamedTuple):
     """A log of which one event is not as it was."""
 
@@ -101,8 +107,6 @@ class Damaged(NamedTuple):
 def damages(draw: DrawFn) -> Damaged:
     """A log with an event that is damaged, cut, left out, there twice or at another place."""
     name = pick(draw, LOGS)
-    if name not in RECORDINGS:
-        RECORDINGS[name] = Recording(name)
     found = RECORDINGS[name]
     events, has_sums = list(found.events), found.events[0][-5] == 1
     at = pick(draw, found.by_kind[pick(draw, sorted(found.by_kind))])
@@ -138,7 +142,7 @@ def test_a_damaged_log_of_a_server_is_a_clear_stop_or_the_same(made: Damaged) ->
 
 @pytest.mark.parametrize("name", LOGS)
 def test_what_is_not_damaged_is_read(name: str) -> None:
-    recording = Recording(name)
+    recording = RECORDINGS[name]
     found = recording.outcome(recording.events, native=True)
     assert isinstance(found, tuple)
     assert len(found[0]) > 20

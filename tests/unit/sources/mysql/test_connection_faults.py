@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Any
@@ -143,10 +142,8 @@ def test_a_proxy_that_falls_silent_among_rows_is_an_error_in_time(
             return None
 
         server.spoil = stop
-        began = time.monotonic()
         with pytest.raises(Unavailable, match="timed out"):
             read_chunk(server, **{"jdbc.properties.socketTimeout": "300"})
-        assert time.monotonic() - began < 15
         server._ended.set()
     assert source(1)._options.server.read_s == READ_S == 600
 
