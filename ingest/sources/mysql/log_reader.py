@@ -291,7 +291,8 @@ class LogReader:
         """Pass over what changes no row, and stop at everything else."""
         kind = event.header.kind
         if kind in events.SKIPPED | events.STATEMENT_DATA | {events.HEARTBEAT, events.HEARTBEAT_V2}:
-            if event.filed and self._decoder.opened == CLOSED:
+            # A statement's text belongs to the rows behind it: reading does not go on between the two
+            if event.filed and self._decoder.opened == CLOSED and kind not in {events.ROWS_QUERY, events.ANNOTATE_ROWS}:
                 self._decoder.pass_over(event)
             return
         if kind == events.INCIDENT:
