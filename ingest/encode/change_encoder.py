@@ -49,6 +49,16 @@ class RowChange(NamedTuple):
     old_key: Image
     """Those before an update, as far as they are known."""
 
+    def split(self) -> tuple[RowChange, ...]:
+        """Return an update that changes the key as a delete and an insert; any other change alone."""
+        whole = self.kind is Kind.UPDATE and self.before is not None and self.old_key.keys() == self.key.keys()
+        if not whole or self.old_key == self.key:
+            return (self,)
+        return (
+            RowChange(Kind.DELETE, self.before, None, self.old_key, {}),
+            RowChange(Kind.INSERT, None, self.after, self.key, {}),
+        )
+
 
 class RecordTemplate(NamedTuple):
     """The form of records that are put together of pieces. A `ChangeEncoder` and native code both render by it."""
@@ -62,6 +72,8 @@ class RecordTemplate(NamedTuple):
     """True if an update that changes the key writes null under the old one."""
     metadata: RecordMetadata | None = None
     """Headers and times that rows have columns of. Native code takes a template without it only."""
+    splits: bool = False
+    """True if an update that changes the key is rendered as a delete and an insert."""
 
     def render(self, change: RowChange) -> Iterator[Record]:
         """Yield the records for a change."""
@@ -141,11 +153,17 @@ class ChangeEncoder:
         """Types that values of the key have to be of."""
         self._columns = [column.name for column in sink.columns]
         self._render = render
+        self._splits = False
         self.key_from_message = source.key_from_message
 
     def with_metadata(self, metadata: RecordMetadata | None) -> Self:
         """Return this encoder, which counts what `render` cannot take of rows before a delete for `metadata`."""
         self._metadata = metadata
+        return self
+
+    def with_splits(self, splits: bool) -> Self:  # noqa: FBT001  (its own name says what it means)
+        """Return this encoder, which renders an update that changes the key as a delete and an insert, if it splits."""
+        self._splits = splits
         return self
 
     def with_rounding(self, rounding: Callable[[], Rounding] | None) -> Self:
@@ -188,7 +206,9 @@ class ChangeEncoder:
             check_before(self._key_columns, old_key, declared)
             old, old_key = self._with_written_key(old, old_key, message_key, declared)
             old = self._writable(old)
-        for record in self._render(RowChange(kind, old, row, key, old_key)):
+        change = RowChange(kind, old, row, key, old_key)
+        parts = change.split() if self._splits else (change,)
+        for record in [one for part in parts for one in self._render(part)]:  # all or none
             emit(record)
         self._count_numbers(row, old, declared, moved=bool(old_key) and old_key != key)
         for name, data_type in self._fine.items():

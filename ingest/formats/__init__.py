@@ -102,6 +102,11 @@ def is_of_rows(name: str) -> bool:
     return name in OF_ROWS or bool(getattr(FORMATS.find(name), "of_rows", False))
 
 
+def splits_keys(name: str) -> bool:
+    """Return whether an update that changes the key is written as a delete and an insert, as Debezium does."""
+    return bool(getattr(FORMATS.find(name), "splits_keys", False))
+
+
 def is_written_by_options(chosen: object) -> bool:
     """Return whether a sink that writes a format takes options of it."""
     return hasattr(chosen, "key_of") or has_schemas(chosen)

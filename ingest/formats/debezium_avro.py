@@ -46,6 +46,7 @@ class DebeziumAvroConfluent(InlineSchemaOptions, RegistryOptions):
 
     name: ClassVar[str] = "debezium-avro-confluent"
     repeats_deletes: ClassVar[bool] = True
+    splits_keys: ClassVar[bool] = True
     codes: ClassVar[Mapping[str, str]] = DebeziumJson.codes
     model_config = keys_behind(name)
 

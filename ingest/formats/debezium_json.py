@@ -62,6 +62,7 @@ class DebeziumJson(InlineSchemaOptions):
 
     name: ClassVar[str] = "debezium-json"
     repeats_deletes: ClassVar[bool] = True
+    splits_keys: ClassVar[bool] = True
     codes: ClassVar[Mapping[str, str]] = {
         "unknown-op": "`op`, or `op_type`, is none of the format's",
         "unavailable-value": "the database did not send a value that did not change",

@@ -89,6 +89,8 @@ class TemplateSpec(msgspec.Struct, frozen=True):
     """None: a delete has no value."""
     clears_old_key: bool = False
     """True if an update that changes the key writes a tombstone under the old one."""
+    splits: bool = False
+    """True if the reference makes what an update that changes the key becomes: a delete and an insert."""
 
 
 class SlotSpec(msgspec.Struct, frozen=True):

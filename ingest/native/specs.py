@@ -226,6 +226,7 @@ def template_spec(encoder: ChangeEncoder, template: RecordTemplate) -> TemplateS
         update_alone=_segments(value.alone, places, names),
         delete=None if value.delete is None else _segments(value.delete, places, ()),
         clears_old_key=template.moves,
+        splits=template.splits,
     )
 
 

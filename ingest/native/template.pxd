@@ -37,6 +37,7 @@ cdef class RecordAssembler:
     cdef bint keyed
     cdef bint writes_deletes  # they have a value
     cdef bint clears_old_key
+    cdef bint splits          # the reference makes two records of an update that changes the key
     cdef object spec          # owns the texts of segments
 
     cdef int add(self, Workspace *ws, Table table, const Change *change, EncodedBatch batch) except -1

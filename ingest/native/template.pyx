@@ -99,7 +99,7 @@ cdef class RecordAssembler:
         self.spec = (spec.key, spec.insert, spec.update, spec.update_alone, spec.delete)
         self.keyed = spec.key is not None
         self.writes_deletes = spec.delete is not None
-        self.clears_old_key = spec.clears_old_key
+        self.clears_old_key, self.splits = spec.clears_old_key, spec.splits
         if self.keyed:
             read_segments(spec.key, &self.key, table.keys, False)
         # The row before is known of an update and of a delete
@@ -170,6 +170,8 @@ cdef bint assemble(
         return False
     if not check_images(ws, table, change, &images, &old_columns):
         return False
+    if template.splits and both and old_columns > 0 and is_moved(table, &images):
+        return False
     cdef bint moves = template.clears_old_key and template.keyed and both
     moves = moves and (old_columns > 0 if change.form == FORM_CANAL else old_columns == table.keys)
     made.key_end = 0
@@ -193,6 +195,18 @@ cdef bint assemble(
         made.old_end - made.key_end != made.key_end or memcmp(text + made.key_end, text, made.key_end) != 0
     )
     return True
+
+
+cdef bint is_moved(Table table, const Images *images) noexcept nogil:
+    """Return whether the row before has another key, or one of which only the reference can say that."""
+    cdef Text new, old
+    cdef int i
+    for i in range(table.keys):
+        if not key_text(images.fields[i], &new) or not key_text(images.old_fields[i], &old):
+            return True
+        if new.size != old.size or memcmp(new.text, old.text, new.size) != 0:
+            return True
+    return False
 
 
 # -- Records -----------------------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from pydantic import Field, model_validator
 from ingest.component.options import OptionErrors, Synonym
 from ingest.encode.change_encoder import ChangeEncoder
 from ingest.errors import AccessError, ConfigError, Unavailable, is_denied
-from ingest.formats import FORMATS, WrittenFormatName, has_schemas, is_of_rows, value_of
+from ingest.formats import FORMATS, WrittenFormatName, has_schemas, is_of_rows, splits_keys, value_of
 from ingest.model.jsontext import object_of
 from ingest.model.reject import RowError
 from ingest.model.shared_place import SharedPlace
@@ -119,7 +119,8 @@ class FileSink(TypedSinkOptions):
 
         coarse = has_times if typed else None
         rounding = self.rounding(None, WrittenPart(self.format, {one.name: one for one in sink.columns}, typed))
-        return ChangeEncoder(table, source, sink, render, inference, coarse=coarse).with_rounding(rounding)
+        encoder = ChangeEncoder(table, source, sink, render, inference, coarse=coarse).with_rounding(rounding)
+        return encoder.with_splits(splits_keys(self.value_format))
 
     def topic_of(self, table: TableId) -> str:
         """Return what stands for a table in subjects: the name of its files."""

@@ -18,7 +18,7 @@ from ingest.component.options import OptionErrors, Synonym
 from ingest.encode.change_encoder import ChangeEncoder, RecordTemplate
 from ingest.encode.typed_records import TypedKey, TypedRecords
 from ingest.expressions.user_code import CodeError
-from ingest.formats import WrittenFormatName, WrittenKeyFormatName, is_of_rows, value_of
+from ingest.formats import WrittenFormatName, WrittenKeyFormatName, is_of_rows, splits_keys, value_of
 from ingest.formats.template import ColumnRef, KeyForm, fill, json_cells, json_key, table_member, without
 from ingest.model.data_type import TimestampNTZType, TimeType
 from ingest.model.reject import RowError
@@ -231,6 +231,7 @@ class KafkaSink(TopicsOptions):
         typed_key, typed_value = self.typed(target, sink)
         value = typed_value or self._value(target, sink, left_out)
         moves, (key_columns, columns) = is_of_rows(self.value_format), self._parts(sink)
+        splits = splits_keys(self.value_format)
         key_part = None if self.key_format is None else WrittenPart(self.key_options, key_columns, typed_key)
         rounding = self.rounding(key_part, WrittenPart(self.format, columns, typed_value))
         coarse = has_times if typed_value is not None else _counted if self.include_schema else None
@@ -238,13 +239,13 @@ class KafkaSink(TopicsOptions):
         if typed_key is not None:
             template = TypedRecords(to, TypedKey(sink, form.of(sink), typed_key), value, moves, metadata)
         else:
-            template = RecordTemplate(to, self._key(target, sink, form), value, moves, metadata)
+            template = RecordTemplate(to, self._key(target, sink, form), value, moves, metadata, splits)
         if to_zero or self.partitioner is not None or template.key is not None:
             written = template if isinstance(template, RecordTemplate) else None
             return ChangeEncoder(
                 table, source, sink, template.render, inference, template=written, coarse=coarse,
                 key_columns=self.key_fields,
-            ).with_rounding(rounding).with_metadata(metadata)  # fmt: skip
+            ).with_rounding(rounding).with_metadata(metadata).with_splits(splits)  # fmt: skip
         hashed = json_cells(((name, ColumnRef(name)) for name in sink.primary_key), table_member(target))
 
         def render(change: RowChange) -> Iterator[Record]:
@@ -256,6 +257,7 @@ class KafkaSink(TopicsOptions):
             ChangeEncoder(table, source, sink, render, inference, coarse=coarse)
             .with_rounding(rounding)
             .with_metadata(metadata)
+            .with_splits(splits)
         )
 
     def _parts(self, schema: TableSchema) -> tuple[dict[str, Column], dict[str, Column]]:

@@ -17,6 +17,7 @@ from picking import pick, pick_some
 from shapes import DECLARED, a_message
 
 from ingest.encode.encode import Encoded, encode
+from ingest.formats import splits_keys
 from ingest.formats.canal_json import CanalJson
 from ingest.formats.debezium_json import DebeziumJson
 from ingest.formats.json import Json
@@ -170,6 +171,7 @@ ORDERS = schema({"id": "BIGINT", "name": "STRING", "n": "DOUBLE"}, ("id",))
 ROW = raw('{"id":1,"name":"a","n":1.50}')
 SAID = InlineSchema({"id": types.BIGINT, "name": types.STRING, "n": types.DOUBLE}, ("id",))
 CHANGED = InlineSchema(SAID.types, ("id",), overlay=True)
+MOVED = (T, Kind.UPDATE, raw('{"id":2,"name":"a","n":1}'), ROW, b'{"id": 1}', SAID)
 
 
 @pytest.mark.parametrize("to", [SINK, *LAID_OUT])
@@ -179,13 +181,15 @@ CHANGED = InlineSchema(SAID.types, ("id",), overlay=True)
         (T, Kind.INSERT, None, ROW, b'{"id":1}', None),
         (T, Kind.INSERT, ROW, ROW, None, SAID),
         (T, Kind.UPDATE, None, ROW, None, SAID),
-        (T, Kind.UPDATE, raw('{"id":2,"name":"a","n":1}'), ROW, b'{"id": 1}', SAID),
+        MOVED,
         (T, Kind.UPDATE, raw('{"n":2}'), ROW, None, CHANGED),
         Skip("tombstone"),
     ],
 )
 def test_plain_changes_are_taken(change: Any, to: Any) -> None:
-    assert compare([change] * 3, ORDERS, ORDERS, keyed=True, to=to) == 3
+    """All but what becomes two records in Debezium's form."""
+    left = change is MOVED and splits_keys(to.value_format)
+    assert compare([change] * 3, ORDERS, ORDERS, keyed=True, to=to) == 3 * (not left)
 
 
 @pytest.mark.parametrize("to", [SINK, *(sink for sink in LAID_OUT if sink.value_format != "json" or sink.key_format)])
