@@ -43,7 +43,8 @@ def sent(op: str, after: dict[str, Any], before: dict[str, Any] | None, name: st
 
 def shown(messages: Messages, **source: Any) -> list[tuple[str, dict[str, Any]]]:
     """Every event that comes of messages, by table, with the JSON text of its images."""
-    ran = run(messages, 1000, source=source, sink={"type": "file", "path": "out"}, transform=KEY)
+    sink = {"type": "file", "path": "out", "value.format": "ogg-json"}  # it has one message for a change of the key
+    ran = run(messages, 1000, source=source, sink=sink, transform=KEY)
     assert ran.error is None
     return [(topic, json.loads(value or b"", parse_float=str)) for topic, _, value in ran.records]
 
@@ -65,6 +66,8 @@ KEY = [{"source-table": r"\.*", "primary-keys": "id"}]
 def test_without_a_schema_the_rows_have_the_same_text(
     wire: str, name: str, changes: list[tuple[str, dict[str, Any], dict[str, Any] | None]]
 ) -> None:
+    if wire == "debezium-json":  # a change of the key is two events in it: kafka-sink-debezium-key-changes
+        changes = [(op, after, before and {**before, "id": after["id"]}) for op, after, before in changes]
     messages = [sent(op, after, before, name) for op, after, before in changes]
     events = shown(messages)
     written = through_kafka(messages, {}, **{"value.format": wire, "topic": "t"})
