@@ -247,12 +247,15 @@ class Checkpoint:
         stored: dict[str, Any] = orjson.loads(self.storage.read(f"{self.batches}/{number}.{run}.done") or b"")
         return stored
 
-    def last_done(self) -> tuple[int | None, int | None]:
-        """Return when progress was stored last (ms since 1970), and how many records waited; None if not known."""
+    def last_done(self) -> tuple[int | None, int | None, dict[str, Any] | None]:
+        """Return when progress was stored last (ms since 1970), how many records waited, and what of a database did.
+
+        None stands for what is not known.
+        """
         try:
             found = max(self._files(".done"), default=None)
             stored = {} if found is None else self._done(*found)
-            return stored.get("time"), stored.get("waiting")  # an earlier version kept neither
+            return stored.get("time"), stored.get("waiting"), stored.get("lag")  # an earlier version kept none
         except (ValueError, AttributeError) as exc:
             raise self.damaged("batches", exc) from exc
 
@@ -278,13 +281,16 @@ class Checkpoint:
         }
         self._write(batch.number, f"{batch.number}.{batch.run}.plan", plan)
 
-    def done(self, progress: Progress, counts: Mapping[str, Any], waiting: int | None = None) -> None:
+    def done(
+        self, progress: Progress, counts: Mapping[str, Any], waiting: int | None = None,
+        lag: Mapping[str, Any] | None = None,
+    ) -> None:  # fmt: skip
         """Store where the pipeline stands now, and forget old batches; raises CheckpointError as `plan` does.
 
-        `waiting`: records that wait to be read, for people; None where nobody counted.
+        `waiting`: records that wait to be read, for people; None where nobody counted. `lag`: what of a database does.
         """
         self.refuse_newer_run()
-        for_people = {"counts": counts, "time": int(time.time() * 1000), "waiting": waiting}
+        for_people = {"counts": counts, "time": int(time.time() * 1000), "waiting": waiting, "lag": lag}
         self._write(progress.batch, f"{progress.batch}.{self.run}.done", {**_stored(progress), **for_people})
         old = [(number, name) for number, name in self._kept if number <= progress.batch - KEEP_BATCHES]
         for entry in old:

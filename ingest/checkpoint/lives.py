@@ -2,7 +2,7 @@
 
     starts/N       when run N took its number, as which command, by which process of which host
     ends/N         when it ended, with which exit code and error, and how many records waited
-    waiting        how many records wait, and when they were counted: every half a minute, also while no batch ends
+    waiting        how much waits, and when that was seen: every half a minute, also while no batch ends
     failed-start   the last error of a run that had not taken its number
 
 They are for people: no run goes by them. A run that was killed leaves no end, and an earlier version left neither.
@@ -25,8 +25,11 @@ from ingest.checkpoint.checkpoint import KEEP_RUNS
 from ingest.checkpoint.local_storage import LocalStorage, holder
 
 if TYPE_CHECKING:
-    from ingest.checkpoint.checkpoint import Checkpoint
+    from collections.abc import Mapping
+
+    from ingest.checkpoint.checkpoint import Checkpoint, Progress
     from ingest.checkpoint.storage import Storage
+    from ingest.model.standing import Standing
 
 FAILED_START: Final = "failed-start"
 _WAITING: Final = "waiting"
@@ -59,16 +62,21 @@ class RunEnd:
     message: str
     """The error, without secrets."""
     waiting: int | None
-    """Records that were there and not read; None where that is not known."""
+    """Records that were there and not read; None where that is not known, and of a database."""
+    lag: Mapping[str, Any] | None = None
+    """What of a database was there and not read (`Standing.lag`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """The records that waited at some time."""
+    """What waited at some time."""
 
     time: int
     """Milliseconds since 1970."""
-    records: int
+    records: int | None
+    """None of a database."""
+    lag: Mapping[str, Any] | None = None
+    """What of a database did (`Standing.lag`)."""
 
 
 def now_ms() -> int:
@@ -99,9 +107,9 @@ def _kept(end: RunEnd) -> bytes:
     return orjson.dumps(asdict(end) | {"message": end.message[:MAX_TEXT]})
 
 
-def note_waiting(checkpoint: Checkpoint, records: int) -> None:
-    """Leave how many records wait now. Raises CheckpointError."""
-    checkpoint.storage.write(_WAITING, orjson.dumps(asdict(Waiting(now_ms(), records))))
+def note_waiting(checkpoint: Checkpoint, records: int | None, lag: Mapping[str, Any] | None = None) -> None:
+    """Leave how many records wait now, or what of a database does. Raises CheckpointError."""
+    checkpoint.storage.write(_WAITING, orjson.dumps(asdict(Waiting(now_ms(), records, lag))))
 
 
 def has_notes(checkpoint: Checkpoint) -> bool:
@@ -128,8 +136,9 @@ def _note(checkpoint: Checkpoint, name: str, kind: type[_Note]) -> _Note | None:
         return None
     try:
         stored = orjson.loads(data)
+        stored.setdefault("lag", None)  # an earlier version kept none
         return kind(**{field: stored[field] for field in kind.__dataclass_fields__})
-    except (ValueError, KeyError, TypeError) as exc:
+    except (ValueError, KeyError, TypeError, AttributeError) as exc:
         raise checkpoint.damaged(name, exc) from exc
 
 
@@ -138,10 +147,17 @@ def used_by(checkpoint: Checkpoint) -> str | None:
     return holder(Path(checkpoint.where)) if isinstance(checkpoint.storage, LocalStorage) else None
 
 
-def _marked(state: Any) -> dict[str, str]:  # noqa: ANN401  (the source's own)
-    """Return the tables whose rows in the sink may differ, as a source's state has them, each with the reason."""
-    found = state.get("marked") if isinstance(state, dict) else None
-    return {str(table): str(why) for table, why in sorted(found.items())} if isinstance(found, dict) else {}
+def _standing(checkpoint: Checkpoint, progress: Progress) -> Standing | None:
+    """Return where the reading of a database stands, as its checkpoint has it; None of another source."""
+    if progress.source_state is None:
+        return None
+    from ingest.sources.mysql.state import LOG, State  # noqa: PLC0415  (few checkpoints have a state)
+
+    try:
+        at = progress.positions.get(LOG, 0)
+        return State.from_json(progress.source_state).standing(at, at)
+    except ValueError as exc:
+        raise checkpoint.damaged("batches", exc) from exc
 
 
 def status(checkpoint: Checkpoint) -> dict[str, Any]:
@@ -154,7 +170,7 @@ def status(checkpoint: Checkpoint) -> dict[str, Any]:
     start, end = (None, None) if run is None else (starts[run], ends.get(run))
     held = used_by(checkpoint)
     progress, unfinished = checkpoint.progress()
-    stored, left = checkpoint.last_done()
+    stored, left, lag_left = checkpoint.last_done()
     # By the clock, not by the number: the error of a start has none
     errors = [(one.time, number, one) for number, one in ends.items() if one.exit_code]
     failed_start = _note(checkpoint, FAILED_START, RunEnd)
@@ -163,15 +179,15 @@ def status(checkpoint: Checkpoint) -> dict[str, Any]:
     ):
         errors.append((failed_start.time, 0, failed_start))
     failed_at, failed_run, failed = max(errors, default=(0, 0, None))
-    counts: list[tuple[int, str, int]] = []
-    if left is not None:
-        counts.append((stored or 0, "batch", left))
-    if end is not None and end.waiting is not None:
-        counts.append((end.time, "end", end.waiting))
     counted = _note(checkpoint, _WAITING, Waiting)
-    if counted is not None:
-        counts.append((counted.time, "run", counted.records))
-    counted_at, counted_by, waiting = max(counts, default=(0, None, None))
+    counts: list[tuple[int, str | None, int | None, Mapping[str, Any] | None]] = [
+        (stored or 0, "batch", left, lag_left),
+        *([] if end is None else [(end.time, "end", end.waiting, end.lag)]),
+        *([] if counted is None else [(counted.time, "run", counted.records, counted.lag)]),
+    ]
+    known = [one for one in counts if one[2] is not None or one[3] is not None]
+    counted_at, counted_by, waiting, lag = max(known, key=lambda one: one[:2], default=(0, None, None, None))
+    standing = _standing(checkpoint, progress)
     times = [
         stored,
         None if unfinished is None else unfinished.time or None,
@@ -182,7 +198,7 @@ def status(checkpoint: Checkpoint) -> dict[str, Any]:
     state = _state(start, end, held, locked=isinstance(checkpoint.storage, LocalStorage))
     return {
         "checkpoint": checkpoint.where,
-        "marked": _marked(progress.source_state),
+        "marked": {} if standing is None else dict(sorted(standing.marked.items())),
         "state": "not started" if not_started and held is None else state,
         "run": run,
         "command": None if start is None else start.kind,
@@ -194,6 +210,10 @@ def status(checkpoint: Checkpoint) -> dict[str, Any]:
         "last_batch": progress.batch or None,
         "last_batch_stored": None if stored is None or not progress.batch else iso(stored),
         "waiting": waiting,
+        "lag": lag,
+        "position": None if standing is None else {"file": standing.file, "offset": standing.offset},
+        "read_time": None if standing is None or not standing.read_time else iso(1000 * standing.read_time),
+        "snapshot": None if standing is None or not standing.tables else snapshot_json(standing),
         "waiting_counted": iso(counted_at) if counted_at else None,
         "waiting_counted_by": counted_by,
         "batch_in_work": None if unfinished is None else unfinished.number,
@@ -210,6 +230,14 @@ def status(checkpoint: Checkpoint) -> dict[str, Any]:
         },
         "last_write": max((iso(one) for one in times if one is not None), default=None),
     }
+
+
+def snapshot_json(standing: Standing) -> dict[str, Any]:
+    """Return how far the rows of a database's tables are read, in plain values."""
+    return {
+        "tables_done": standing.tables_done, "rows_read": standing.rows_read, "rows_left": standing.rows_left,
+        "tables": {name: asdict(one) for name, one in sorted(standing.tables.items())},
+    }  # fmt: skip
 
 
 def _state(start: RunStart | None, end: RunEnd | None, held: str | None, *, locked: bool) -> str:

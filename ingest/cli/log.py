@@ -45,6 +45,8 @@ from ingest.observe.events import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from ingest.model.standing import Standing
+
 REPEATED_S: Final = 60.0
 """The time between two lines of one kind of a Kafka client, in seconds."""
 MAX_KINDS: Final = 200
@@ -137,7 +139,7 @@ class Log:
             case RunStarted():
                 self._log.info(
                     "run started", pipeline=event.pipeline, run=event.run, checkpoint=event.checkpoint,
-                    splits=event.splits, resumed=event.resumed, lag=event.lag, native=event.native,
+                    splits=event.splits, resumed=event.resumed, **lag_fields(event), native=event.native,
                     **({"in_python": [*event.in_python]} if event.in_python else {}),
                 )  # fmt: skip
             case OptionChanged():
@@ -145,7 +147,7 @@ class Log:
             case BatchDone():
                 self._log.info(
                     "batch done", batch=event.batch, records=event.records, seconds=round(event.seconds, 3),
-                    lag=event.lag, rejected=event.rejected, cpu_s=round(event.cpu_s, 3),
+                    **lag_fields(event), rejected=event.rejected, cpu_s=round(event.cpu_s, 3),
                     worker_rss_mib=event.worker_rss_kib >> 10, first_ack=event.first_ack,
                 )  # fmt: skip
             case Serving():
@@ -171,7 +173,8 @@ class Log:
 
     def _detail(self, event: BatchMeasured | Pending) -> None:
         if isinstance(event, Pending):
-            self._log.debug("backlog", records=sum(event.waiting.values()))
+            lag = {"records": event.records} if event.standing is None else standing_fields(event.standing)
+            self._log.debug("backlog", **lag)
         else:
             self._log.debug("batch measured", **measured_fields(event))
 
@@ -192,7 +195,12 @@ class Log:
         log(
             "run ended", pipeline=event.pipeline, stopped=event.stopped, exit_code=event.exit_code,
             code=event.code, batches=event.batches, records=event.records, seconds=round(event.seconds, 3),
-            rejected=event.rejected, left=None if event.left is None else sum(event.left.values()),
+            rejected=event.rejected,
+            **(
+                {"left": None if event.left is None else sum(event.left.values())}
+                if event.standing is None
+                else standing_fields(event.standing)
+            ),
         )  # fmt: skip
         if not self._options.quiet:
             print_summary(event, self._secrets)
@@ -229,6 +237,25 @@ class Log:
 
     def close(self) -> None:
         """Nothing to put back."""
+
+
+def lag_fields(event: RunStarted | BatchDone) -> dict[str, object]:
+    """Return what waits, by the names of fields: records, or what of a database does."""
+    return {"lag": event.lag} if event.standing is None else standing_fields(event.standing)
+
+
+def standing_fields(standing: Standing) -> dict[str, object]:
+    """Return where the reading of a database stands, by the names of fields, which say the units."""
+    fields: dict[str, object] = {
+        "log": f"{standing.file}:{standing.offset}", "lag_bytes": standing.lag_bytes, "lag_s": round(standing.lag_s, 1),
+    }  # fmt: skip
+    if standing.tables:
+        left = standing.seconds_left
+        fields |= {
+            "snapshot_tables": len(standing.tables), "snapshot_rows_read": standing.rows_read,
+            "snapshot_rows_left": standing.rows_left, "snapshot_left_s": None if left is None else round(left),
+        }  # fmt: skip
+    return fields
 
 
 def measured_fields(event: BatchMeasured) -> dict[str, object]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import shutil
 import textwrap
+from shlex import quote
 from typing import TYPE_CHECKING, Any, Final
 
-from ingest.cli.table import counted
+from ingest.cli.table import counted, lag_text
 from ingest.model.text import one_line
 
 if TYPE_CHECKING:
@@ -27,11 +28,15 @@ _SHOWN: Final = 3
 def lines(found: DryRunReport, *, ddl: bool = False, chosen: bool = False) -> Iterator[str]:
     """Yield what a dry run found. `ddl`: statements instead of columns. `chosen`: somebody has chosen the tables."""
     width = shutil.get_terminal_size((100, 24)).columns
-    sample = f"{found.looked_at:,} {'of them' if found.waiting else 'older ones'} were looked at"
+    records = "of them" if found.waiting else "older ones" if found.standing is None else "records"
+    sample = f"{found.looked_at:,} {records} were looked at"
     going_on = "no checkpoint yet" if found.checkpoint is None else f"goes on from {found.checkpoint}"
     yield f"pipeline {found.pipeline}: {found.guarantee}, {going_on}"
-    waiting = f"{counted(found.waiting, 'record')} waiting{f'; {sample}' if found.looked_at else ''}"
-    yield f"source: {counted(found.splits, 'split')}, {waiting}"
+    place, waiting = counted(found.splits, "split"), f"{counted(found.waiting, 'record')} waiting"
+    if found.standing is not None:
+        place = f"the log from {one_line(found.standing['file'])}:{found.standing['offset']} on"
+        waiting = f"to read: {lag_text(found.standing['lag'])}"
+    yield f"source: {place}, {waiting}{f'; {sample}' if found.looked_at else ''}"
     blocks = _blocks(found.tables)
     short = len(blocks) > MAX_BLOCKS and not chosen and not ddl
     if short:
@@ -136,6 +141,7 @@ def _lists(found: DryRunReport, width: int) -> Iterator[str]:
         ("skipped", skipped, False),
         ("tables without a primary key", found.without_key, False),
         ("tables that cannot be taken", found.refused, False),
+        ("marked tables, whose rows in the sink may differ", [*_marked(found)], False),
         ("entries without effect", found.unmatched, False),
         ("warnings", found.warnings, False),
     ):
@@ -150,6 +156,12 @@ def _lists(found: DryRunReport, width: int) -> Iterator[str]:
         else:
             yield from (f"    {line}" for line in shown[:_SHOWN])
             yield f"    and {len(shown) - _SHOWN:,} more: --tables PATTERN chooses tables, --format json has all"
+
+
+def _marked(found: DryRunReport) -> Iterator[str]:
+    """Yield the tables whose rows a statement has changed without a log of them, and what reads them again."""
+    for table, why in sorted(({} if found.standing is None else found.standing["marked"]).items()):
+        yield f"{table}: {why} (ingest backfill FILE --table {quote(table)})"
 
 
 def _changes(found: DryRunReport) -> Iterator[str]:

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from ingest.cli.log import STOPPING, USUAL, Log, LogFormat, LogOptions, end_now, fields_text, measured_fields
 from ingest.cli.summary import print_lines, print_summary
-from ingest.cli.table import counted, length
+from ingest.cli.table import counted, lag_text, length
 from ingest.config.masking import mask
 from ingest.observe.events import (
     Alive,
@@ -44,6 +44,8 @@ from ingest.observe.pace import Pace, is_backlog, window_s
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from collections.abc import Set as AbstractSet
+
+    from ingest.model.standing import Standing
 
 WAITING: Final = "waiting for records"
 MAX_LINES: Final = 50
@@ -82,6 +84,8 @@ class Terminal:
         self._now = now
         self._records = 0
         self._waiting = 0
+        """Records, or bytes of a database's log."""
+        self._standing: Standing | None = None
         self._batch_s: float | None = None
         """How long the last batch took; None before the first one has ended."""
         self._pace = Pace()
@@ -93,15 +97,11 @@ class Terminal:
         """Show the event."""
         match event:
             case RunStarted():
-                how = "goes on" if event.resumed else "starts"
-                partitions, records = counted(event.splits, "partition"), counted(event.lag, "record")
-                self._say(f"{event.pipeline} {how} with {partitions}, {records} waiting")
-                self._note_numbers(event.lag)
-                self._live.update(Text("first batch …" if event.lag else f"{WAITING} …"))
+                self._started(event)
             case BatchDone():
                 self._records += event.records
                 self._batch_s = event.seconds
-                self._note_numbers(event.lag)
+                self._note_numbers(event.lag, event.standing)
                 self._live.update(Text(self._line()))
             case Pending() | Alive():
                 self._pass_time(event)
@@ -130,6 +130,20 @@ class Terminal:
                 self._live.stop()
                 print_summary(event, self._secrets)
 
+    def _started(self, event: RunStarted) -> None:
+        how, standing = "goes on" if event.resumed else "starts", event.standing
+        if standing is None:
+            waits = bool(event.lag)
+            partitions, records = counted(event.splits, "partition"), counted(event.lag or 0, "record")
+            self._say(f"{event.pipeline} {how} with {partitions}, {records} waiting")
+        else:
+            waits = standing.waits
+            self._say(
+                f"{event.pipeline} {how} at {standing.file}:{standing.offset}; to read: {lag_text(standing.lag())}"
+            )
+        self._note_numbers(event.lag, standing)
+        self._live.update(Text("first batch …" if waits else f"{WAITING} …"))
+
     def configured(self, options: Mapping[str, str]) -> None:
         """Show the options in effect, with --verbose."""
         if self._verbose:
@@ -145,22 +159,29 @@ class Terminal:
         else:
             self._say(f"batch measured:{fields_text(measured_fields(event))}", "dim")
 
-    def _note_numbers(self, waiting: int) -> None:
-        self._waiting = waiting
+    def _note_numbers(self, records: int | None, standing: Standing | None) -> None:
+        """Keep what waits: records, or bytes of a database's log."""
+        waiting = (records or 0) if standing is None else standing.lag_bytes
+        self._waiting, self._standing = waiting, standing
         self._pace.note(self._now(), {"records": self._records, "waiting": waiting}, self._batch_s or 0.0)
 
     def _pass_time(self, event: Pending | Alive) -> None:
         """Let the rate fall while nothing comes; a run of `--once` has its end, behind which more may wait."""
         if isinstance(event, Pending) and not self._once:
-            self._note_numbers(sum(event.waiting.values()))
+            self._note_numbers(event.records, event.standing)
         else:
-            self._note_numbers(self._waiting)
+            self._note_numbers(self._waiting, self._standing)
         if self._batch_s is not None and not self._away:
             self._live.update(Text(self._line()))
 
     def _line(self) -> str:
         rate = self._pace.per_second("records", window_s(self._waiting, self._batch_s or 0.0)) or 0.0
-        parts = [counted(self._records, "record"), f"{rate:,.0f}/s", f"backlog {self._waiting:,}"]
+        standing = self._standing
+        parts = [counted(self._records, "record"), f"{rate:,.0f}/s"]
+        if standing is not None:
+            parts += [lag_text(standing.lag())] if standing.waits else [] if self._once else [WAITING]
+            return "  ".join(parts)
+        parts.append(f"backlog {self._waiting:,}")
         left = self._pace.left_s("waiting")
         if self._waiting and left is not None and (self._once or is_backlog(self._waiting, rate)):
             parts.append(f"about {length(left)} left")

@@ -16,7 +16,7 @@ from ingest.checkpoint.inspect import opened
 from ingest.checkpoint.lives import FAILED_START, status
 from ingest.cli.parameters import FilesConfOption, FormatOption, OutputFormat, parse_variables
 from ingest.cli.screen import paint
-from ingest.cli.table import counted, length
+from ingest.cli.table import counted, lag_text, length
 from ingest.errors import CheckpointError
 from ingest.model.text import one_line
 from ingest.paths import CHECKPOINTS, is_remote
@@ -81,6 +81,8 @@ def lines(one: dict[str, Any], now: float) -> Iterator[str]:
     for name, text in (
         ("last batch", _last_batch(one, now)),
         ("waiting", _waiting(one, now)),
+        ("log", _log(one, now)),
+        ("snapshot", _snapshot(one)),
         ("in work", _in_work(one, now)),
         ("rejected", counted(one["rejected"], "record")),
         ("last error", _error(one["last_error"], now)),
@@ -133,7 +135,7 @@ def _last_batch(one: dict[str, Any], now: float) -> str:
 
 def _waiting(one: dict[str, Any], now: float) -> str:
     """Return how many records wait, and in words how old that is: nobody is asked."""
-    if one["waiting"] is None:
+    if one["waiting"] is None and one["lag"] is None:
         return "" if one["last_batch"] is None else "not known"
     ago = _ago(one["waiting_counted"], now)
     when = {
@@ -141,7 +143,26 @@ def _waiting(one: dict[str, Any], now: float) -> str:
         "batch": f"after the last batch{ago and f', {ago}'}",
         "end": f"when the run ended, {ago}",
     }
-    return f"{counted(one['waiting'], 'record')}, {when[one['waiting_counted_by']]}"
+    what = counted(one["waiting"], "record") if one["lag"] is None else lag_text(one["lag"])
+    return f"{what}, {when[one['waiting_counted_by']]}"
+
+
+def _log(one: dict[str, Any], now: float) -> str:
+    """Return where in a database's log reading stands."""
+    if one["position"] is None or not one["position"]["file"]:
+        return ""
+    read = "" if one["read_time"] is None else f"; what was read last was logged {_ago(one['read_time'], now)}"
+    return f"read up to {one['position']['file']}:{one['position']['offset']}{read}"
+
+
+def _snapshot(one: dict[str, Any]) -> str:
+    """Return how far the rows of a database's tables are read."""
+    found = one["snapshot"]
+    if found is None:
+        return ""
+    done, tables = found["tables_done"], found["tables_done"] + len(found["tables"])
+    of = f"about {found['rows_read'] + found['rows_left']:,}"
+    return f"{found['rows_read']:,} of {of} rows read; {done:,} of {counted(tables, 'table')} done"
 
 
 def _in_work(one: dict[str, Any], now: float) -> str:

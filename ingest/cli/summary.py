@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from ingest.cli.layout import table_lines
-from ingest.cli.table import counted
+from ingest.cli.table import counted, lag_text
 from ingest.config.masking import mask
 from ingest.model.text import one_line
 
@@ -64,6 +64,10 @@ def _ending(event: RunEnded) -> str:
     why = {"drained": "all that was there is read", "signal": "stopped by a signal"}.get(event.stopped, "done")
     if event.exit_code:
         why = f"failed with exit code {event.exit_code}"
+    if event.standing is not None:
+        came = "came meanwhile" if event.stopped == "drained" else "left"
+        what = f"{lag_text(event.standing.lag())} {came}" if event.standing.waits else "nothing is left"
+        return f"ended: {why}; {what}"
     if event.left is None:
         return f"ended: {why}"
     total = sum(event.left.values())

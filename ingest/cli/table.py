@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 
 def rows_as_text(rows: Sequence[Sequence[str]]) -> Iterator[str]:
@@ -21,6 +21,28 @@ def length(seconds: float) -> str:
     if minutes < 1:
         return f"{max(seconds, 0):.0f} s"
     return f"{minutes} min" if minutes < 60 else f"{minutes // 60:,} h {minutes % 60} min"
+
+
+def size(count: float) -> str:
+    """Return a number of bytes in a few characters: `812 B`, `3.4 MiB`."""
+    for bound, unit in ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
+        if count >= bound:
+            return f"{count / bound:.1f} {unit}"
+    return f"{count:.0f} B"
+
+
+def lag_text(lag: Mapping[str, Any]) -> str:
+    """Return what of a database waits: `3.4 MiB of the log, 12 s behind; about 40,000 rows of 3 tables`.
+
+    `lag`: of `Standing.lag`.
+    """
+    parts = []
+    if lag["bytes"]:
+        parts.append(f"{size(lag['bytes'])} of the log, {length(lag['seconds'])} behind")
+    if lag["tables"]:
+        left = "" if lag["seconds_left"] is None else f", about {length(lag['seconds_left'])} left"
+        parts.append(f"about {counted(lag['rows'], 'row')} of {counted(lag['tables'], 'table')}{left}")
+    return "; ".join(parts) or "nothing"
 
 
 def counted(count: int, what: str) -> str:

@@ -21,7 +21,7 @@ from rich.text import Text
 
 from ingest.cli.layout import flowed, table_lines
 from ingest.cli.parameters import FormatOption, OutputFormat, SetOption, parse_variables
-from ingest.cli.table import counted, length
+from ingest.cli.table import counted, length, size
 from ingest.config.loader import load_checked
 from ingest.errors import ConfigError, Unavailable
 from ingest.model.text import one_line
@@ -45,6 +45,8 @@ FIRST_OUT: Final = ("bytes out", "bytes in", "updated", "inserted", "deleted", "
 """The columns that a narrow terminal does not have, the first of them first: names come before all."""
 FIXED: Final = ("heading of tables", "and more tables", "empty line")
 """Lines of each pipeline beside its summary and its tables."""
+MARKED: Final = 5
+"""Marked tables of a pipeline that are named."""
 FOOTER: Final = "q: quit"
 QUIT: Final = frozenset("qQ\x04")
 """Keys that end it; the last is Ctrl-D."""
@@ -228,18 +230,38 @@ def _summary(look: Look, width: int | None) -> list[Text]:
         head.append((f"for {length(time.time() - numbers['start_time_seconds'])}", ""))
     rates = look.rates
     parts = [
-        (f"in {rates['records_in']:,.0f}/s ({_size(rates['bytes_in'])}/s)", ""),
-        (f"out {rates['records_out']:,.0f}/s ({_size(rates['bytes_out'])}/s)", ""),
-        (f"backlog {look.pending:,.0f}{_left(look)}", ""),
+        (f"in {rates['records_in']:,.0f}/s ({size(rates['bytes_in'])}/s)", ""),
+        (f"out {rates['records_out']:,.0f}/s ({size(rates['bytes_out'])}/s)", ""),
+        *_backlog(look),
     ]
     for name, text in (("fetch_event_time_lag_seconds", "fetch lag"), ("emit_event_time_lag_seconds", "emit lag")):
         if name in numbers:
             parts.append((f"{text} {numbers[name]:,.1f} s", ""))
     if "worker_memory_bytes" in numbers:
-        parts.append((f"worker memory {_size(numbers['worker_memory_bytes'])}", ""))
+        parts.append((f"worker memory {size(numbers['worker_memory_bytes'])}", ""))
     if look.rejects:
         parts.append((f"rejected {look.rejects:,.0f}", "yellow"))
-    return [*flowed(head, width), *flowed(parts, width)]
+    marks = [(f"marked: {one_line(table)}, whose rows may differ (ingest status)", "yellow") for table in look.marked]
+    shown = marks[:MARKED] + ([(f"and {len(marks) - MARKED:,} more", "yellow")] if len(marks) > MARKED else [])
+    return [*flowed(head, width), *flowed(parts, width), *(line for mark in shown for line in flowed([mark], width))]
+
+
+def _backlog(look: Look) -> list[tuple[str, str]]:
+    """Return what waits, with the unit where that is no record."""
+    numbers = look.numbers
+    if "pending_bytes" not in numbers:
+        return [(f"backlog {look.pending:,.0f}{_left(look)}", "")]
+    behind = size(numbers["pending_bytes"])
+    parts = [(f"log {behind} behind, {length(numbers.get('log_lag_seconds', 0.0))}{_left(look)}", "")]
+    if look.position:
+        parts.append((f"at {one_line(look.position)}", ""))
+    found = look.snapshot
+    if tables := found.get("tables_left", 0):
+        left = numbers.get("snapshot_left_seconds")
+        rows = found.get("rows_done", 0.0), found.get("rows_done", 0.0) + found.get("rows_left", 0.0)
+        text = f"snapshot of {counted(int(tables), 'table')}: {rows[0]:,.0f} of about {rows[1]:,.0f} rows"
+        parts.append((f"{text}{'' if left is None else f', about {length(left)} left'}", ""))
+    return parts
 
 
 def _left(look: Look) -> str:
@@ -251,16 +273,8 @@ def _tables(look: Look, number: int, width: int | None) -> list[Text]:
     for one in look.tables[:number]:
         rate = "" if one.rate is None else f"{one.rate:,.1f}"
         counts = (f"{one.counts.get(change, 0):,}" for change in CHANGES)
-        rows.append((one_line(one.table), rate, *counts, _size(one.bytes_in), _size(one.bytes_out)))
+        rows.append((one_line(one.table), rate, *counts, size(one.bytes_in), size(one.bytes_out)))
     heading, *lines = table_lines(rows, width, FIRST_OUT)
     heading.stylize("bold")
     more = len(look.tables) - number
     return [heading, *lines, *([Text(f"and {more:,} more", style="dim")] if more > 0 else [])]
-
-
-def _size(count: float) -> str:
-    """Return a number of bytes in a few characters."""
-    for bound, unit in ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
-        if count >= bound:
-            return f"{count / bound:.1f} {unit}"
-    return f"{count:.0f} B"

@@ -1,21 +1,25 @@
-"""The backlog: position and end of each split, and so how much waits to be read; and notes of that for people."""
+"""The backlog: position and end of each split, and so how much waits to be read; and notes of that for people.
+
+Of topics and files records wait. Of a database bytes of its log and rows of its tables do: its `Standing`.
+"""
 
 from __future__ import annotations
 
 import time
 from contextlib import suppress
-from math import ceil
 from typing import TYPE_CHECKING, Final
 
 from ingest.checkpoint.lives import note_waiting
 from ingest.errors import IngestError
 from ingest.observe.events import Pending
+from ingest.observe.pace import KEPT_S, Pace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from ingest.checkpoint.checkpoint import Checkpoint, Progress
     from ingest.kafka.admin import Split
+    from ingest.model.standing import Standing
     from ingest.observe.events import Event, Observer
 
 COUNT_S: Final = 30.0
@@ -32,17 +36,25 @@ class Backlog:
         *,
         drain: bool,
         fixed: Callable[[Mapping[Split, int]], Mapping[Split, int]] = dict,
-        weights: Callable[[Mapping[Split, int]], Mapping[Split, float] | None] = lambda _ends: None,
         needed: Callable[[], Mapping[Split, int]] = dict,
+        standing: Callable[[Mapping[Split, int], Mapping[Split, int]], Standing | None] = lambda *_: None,
+        now: Callable[[], float] = time.time,
     ) -> None:
         """Begin with the ends that were just seen; `drain`: these are where the run ends (`--once`).
 
         `fixed`: returns those of some ends that stay so then; the run follows the others to wherever they are.
-        `weights`: returns how many records a position of each split stands for, None where positions count records.
         `needed`: returns how far some splits are read at least, wherever the run was to end.
+        `standing`: returns where the reading of a database stands at some positions, with some ends; None where
+        positions count records. `now`: the time in seconds since 1970.
         """
         self._needed = needed
-        self._weights = weights
+        self._standing, self._now = standing, now
+        self._seen_at = now()
+        """When the ends were seen."""
+        self._caught_up = 0.0
+        """When the end of the database's log was seen that is reached."""
+        self._pace = Pace()
+        """Rows of tables that were read."""
         self.progress = progress
         self.targets: Mapping[Split, int] = fixed(ends) if drain else {}
         """The ends of the run, by split, with `--once`; empty otherwise."""
@@ -64,32 +76,47 @@ class Backlog:
 
     def see(self, ends: Mapping[Split, int]) -> None:
         """Take the ends that the source has now."""
-        self._seen = ends if self._follows else self.targets or ends
+        self._seen, self._seen_at = ends if self._follows else self.targets or ends, self._now()
 
     def look_past_targets(self, ends: Mapping[Split, int]) -> None:
         """Take the ends that the source has now, whatever the run was to drain: the run is over."""
-        self._seen, self.targets, self._follows = ends, {}, False
+        self._seen, self.targets, self._follows, self._seen_at = ends, {}, False, self._now()
 
     def some(self) -> bool:
         """Tell whether any record waits."""
         return any(end > self.positions[split] for split, end in self.ends.items())
 
     def waiting(self, seen: Mapping[Split, int] | None = None) -> dict[Split, int]:
-        """Return how many records of each split wait to be read, as far as positions tell.
-
-        It is an estimate where positions count something else.
+        """Return how many records of each split wait to be read, as far as positions tell; none of a database.
 
         `seen`: where splits end now, in place of the last look. It may be called in another thread than the driver's.
         """
-        positions = dict(self.positions)
-        ends = self.ends if seen is None or self._follows else self.targets or seen
-        left = {split: max(0, end - positions.get(split, 0)) for split, end in ends.items()}
-        weights = self._weights(ends)
-        return left if weights is None else {split: ceil(count * weights[split]) for split, count in left.items()}
+        positions, ends = dict(self.positions), self._ends_of(seen)
+        if self._standing(positions, ends) is not None:
+            return {}
+        return {split: max(0, end - positions.get(split, 0)) for split, end in ends.items()}
 
-    def lag(self) -> int:
-        """Return how many records wait in all splits."""
-        return sum(self.waiting().values())
+    def standing(self, seen: Mapping[Split, int] | None = None) -> Standing | None:
+        """Return where the reading of a database stands; None where the source has records. `seen`: as above."""
+        found = self._standing(dict(self.positions), self._ends_of(seen))
+        if found is None:
+            return None
+        now = self._now()
+        self._pace.note(now, {"rows": found.rows_read})
+        rate = self._pace.per_second("rows", KEPT_S) or 0.0
+        left = found.rows_left / rate if rate > 0 and found.tables else None
+        if not found.lag_bytes:
+            self._caught_up = now if seen is not None else self._seen_at
+        # What waits was logged after what was read last, and after nothing waited
+        known = max(self._caught_up, found.read_time)
+        return found.with_times(max(0.0, now - known) if known and found.lag_bytes else 0.0, left)
+
+    def _ends_of(self, seen: Mapping[Split, int] | None) -> Mapping[Split, int]:
+        return self.ends if seen is None or self._follows else self.targets or seen
+
+    def lag(self) -> int | None:
+        """Return how many records wait in all splits; None of a database."""
+        return None if self.standing() is not None else sum(self.waiting().values())
 
     def by_topic(self) -> dict[str, int]:
         """Return how many records wait in each topic that has any."""
@@ -100,7 +127,7 @@ class Backlog:
 
 
 class WaitingNotes:
-    """An observer that tells another one, and leaves in a local checkpoint how many records wait, for `ingest status`.
+    """An observer that tells another one, and leaves in a local checkpoint how much waits, for `ingest status`.
 
     On other file systems it leaves nothing: it is called by the thread that watches whether both sides answer, which
     must not wait for a third one.
@@ -114,9 +141,9 @@ class WaitingNotes:
         self._noted = now() if checkpoint.storage.lock is not None else float("inf")
 
     def __call__(self, event: Event) -> None:
-        """Tell the event, and note the records that wait now and then."""
+        """Tell the event, and note what waits now and then."""
         self._tell(event)
         if isinstance(event, Pending) and self._now() - self._noted >= COUNT_S:
             self._noted = self._now()
             with suppress(IngestError):  # it is for people: how the run goes on is what counts
-                note_waiting(self._checkpoint, sum(event.waiting.values()))
+                note_waiting(self._checkpoint, event.records, None if event.standing is None else event.standing.lag())

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ingest.errors import IngestError
     from ingest.kafka.admin import Split
     from ingest.model.schema import TableSchema
+    from ingest.model.standing import Standing
     from ingest.model.table import TableId
     from ingest.task.assignment import TaskResult
 
@@ -103,18 +104,20 @@ class Books:
         """Let rows leave the sink that the source does not have behind the last batch. Raise IngestError."""
         self._settle()
 
-    def keep(self, waiting: int) -> None:
+    def keep(self, waiting: int | None, standing: Standing | None) -> None:
         """Store what the source has learned since the last batch, if anything; raises CheckpointError.
 
-        `waiting`: how many records wait.
+        `waiting`: how many records wait. `standing`: what of a database does.
         """
         value = self._memory.value(self._checkpoint)
         if value is not None and self._progress.batch and value != self._progress.source_state:
             self._progress.source_state = value
-            self._checkpoint.done(self._progress, self._counters.by_table(), waiting)
+            lag = None if standing is None else standing.lag()
+            self._checkpoint.done(self._progress, self._counters.by_table(), waiting, lag)
 
-    def store(self, waiting: int | None = None) -> None:
-        """Store how far the pipeline came, and how many records wait; raises CheckpointError."""
+    def store(self, waiting: int | None = None, standing: Standing | None = None) -> None:
+        """Store how far the pipeline came, and how much waits; raises CheckpointError."""
         self._progress.marks = self._tables.marks()
         self._progress.source_state = self._memory.value(self._checkpoint)  # without what was due behind the batch
-        self._checkpoint.done(self._progress, self._counters.by_table(), waiting)
+        lag = None if standing is None else standing.lag()
+        self._checkpoint.done(self._progress, self._counters.by_table(), waiting, lag)

@@ -13,6 +13,7 @@ from ingest.task.counters import add_counts, by_name, merge_counts
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ingest.model.standing import Standing
     from ingest.model.table import TableId
     from ingest.observe.events import RunEnded
     from ingest.task.assignment import TaskResult
@@ -63,13 +64,13 @@ class Counters:
         named = by_name(self._tables)
         return {name: [c.inserted, c.updated, c.deleted, c.rejected] for name, c in named.items()}
 
-    def summarise(self, left: Mapping[str, int]) -> None:
-        """Fill in the closing summary; `left`: records that were not read, by topic."""
+    def summarise(self, left: Mapping[str, int] | None, standing: Standing | None = None) -> None:
+        """Fill in the closing summary. `left`: records that were not read, by topic; of a database it is `standing`."""
         for name, counts in by_name(self._tables).items():
             line = self._line(name)
             line.read, line.inserted, line.updated = counts.read, counts.inserted, counts.updated
             line.deleted, line.rejected = counts.deleted, counts.rejected
-        self.summary.left = left
+        self.summary.left, self.summary.standing = left, standing
         self.summary.skipped = self.skipped
         self.summary.withheld = _by_name(self.withheld)
         self.summary.cut = _by_name(self.cut)

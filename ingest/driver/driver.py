@@ -52,11 +52,13 @@ class Driver:
                 news = merged.observed, merged.widening
                 evolution = self.schemas.evolve(*news)  # evolve: the sink's tables first, then the store
                 self.broadcast.add(evolution)
-                self.books.store(self.splits.waiting)  # store: progress, when the schemas that it needs are stored
+                self.books.store(
+                    self.splits.waiting, self.splits.standing
+                )  # store: progress, when the schemas that it needs are stored
                 self.reports.batch_done(batch, results, self.pacing.learn(results))
                 if self.guard.check(merged, results, evolved=evolution is not None):
                     self.splits.show()
-            self.books.keep(self.splits.waiting)
+            self.books.keep(self.splits.waiting, self.splits.standing)
             self.splits.look_past_targets()
         finally:
             self.reports.run_ended()

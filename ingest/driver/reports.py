@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ingest.driver.startup import Start
     from ingest.kafka.admin import Split
     from ingest.model.reject import RejectedRecord
+    from ingest.model.standing import Standing
     from ingest.model.table import TableId
     from ingest.task.assignment import TaskResult
     from ingest.task.counters import TableCounters
@@ -75,7 +76,7 @@ class Reports:
         self._context.observer(
             RunStarted(
                 self._context.name, checkpoint.run, checkpoint.where, len(backlog.positions), start.resumed,
-                backlog.lag(), not why, tuple(why), backlog.waiting(),
+                backlog.lag(), not why, tuple(why), backlog.waiting(), backlog.standing(),
             )
         )  # fmt: skip
 
@@ -86,23 +87,27 @@ class Reports:
         self._warn_of_what_is_left_out()
         for reject in (reject for result in results for reject in result.rejects):
             self._on_reject(reject)
-        waiting = self._start.backlog.waiting()
-        self._context.observer(self._measured(results, waiting))
+        backlog = self._start.backlog
+        waiting, standing = backlog.waiting(), backlog.standing()
+        self._context.observer(self._measured(results, waiting, standing))
         acks = [result.first_ack for result in results if result.first_ack is not None]
         self._context.observer(
             BatchDone(
                 batch=batch.number,
                 records=sum(result.read for result in results),
                 seconds=seconds,
-                lag=sum(waiting.values()),
+                lag=sum(waiting.values()) if standing is None else None,
                 rejected=sum(result.rejected + result.stopped_by_reject for result in results),
                 cpu_s=sum(result.cpu_s for result in results),
                 worker_rss_kib=max(result.rss_kib for result in results),
                 first_ack=min(acks, default=None),
+                standing=standing,
             )
         )
 
-    def _measured(self, results: Sequence[TaskResult], waiting: Mapping[Split, int]) -> BatchMeasured:
+    def _measured(
+        self, results: Sequence[TaskResult], waiting: Mapping[Split, int], standing: Standing | None
+    ) -> BatchMeasured:
         """Return the numbers of a batch. `waiting`: records that wait in each split."""
         tables: dict[TableId, TableCounters] = {}
         rejects: dict[tuple[str, str], int] = {}
@@ -124,13 +129,14 @@ class Reports:
             table_bytes=sizes_of,
             rejects=rejects,
             skipped=dict(self._counters.skipped),
-            positions=dict(self._start.backlog.positions),
+            positions=dict(self._start.backlog.positions) if standing is None else {},
             waiting=waiting,
             fetch_lag_s=_newest(one.fetch_lag_s for one in traffic),
             emit_lag_s=_newest(one.emit_lag_s for one in traffic),
             send_s=max(one.send_s for one in traffic),
             commit_s=self._counters.commit_s,
             failed=any(result.failure is not None for result in results),
+            standing=standing,
         )
 
     def _warn_of_tombstones(self) -> None:
@@ -142,7 +148,9 @@ class Reports:
 
     def run_ended(self) -> None:
         """Fill in the closing summary."""
-        self._counters.summarise(self._start.backlog.by_topic())
+        backlog = self._start.backlog
+        standing = backlog.standing()
+        self._counters.summarise(backlog.by_topic() if standing is None else None, standing)
 
     def _warn_of_what_is_left_out(self) -> None:
         warn, counters = self._context.warn_once, self._counters

@@ -140,7 +140,8 @@ def _noted(
         if checkpoint is None or (starting and checkpoint.run):
             return
         waiting = None if summary.left is None else sum(summary.left.values())
-        end = RunEnd(now_ms(), exit_code, code, message, waiting)
+        lag = None if summary.standing is None else summary.standing.lag()
+        end = RunEnd(now_ms(), exit_code, code, message, waiting, lag)
         with suppress(IngestError):  # it is for people: how the run went is what counts
             if checkpoint.run:
                 note_end(checkpoint, end)
@@ -277,7 +278,9 @@ def assemble(context: RunContext, parts: RunParts, start: Start, runner: TaskRun
     losses = Losses(source, backlog, patience)
     replacement = Replacement(context, parts, memory, start.tables, schemas, start.checkpoint)
     books = Books(context, start.checkpoint, progress, counters, start.tables, memory, replacement.carry_out)
-    requests = BackfillRequests(context, start.checkpoint, replacement, lambda: books.store(backlog.lag()))
+    requests = BackfillRequests(
+        context, start.checkpoint, replacement, lambda: books.store(backlog.lag(), backlog.standing())
+    )
     splits = SplitWatch(source, backlog, losses, patience, requests.look)
     arrivals = Arrivals(splits, backlog, pacing, schemas, stop, life, counters.summary, once=settings.once)
     errors = ErrorBudget(context, progress, start.source.tolerated, lambda: not schemas.schemas.sources)

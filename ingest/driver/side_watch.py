@@ -133,7 +133,7 @@ class SideWatch:
             if asker.ends is not None and asker.ends is not self._ends:
                 self._ends = asker.ends
                 if (backlog := self._backlog()) is not None:
-                    self._observer(Pending(backlog.waiting(self._ends)))
+                    self._observer(Pending(backlog.waiting(self._ends), backlog.standing(self._ends)))
         if self._since:
             self._life.touch()
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ingest.kafka.admin import Split
     from ingest.model.change import Change
     from ingest.model.schema import TableSchema
+    from ingest.model.standing import Standing
     from ingest.model.table import TableId
     from ingest.sources import SourceCoordinator
 
@@ -98,6 +99,10 @@ class SourceMemory:
     def weights(self, splits: Mapping[Split, object]) -> dict[Split, float] | None:
         """Return how many records a position of each split stands for; None where positions count records."""
         return None if self._keeper is None else {split: self._keeper.weight(split) for split in splits}
+
+    def standing(self, positions: Mapping[Split, int], ends: Mapping[Split, int]) -> Standing | None:
+        """Return where the reading of a database stands; None where positions count records."""
+        return None if self._keeper is None else self._keeper.standing(positions, ends)
 
     def fixed(self, ends: Mapping[Split, int]) -> dict[Split, int]:
         """Return the ends at which `--once` ends: those of splits that it does not read to wherever they end."""

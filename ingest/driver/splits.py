@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from ingest.driver.backlog import Backlog
     from ingest.driver.losses import Losses
     from ingest.driver.patience import Patience
+    from ingest.model.standing import Standing
     from ingest.sources import SourceCoordinator
 
 
@@ -65,9 +66,14 @@ class SplitWatch:
         self._source.commit(self._backlog.positions)
 
     @property
-    def waiting(self) -> int:
-        """The records that wait to be read, as far as the last look says."""
+    def waiting(self) -> int | None:
+        """The records that wait to be read, as far as the last look says; None of a database."""
         return self._backlog.lag()
+
+    @property
+    def standing(self) -> Standing | None:
+        """Where the reading of a database stands."""
+        return self._backlog.standing()
 
     def give_up(self) -> None:
         """Ask no more: the broker is away, and the run over."""

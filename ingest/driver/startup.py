@@ -102,7 +102,9 @@ class PipelineStartup:
             self._before_reading(tables, schemas)
         ends = source.ends(progress.positions)
         once, memory = self._context.settings.once, self.memory
-        backlog = Backlog(progress, ends, drain=once, fixed=memory.fixed, weights=memory.weights, needed=memory.needed)
+        backlog = Backlog(
+            progress, ends, drain=once, fixed=memory.fixed, standing=memory.standing, needed=memory.needed
+        )
         if known := self.memory.new_schemas():
             schemas.evolve(known)
         self._sample(schemas, backlog)

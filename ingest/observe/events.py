@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from ingest.model.client_report import ClientReport
+    from ingest.model.standing import Standing
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,13 +21,16 @@ class RunStarted:
     checkpoint: str
     splits: int
     resumed: bool
-    lag: int
+    lag: int | None
+    """Records that wait; None of a database."""
     native: bool
     """True if native code has the records in the workers, from one Kafka client to the other, but for a few."""
     in_python: tuple[str, ...] = ()
     """Why it has not."""
     waiting: Mapping[tuple[str, int], int] = field(default_factory=dict)
     """Records that wait in each split."""
+    standing: Standing | None = None
+    """Where the reading of a database stands; None where the source has records. So it is in the other events."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +54,14 @@ class BatchDone:
     batch: int
     records: int
     seconds: float
-    lag: int
-    """Records that are still waiting."""
+    lag: int | None
+    """Records that are still waiting; None of a database."""
     rejected: int
     cpu_s: float
     worker_rss_kib: int
     first_ack: float | None
     """When the first record was acknowledged, in seconds since the epoch."""
+    standing: Standing | None = None
 
 
 class TableChanges(Protocol):
@@ -99,6 +104,7 @@ class BatchMeasured:
     """How long the driver took to add the batch to the sink's tables; zero where tasks do that."""
     failed: bool
     """True if one of its tasks has failed."""
+    standing: Standing | None = None
 
 
 SideName: TypeAlias = Literal["source", "sink"]
@@ -123,6 +129,12 @@ class Pending:
     """Records that wait at the source now, by split: told every few seconds, also while a batch runs."""
 
     waiting: Mapping[tuple[str, int], int]
+    standing: Standing | None = None
+
+    @property
+    def records(self) -> int | None:
+        """The records of all splits; None of a database."""
+        return sum(self.waiting.values()) if self.standing is None else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,6 +284,7 @@ class RunEnded:
     """Name of the error in docs/errors.md; an empty text where there was none."""
     left: Mapping[str, int] | None = None
     """Records that are there and were not read, by topic, as far as positions tell; None where nobody knows."""
+    standing: Standing | None = None
 
 
 def client_events(reports: Iterable[ClientReport]) -> Iterator[ClientLogged | ClientStatistics]:

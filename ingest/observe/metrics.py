@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from prometheus_client.core import Metric
 
+    from ingest.model.standing import Standing
     from ingest.observe.events import Event, SideName
     from ingest.observe.health import Health
 
@@ -142,6 +143,8 @@ class Metrics(Collector):
         self._batch_times, self._commit_times = Times(), Times()
         self._cpu_s, self._rss_kib = 0.0, 0
         self._waiting: Mapping[tuple[str, int], int] = {}
+        self._standing: Standing | None = None
+        """Where the reading of a database stands."""
         self._waiting_since: float | None = None
         """When records began to wait, in seconds since 1970; None where none do."""
         self._clients = NewestNumbers()
@@ -153,7 +156,7 @@ class Metrics(Collector):
         """Count the event."""
         match event:
             case RunStarted() | Pending():
-                self._wait(event.waiting)
+                self._wait(event.waiting, event.standing)
             case BatchMeasured():
                 self._measure(event)
             case BatchDone():
@@ -196,12 +199,12 @@ class Metrics(Collector):
         if event.commit_s:
             self._commit_times.add(event.commit_s)
         self._measured = event
-        self._wait(event.waiting)
+        self._wait(event.waiting, event.standing)
 
-    def _wait(self, waiting: Mapping[tuple[str, int], int]) -> None:
-        """Take how many records wait now."""
-        self._waiting = waiting
-        if not any(waiting.values()):
+    def _wait(self, waiting: Mapping[tuple[str, int], int], standing: Standing | None) -> None:
+        """Take what waits now."""
+        self._waiting, self._standing = waiting, standing
+        if not any(waiting.values()) and (standing is None or not standing.waits):
             self._waiting_since = None
         elif self._waiting_since is None:
             self._waiting_since = time.time()
@@ -224,6 +227,7 @@ class Metrics(Collector):
         """Yield all families with their samples."""
         yield from self._run()
         yield from self._source()
+        yield from self._database()
         yield from self._sink()
         yield from self._batches()
         yield from self._kafka_clients()
@@ -259,7 +263,9 @@ class Metrics(Collector):
             self._by_split(self._waiting, together=True), "topic", "partition",
         )  # fmt: skip
         stalled = [((), self._stalled_s(now))]
-        yield self._gauge("stalled_seconds", "How long records have waited without the end of a batch.", stalled)
+        yield self._gauge(
+            "stalled_seconds", "How long something has waited to be read without the end of a batch.", stalled
+        )
         positions = {} if measured is None else measured.positions
         yield self._gauge(
             "offset", "currentOffset, committedOffset: the next offset to read; all before it is committed.",
@@ -272,6 +278,39 @@ class Metrics(Collector):
             "skipped_records", "Records that stand for no row.", [((r,), n) for r, n in skipped.items()], "reason"
         )
         yield self._counter("rejects", "Records that could not go on.", list(self._rejects.items()), "stage", "code")
+
+    def _database(self) -> Iterator[Metric]:
+        standing = self._standing
+        lag: list[tuple[tuple[str, ...], float]] = [] if standing is None else [((), standing.lag_bytes)]
+        yield self._gauge("pending_bytes", "pendingBytes: bytes of a database's log that wait now.", lag)
+        lag = [] if standing is None else [((), standing.lag_s)]
+        text = "How far the reading of a database's log is behind: 0 while nothing of it waits."
+        yield self._gauge("log_lag_seconds", text, lag)
+        place = [] if standing is None or not standing.file else [((standing.file,), standing.offset)]
+        text = "How far a database's log is read: the offset in the file that is read now."
+        yield self._gauge("log_offset", text, place, "file")
+        tables = {} if standing is None else standing.tables
+        states = [] if standing is None else [(("done",), standing.tables_done), (("left",), len(tables))]
+        text = "Tables of a database whose rows were, and are still to be, read as they are there."
+        yield self._gauge("snapshot_tables", text, states, "state")
+        for name, unit, attributes in (
+            ("snapshot_rows", "Rows", ("read", "rows")), ("snapshot_chunks", "Chunks", ("chunks_read", "chunks")),
+        ):  # fmt: skip
+            sums: dict[tuple[str, str], int] = {}
+            for table, one in sorted(tables.items()):
+                done, of_all = (getattr(one, attribute) for attribute in attributes)
+                for state, count in (("done", done), ("left", of_all - done)):
+                    count_up(sums, (self._clean(table), state), count, (OTHERS, state), 2 * self._max_tables)
+            text = f"{unit} of the tables that are being read as they are there; what is left is an estimate."
+            yield self._gauge(name, text, sums.items(), "table", "state")
+        left = [] if standing is None or standing.seconds_left is None else [((), standing.seconds_left)]
+        text = "How long the rest of these rows takes at the speed of the last minute."
+        yield self._gauge("snapshot_left_seconds", text, left)
+        marked: dict[str, int] = {}
+        for table in {} if standing is None else sorted(standing.marked):
+            count_up(marked, self._clean(table), 1, OTHERS, self._max_tables)
+        text = "Tables whose rows in the sink may differ, as a statement has changed rows without a log of them."
+        yield self._gauge("table_marked", text, [((table,), count) for table, count in marked.items()], "table")
 
     def _sink(self) -> Iterator[Metric]:
         now, measured = time.time(), self._measured

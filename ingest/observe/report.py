@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
+    from ingest.model.standing import Standing
     from ingest.observe.events import Event, Observer
 
 MAX_POINTS: Final = 600
@@ -97,7 +98,11 @@ class RunFacts:
     """When the run ended, or the page was written."""
     points: list[Point] = field(default_factory=list)
     backlog: list[tuple[float, int]] = field(default_factory=list)
-    """When, in seconds since 1970, so many records began to wait at the source."""
+    """When, in seconds since 1970, so many records began to wait at the source, or bytes of a database's log."""
+    unread: list[tuple[float, int]] = field(default_factory=list)
+    """When about so many rows of a database's tables were to be read as they are there."""
+    standing: Standing | None = None
+    """Where the reading of a database stands."""
     tables: dict[str, TableSummary] = field(default_factory=dict)
     """Counters of tables so far, but for schema changes, which are known by tables of the sink."""
     away: dict[str, SideAnswers] = field(default_factory=dict)
@@ -135,11 +140,10 @@ class RunReport:
         match event:
             case RunStarted():
                 facts.started = event
-                self._waits(event.lag)
+                self._waits(event.lag, event.standing)
                 self.write()
             case RunEnded():
-                if event.left is not None:
-                    self._waits(sum(event.left.values()))
+                self._waits(None if event.left is None else sum(event.left.values()), event.standing)
                 self.write(ended=event)
             case BatchMeasured() | BatchDone() | Pending() | SideAnswers():
                 self._keep_numbers(event)
@@ -160,7 +164,7 @@ class RunReport:
             case BatchDone():
                 self._add(event)
             case Pending():
-                self._waits(sum(event.waiting.values()))
+                self._waits(event.records, event.standing)
             case SideAnswers():
                 facts.away.pop(event.side, None)
                 if not event.answers:
@@ -197,7 +201,7 @@ class RunReport:
         before = points[-1].ended if points else self._facts.since
         began = min(max(before, now - event.seconds), now)
         points.append(Point(began, now, event.records, event.rejected, self._event_lag_s))
-        self._waits(event.lag)
+        self._waits(event.lag, event.standing)
         if len(points) > MAX_POINTS:
             width = 4 * (now - self._facts.since) / MAX_POINTS
             fewer = points[:1]
@@ -208,22 +212,16 @@ class RunReport:
                     fewer.append(point)
             self._facts.points = fewer
 
-    def _waits(self, records: int) -> None:
-        """Keep how many records wait from now on."""
-        backlog = self._facts.backlog
-        if backlog and backlog[-1][1] == records:
+    def _waits(self, records: int | None, standing: Standing | None) -> None:
+        """Keep what waits from now on."""
+        facts = self._facts
+        if standing is None:
+            if records is not None:
+                facts.backlog = _with_step(facts.backlog, records)
             return
-        backlog.append((time.time(), records))
-        if len(backlog) > MAX_POINTS:
-            width = 2 * (backlog[-1][0] - backlog[0][0]) / MAX_POINTS
-            fewer = backlog[:1]
-            for at, waiting in backlog[1:]:
-                first, most = fewer[-1]
-                if at - first <= width:
-                    fewer[-1] = first, max(most, waiting)
-                else:
-                    fewer.append((at, waiting))
-            self._facts.backlog = fewer
+        facts.standing = standing
+        facts.backlog = _with_step(facts.backlog, standing.lag_bytes)
+        facts.unread = _with_step(facts.unread, standing.rows_left)
 
     def _count(self, event: BatchMeasured) -> None:
         tables = self._facts.tables
@@ -242,3 +240,21 @@ class RunReport:
             found = samples.setdefault((stage, code), [])
             if len(found) < MAX_SAMPLES:
                 found.append(one_line(text))
+
+
+def _with_step(steps: list[tuple[float, int]], value: int) -> list[tuple[float, int]]:
+    """Return the steps with a value from now on; where there are many, neighbours become one."""
+    if steps and steps[-1][1] == value:
+        return steps
+    steps.append((time.time(), value))
+    if len(steps) <= MAX_POINTS:
+        return steps
+    width = 2 * (steps[-1][0] - steps[0][0]) / MAX_POINTS
+    fewer = steps[:1]
+    for at, waiting in steps[1:]:
+        first, most = fewer[-1]
+        if at - first <= width:
+            fewer[-1] = first, max(most, waiting)
+        else:
+            fewer.append((at, waiting))
+    return fewer

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from html import escape
+from shlex import quote
 from typing import TYPE_CHECKING, Final
 
 from ingest.observe.chart import Axes
@@ -53,7 +54,8 @@ def page(facts: RunFacts, clean: Callable[[str], str]) -> str:
 
     name = text(facts.pipeline)
     parts = (
-        _head(facts, text), _charts(facts), _tables(facts, text), _history(facts, text), _rejects(facts, text),
+        _head(facts, text), _marked(facts, text), _charts(facts), _snapshot(facts, text), _tables(facts, text),
+        _history(facts, text), _rejects(facts, text),
         _list("Warnings", facts.warnings, text), _options(facts, text),
     )  # fmt: skip
     body = "\n".join(line for part in parts for line in part)
@@ -93,12 +95,54 @@ def _head(facts: RunFacts, text: Callable[[object], str]) -> Iterator[str]:
         ("duration", _length(seconds), False),
         ("average throughput (records/s)", f"{records / max(seconds, 0.001):,.0f}", False),
         ("rejected", f"{rejected:,}", rejected > 0),
-        ("backlog (records)", f"{facts.backlog[-1][1]:,}" if facts.backlog else "not known", False),
+        *_backlog(facts),
     )
     shown = (f"<div><b{' class=bad' if bad else ''}>{number}</b>{title}</div>" for title, number, bad in numbers)
     yield f'<div class="facts">{"".join(shown)}</div>'
     if started is not None and started.in_python:
         yield f'<p class="dim">Records pass through Python: {text("; ".join(started.in_python))}</p>'
+
+
+def _backlog(facts: RunFacts) -> Iterator[tuple[str, str, bool]]:
+    """Yield what waits, each with a title that says the unit."""
+    standing = facts.standing
+    if standing is None:
+        yield "backlog (records)", f"{facts.backlog[-1][1]:,}" if facts.backlog else "not known", False
+        return
+    yield "log behind (bytes)", f"{standing.lag_bytes:,}", False
+    yield "log behind", _length(standing.lag_s), False
+    if standing.tables:
+        yield "rows to read (about)", f"{standing.rows_left:,}", False
+        if standing.seconds_left is not None and facts.ended is None:
+            yield "for about", _length(standing.seconds_left), False
+
+
+def _marked(facts: RunFacts, text: Callable[[object], str]) -> Iterator[str]:
+    """Yield the tables whose rows in the sink may differ."""
+    marked = {} if facts.standing is None else facts.standing.marked
+    if not marked:
+        return
+    yield f"<h2>Tables whose rows may differ ({len(marked):,})</h2>"
+    yield '<p class="dim">A statement has changed rows that the log has not.</p>'
+    rows = (
+        (text(name), text(why), f"<code>ingest backfill FILE --table {text(quote(name))}</code>")
+        for name, why in sorted(marked.items())[:MAX_TABLES]
+    )
+    yield from _grid(("table", "what changed them", "reads them again"), rows)
+
+
+def _snapshot(facts: RunFacts, text: Callable[[object], str]) -> Iterator[str]:
+    """Yield how far the rows of a database's tables are read."""
+    standing = facts.standing
+    if standing is None or not standing.tables:
+        return
+    yield f"<h2>Tables whose rows are being read ({len(standing.tables):,})</h2>"
+    yield f'<p class="dim">Those of {standing.tables_done:,} other tables are read. Totals are estimates.</p>'
+    rows = (
+        (text(name), f"{one.read:,}", f"{one.rows:,}", f"{one.chunks_read:,}", f"{one.chunks:,}")
+        for name, one in sorted(standing.tables.items())[:MAX_TABLES]
+    )
+    yield from _grid(("table", "rows read", "of about", "chunks read", "of about"), rows, numbers=4)
 
 
 def _state(facts: RunFacts, text: Callable[[object], str]) -> str:
@@ -128,7 +172,10 @@ def _charts(facts: RunFacts) -> Iterator[str]:
     yield '<div class="charts">'
     if points:
         yield counts.bars("Throughput (records/s)", rates)
-    yield counts.steps("Backlog (records)", facts.backlog)
+    unit = "Backlog (records)" if facts.standing is None else "Log behind (bytes)"
+    yield counts.steps(unit, facts.backlog)
+    if any(rows for _, rows in facts.unread):
+        yield counts.steps("Rows to read (about)", facts.unread)
     if behind:
         yield numbers.bars("Event-time lag (s)", behind)
     if any(one.rejected for one in points):

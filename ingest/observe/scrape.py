@@ -78,6 +78,13 @@ class Look:
     """Sides that do not answer: `source`, `sink`."""
     silent_s: float | None
     """For how long the file of metrics has not been written, where it should have been; None for an answer."""
+    snapshot: Mapping[str, float]
+    """Of a database: tables whose rows are read (`tables_done`) and are being read (`tables_left`), and of these the
+    rows (`rows_done`, `rows_left`)."""
+    position: str
+    """How far a database's log is read: `binlog.000004:1234`; an empty text for another source."""
+    marked: tuple[str, ...]
+    """Tables whose rows in the sink may differ."""
 
 
 @dataclass(slots=True)
@@ -95,6 +102,14 @@ class Scrape:
     """By table: bytes `in` and `out`."""
     away: list[str] = field(default_factory=list)
     silent_s: float | None = None
+    snapshot: dict[str, float] = field(default_factory=dict)
+    position: str = ""
+    marked: list[str] = field(default_factory=list)
+
+    @property
+    def waiting(self) -> float:
+        """What waits: records, or bytes of a database's log."""
+        return self.numbers.get("pending_bytes", self.pending)
 
     @property
     def over(self) -> bool:
@@ -110,12 +125,12 @@ class Scrape:
         """Return the numbers whose growth makes rates: of each flow, of what waits, and of each table."""
         flows = {name: self.numbers.get(f"{name}_total", 0) for name in FLOWS}
         tables = {f"{_TABLE}{table}": sum(counts.values()) for table, counts in self.tables.items()}
-        return {**flows, _WAITING: self.pending, **tables}
+        return {**flows, _WAITING: self.waiting, **tables}
 
     def look(self, pipeline: str, pace: Pace | None = None) -> Look:
         """Return what people see of it; `pace`: its numbers until now, for rates."""
         rates = self._rates(pace)
-        window = window_s(self.pending, self.batch_s)
+        window = window_s(self.waiting, self.batch_s)
         tables = [
             TableLook(
                 table, counts, None if pace is None else pace.per_second(f"{_TABLE}{table}", window),
@@ -124,16 +139,20 @@ class Scrape:
             for table, counts in self.tables.items()
         ]  # fmt: skip
         tables.sort(key=lambda one: (-(one.rate or 0.0), -sum(one.counts.values()), one.table))
-        watched = pace is not None and not self.over and is_backlog(self.pending, rates["records_in"])
+        watched = (
+            pace is not None
+            and not self.over
+            and ("pending_bytes" in self.numbers or is_backlog(self.pending, rates["records_in"]))
+        )
         left = pace.left_s(_WAITING) if pace is not None and watched else None
         return Look(
             pipeline, self.numbers, self.pending, self.rejects, self.commits, tuple(tables), rates, left,
-            tuple(self.away), self.silent_s,
+            tuple(self.away), self.silent_s, self.snapshot, self.position, tuple(sorted(self.marked)),
         )  # fmt: skip
 
     def _rates(self, pace: Pace | None) -> dict[str, float]:
-        window = window_s(self.pending, self.batch_s)
-        idle = self.over or (not self.pending and self.numbers.get("source_idle_seconds", 0) > RATE_S)
+        window = window_s(self.waiting, self.batch_s)
+        idle = self.over or (not self.waiting and self.numbers.get("source_idle_seconds", 0) > RATE_S)
         out = {}
         for name in FLOWS:
             seen = None if pace is None else pace.per_second(name, window)
@@ -221,6 +240,13 @@ def _take(scrape: Scrape, name: str, labels: Mapping[str, str], value: float) ->
             scrape.commits[labels["outcome"]] = value
         case "table_changes_total":
             scrape.tables.setdefault(labels["table"], {})[labels["change"]] = int(value)
+        case "snapshot_rows" | "snapshot_tables":
+            of = f"{name.removeprefix('snapshot_')}_{labels['state']}"
+            scrape.snapshot[of] = scrape.snapshot.get(of, 0) + value
+        case "log_offset":
+            scrape.position = f"{labels['file']}:{value:.0f}"
+        case "table_marked":
+            scrape.marked.append(labels["table"])
         case "table_bytes_total":
             scrape.table_bytes.setdefault(labels["table"], {})[labels["direction"]] = int(value)
         case _ if len(labels) == 1:

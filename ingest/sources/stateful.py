@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ingest.kafka.admin import Split
     from ingest.model.change import Change
     from ingest.model.schema import TableSchema
+    from ingest.model.standing import Standing
     from ingest.model.table import TableId
 
 
@@ -105,6 +106,12 @@ class StatefulCoordinator(Protocol):
 
     def weight(self, split: Split) -> float:
         """Return how many records a position of a split stands for, on average: batches are sized by that."""
+
+    def standing(self, positions: Mapping[Split, int], ends: Mapping[Split, int]) -> Standing | None:
+        """Return where reading stands at these positions, for people; None before it is known where it starts.
+
+        It may be called in another thread.
+        """
 
     def grows(self, split: Split) -> bool:
         """Return whether `--once` reads a split to wherever it ends, and not to where it ended at the start."""

@@ -57,9 +57,11 @@ class DryRunReport:
     guarantee: str
     splits: int
     waiting: int
-    """Records that are there and not read yet."""
+    """Records that are there and not read yet; 0 of a database."""
     looked_at: int
     """Those of them that this is about; where none is waiting, and there is no checkpoint, the newest ones instead."""
+    standing: dict[str, Any] | None = None
+    """Where the reading of a database stands, and what of it is not read yet; None of another source."""
     tables: list[TableReport] = field(default_factory=list)
     changes: list[str] = field(default_factory=list)
     """Schema changes of the sink's tables."""
@@ -122,6 +124,7 @@ def report(
         splits=len(sample.starts),
         waiting=sample.waiting,
         looked_at=sample.looked_at,
+        standing=None if sample.standing is None else {**sample.standing.to_json(), "lag": sample.standing.lag()},
         tables=[_table(run, table, source, known=table in stored.sources) for table, source in chosen.items()],
         changes=[str(event) for event in changes],
         created={event.table: event.why for event in changes if event.change.startswith("CREATE TABLE")},

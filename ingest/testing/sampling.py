@@ -8,7 +8,6 @@ from __future__ import annotations
 import time
 from contextlib import closing
 from dataclasses import dataclass, field
-from math import ceil
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from ingest.config.diagnostics import did_you_mean
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
 
     from ingest.kafka.admin import Split
     from ingest.model.record import Record
+    from ingest.model.standing import Standing
     from ingest.sources import Chunk, Reader, Source, SourceCoordinator
 
 MOST: Final = 1_000
@@ -50,7 +50,9 @@ class Sample:
     """A few records of a source: the next ones that a run would read, and the newest."""
 
     waiting: int = 0
-    """Records that a run would read, as far as positions tell."""
+    """Records that a run would read, as far as positions tell; 0 of a database."""
+    standing: Standing | None = None
+    """What of a database a run would read; None where the source has records."""
     looked_at: int = 0
     """Those of them that are in the sample; or, where none is waiting, older ones in their place."""
     old: bool = False
@@ -132,15 +134,18 @@ class SampledCoordinator:
     def _take(self, positions: dict[Split, int], *, anew: bool) -> None:
         sample = self.sample
         sample.extent = extent = self._real.extent(self._real.ends(positions))
-        keeper = of_coordinator(self._real)
-        weights = {split: 1.0 if keeper is None else keeper.weight(split) for split in extent}
-        left = {split: max(0, end - positions[split]) for split, (_, end) in extent.items()}
-        sample.waiting = sum(ceil(count * weights[split]) for split, count in left.items())
+        keeper, ends = of_coordinator(self._real), {split: end for split, (_, end) in extent.items()}
+        sample.standing = None if keeper is None else keeper.standing(positions, ends)
+        if sample.standing is not None:
+            since = sample.standing.read_time if sample.standing.lag_bytes else 0
+            sample.standing = sample.standing.with_times(max(0.0, time.time() - since) if since else 0.0, None)
+        else:
+            sample.waiting = sum(max(0, end - positions[split]) for split, end in ends.items())
         if self.only is not None:
             self._take_one(*self.only, positions)
             return
         most = max(10, min(MOST, MAX_OF_ALL // max(1, len(positions))))
-        sample.old = (anew or self.older) and not sample.waiting
+        sample.old = (anew or self.older) and not (sample.waiting if sample.standing is None else sample.standing.waits)
         if sample.old:
             positions = {split: max(first, end - most) for split, (first, end) in extent.items()}
         sample.starts = positions

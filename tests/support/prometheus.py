@@ -109,7 +109,7 @@ def shortened(folder: Path) -> Path:
     text = RULES.read_text()
     for long, short in (
         (r"> 2\n", "> 0\n"), (r"for: \d+m", "for: 1s"), (r"\[15m:1m\]", "[10s:1s]"), ("> 100000", "> 1"),
-        ("> 600", "> 2"), ("> 300", "> 2"),
+        ("> 600", "> 2"), ("> 300", "> 2"), ("> 900", "> 2"),
     ):  # fmt: skip
         text, count = re.subn(long, short, text)
         assert count, long

@@ -78,13 +78,19 @@ def tables(connection: Any, wanted: Collection[TableName], about: ServerRules) -
         with connection.cursor() as cursor:
             cursor.execute("SET SESSION show_gipk_in_create_table_and_information_schema = ON")
     out: dict[TableName, Table] = {}
+    for database, some in _by_database(wanted):
+        out.update(_tables(connection, database, some, about))
+    return out
+
+
+def _by_database(wanted: Collection[TableName]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield databases with some of these tables, not more than one query is to be about."""
     by_database: dict[str, list[str]] = defaultdict(list)
     for database, name in wanted:
         by_database[database].append(name)
     for database, all_names in sorted(by_database.items()):
         for begin in range(0, len(all_names), _AT_ONCE):
-            out.update(_tables(connection, database, tuple(all_names[begin : begin + _AT_ONCE]), about))
-    return out
+            yield database, tuple(all_names[begin : begin + _AT_ONCE])
 
 
 def settled(connection: Any, wanted: Collection[TableName], about: ServerRules) -> dict[TableName, Table] | None:  # noqa: ANN401
@@ -108,9 +114,22 @@ def settled(connection: Any, wanted: Collection[TableName], about: ServerRules) 
 
 def count_of_rows(connection: Any, table: TableName) -> int | None:  # noqa: ANN401  (as above)
     """Return about how many rows a table has, as information_schema counts them; None where it does not know."""
-    query = "SELECT TABLE_ROWS FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s"
-    found = next(_rows(connection, query, table), None)
-    return None if found is None or found["TABLE_ROWS"] is None else int(found["TABLE_ROWS"])
+    return counts_of_rows(connection, [table]).get(table)
+
+
+def counts_of_rows(connection: Any, wanted: Collection[TableName]) -> dict[TableName, int]:  # noqa: ANN401
+    """Return the same of several tables, but for those of which it does not know."""
+    out: dict[TableName, int] = {}
+    for database, some in _by_database(wanted):
+        marks = ", ".join(["%s"] * len(some))
+        query = (
+            "SELECT TABLE_NAME, TABLE_ROWS FROM information_schema.TABLES "  # noqa: S608  (our own words)
+            f"WHERE TABLE_SCHEMA = %s AND TABLE_NAME IN ({marks})"
+        )
+        for row in _rows(connection, query, (database, *some)):
+            if row["TABLE_ROWS"] is not None:
+                out[database, row["TABLE_NAME"]] = int(row["TABLE_ROWS"])
+    return out
 
 
 def _rows(connection: Any, query: str, parameters: tuple[Any, ...]) -> Iterator[dict[str, Any]]:  # noqa: ANN401

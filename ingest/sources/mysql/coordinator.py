@@ -26,6 +26,7 @@ from ingest.sources.mysql.lanes import Lanes
 from ingest.sources.mysql.log_model import LogPlace
 from ingest.sources.mysql.log_search import LogSearch, identity, log_listing, log_status
 from ingest.sources.mysql.positions import FIRST, WAYS, LogFiles
+from ingest.sources.mysql.probe import LogProbe
 from ingest.sources.mysql.reader import AssignedChunk, MySqlAssignment, TableRegions, TaskNotes
 from ingest.sources.mysql.starting import first_place, place_of_tables
 from ingest.sources.mysql.state import LANES, LOG, SNAPSHOT, State
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from ingest.model.change import Change
     from ingest.model.probe import SideProbe
     from ingest.model.schema import TableSchema
+    from ingest.model.standing import Standing
     from ingest.model.table import TableId
     from ingest.sources.mysql.columns import Table
     from ingest.sources.mysql.connection import Connection
@@ -193,7 +195,7 @@ class MySqlCoordinator:
         if not self._sink.once:
             # An attempt that died may have left rows of an earlier mark. Changes since then have to follow
             mark = min(mark, state.place.position)
-        self._lanes.mark(state, note.lane, note.position, mark)
+        self._lanes.mark(state, note.lane, note.position, mark, note.rows)
 
     def _learn_log(self, note: LogNote) -> None:
         state = self._now
@@ -201,6 +203,7 @@ class MySqlCoordinator:
             state.inside = note.inside
         if note.place.position > state.place.position:
             state.place = note.place
+            state.read_time = note.time or state.read_time
             state.gtids = str(GtidSet.parse(state.gtids) | GtidSet.parse(note.gtids)) if state.gtids else note.gtids
             left = state.left_out
             if left is not None and GtidSet.parse(note.gtids).has(left.source, left.number):
@@ -270,7 +273,7 @@ class MySqlCoordinator:
                 if state.snapshot(one.table) is not None:
                     self._lanes.restart(state, one.table)
             elif one.remedy is Remedy.READ_AGAIN:
-                self._lanes.begin(state, [one.table], again=True)
+                self._begin([one.table], again=True)
                 state.marked.pop(shown(one.table), None)
                 self._warn(f"{shown(one.table)}: {one.why}; the table is read anew beside the log")
             else:
@@ -313,7 +316,7 @@ class MySqlCoordinator:
         if gone:
             msg = f"{self._server.name} has no table {gone[0]}, or source.tables does not choose it"
             raise ConfigError(msg, "leave it out, or mend source.tables")
-        self._lanes.begin(self._now, [names[table] for table in chosen], again=True)
+        self._begin([names[table] for table in chosen], again=True)
         note_read_again(self._now, {names[table] for table in chosen})
         for table in chosen:
             self._now.marked.pop(show(table), None)
@@ -354,6 +357,11 @@ class MySqlCoordinator:
     def weight(self, split: Split) -> float:
         """Return how many records a position of a split stands for."""
         return 1 / _BYTES_A_RECORD if split == LOG else float(self._options.chunk_size)
+
+    def standing(self, positions: Mapping[Split, int], ends: Mapping[Split, int]) -> Standing | None:
+        """Return where reading stands at these positions; None before it is known where it starts."""
+        at = positions.get(LOG)
+        return None if self._state is None or at is None else self._state.standing(at, ends.get(LOG, at))
 
     def grows(self, split: Split) -> bool:
         """Return whether `--once` reads a split to wherever it ends: chunks are planned while it runs."""
@@ -404,7 +412,7 @@ class MySqlCoordinator:
         if not names:
             self._warn(f"no table of {self._server.name} matches source.tables so far")
         if self._options.startup_mode in {"initial", "snapshot"}:
-            self._lanes.begin(self._now, names)
+            self._begin(names)
         return {LOG: base + offset, **{(SNAPSHOT, lane): 0 for lane in range(LANES)}}
 
     def _begin_at_the_end(self, stored: Mapping[Split, int]) -> dict[Split, int]:
@@ -433,7 +441,7 @@ class MySqlCoordinator:
         state.snapshots = [one for one in state.snapshots if one.name in tables]
         if self._options.new_tables and not self._options.new_tables_log_only:
             met = {entry.name for entry in known}
-            self._lanes.begin(state, [name for name in names if name not in met])
+            self._begin([name for name in names if name not in met])
         self.begun_anew = True
         self._warn(
             f"the log is given up after {before}, and read on from {status.file}:{status.offset}: tables that are not "
@@ -498,11 +506,16 @@ class MySqlCoordinator:
             why = "its changes were not read while source.tables did not choose it"
             self._warn(f"{shown(name)}: {why}" + self._sink.keyed * "; it is read again")
             if self._sink.keyed:
-                self._lanes.begin(state, [name], again=True)
+                self._begin([name], again=True)
             else:
                 state.marked[shown(name)] = why
         if self._options.new_tables and not self._options.new_tables_log_only:
-            self._lanes.begin(state, [name for name in names if name not in left])
+            self._begin([name for name in names if name not in left])
+
+    def _begin(self, names: Sequence[Name], *, again: bool = False) -> None:
+        """Let the rows of tables be read."""
+        rows = self._ask("count rows", lambda connection: catalogue.counts_of_rows(connection, names))
+        self._lanes.begin(self._now, names, rows, again=again)
 
     def _see(self, status: LogStatus) -> int:
         """Return the position of the log's end; the files are listed, which opens each, only where a new one began."""
@@ -565,9 +578,9 @@ class MySqlCoordinator:
 
     keep = commit
 
-    def probe(self) -> SideProbe | None:
-        """Return None: the log's reader notices a server that is away."""
-        return None
+    def probe(self) -> SideProbe:
+        """Return a question where the log ends, by a connection of its own."""
+        return LogProbe(self._server, lambda: None if self._state is None else self._state.files)
 
     def close(self) -> None:
         """Close the connection."""

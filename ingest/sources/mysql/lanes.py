@@ -64,12 +64,20 @@ class Lanes:
         self._size = min(options.chunk_size, max(1, int(options.rows_per_second or options.chunk_size)))
         self._since, self._saved = now(), float(self._size)
 
-    def begin(self, state: State, names: Iterable[Name], *, again: bool = False) -> None:
-        """Let tables be read from their first row on. `again`: the sink has rows of them already, and replaces them."""
+    def begin(
+        self, state: State, names: Iterable[Name], rows: Mapping[Name, int] | None = None, *, again: bool = False
+    ) -> None:
+        """Let tables be read from their first row on. `again`: the sink has rows of them already, and replaces them.
+
+        `rows`: about how many rows they have, for people.
+        """
+        if all(one.read for one in state.snapshots):
+            state.tables_done = state.rows_done = 0
         for name in names:
             found = state.snapshot(name)
             if found is None:
-                state.snapshots.append(TableSnapshot(name, again=again, replaces=again))
+                of = (rows or {}).get(name, 0)
+                state.snapshots.append(TableSnapshot(name, again=again, rows=of, replaces=again))
             elif again:  # what of it was read is older
                 found.replaces = True
                 self.restart(state, name)
@@ -106,7 +114,8 @@ class Lanes:
         before = state.snapshot(name)
         again = before is not None and (before.again or bool(before.pieces))  # some may be read in an open batch
         state.snapshots = [one for one in state.snapshots if one.name != name]
-        state.snapshots.append(TableSnapshot(name, again=again, replaces=before is not None and before.replaces))
+        rows, replaces = (0, False) if before is None else (before.rows, before.replaces)
+        state.snapshots.append(TableSnapshot(name, again=again, rows=rows, replaces=replaces))
         state.lanes = [
             [msgspec.structs.replace(one, stale=one.stale or one.name == name) for one in lane] for lane in state.lanes
         ]
@@ -126,10 +135,14 @@ class Lanes:
                     self._mark_unknown(state, chunk)
             state.lanes[lane] = [chunk for chunk in state.lanes[lane] if chunk.position >= at]
         log = positions.get(("binlog", 0), 0)
-        state.snapshots = [
+        passed = [
             one for one in state.snapshots
-            if not one.read or one.replaces or max((piece.mark or 0 for piece in one.pieces), default=0) > log
+            if one.read and not one.replaces and max((piece.mark or 0 for piece in one.pieces), default=0) <= log
         ]  # fmt: skip
+        state.tables_done += len(passed)
+        state.rows_done += sum(one.rows_read for one in passed)
+        names = {one.name for one in passed}
+        state.snapshots = [one for one in state.snapshots if one.name not in names]
         for one in state.snapshots:
             one.shrink(log)
 
@@ -190,6 +203,7 @@ class Lanes:
         upper = ask(bound) if key else None
         one.pieces.append(Piece(upper))
         one.rest = upper is not None
+        one.chunk_rows = self._rows.get(one.name, size) if key else max(one.rows, 1)
         state.lanes[lane].append(LaneChunk(state.planned[lane], one.name, after, upper))
         state.planned[lane] += 1
         self._saved -= size
@@ -219,11 +233,11 @@ class Lanes:
         """
         table = None if chunk.stale else state.snapshot(chunk.name)
         if table is not None and any(piece.upper == chunk.upper and piece.mark is None for piece in table.pieces):
-            table.mark(chunk.upper, state.place.position)
+            table.mark(chunk.upper, state.place.position, table.chunk_rows)
 
     @staticmethod
-    def mark(state: State, lane: int, position: int, mark: int | None) -> None:
-        """Note the mark of a chunk that was read; None: the table is gone."""
+    def mark(state: State, lane: int, position: int, mark: int | None, rows: int = 0) -> None:
+        """Note the mark of a chunk that was read, and its rows; None: the table is gone."""
         chunk = next((one for one in state.lanes[lane] if one.position == position), None)
         table = None if chunk is None else state.snapshot(chunk.name)
         if chunk is None or table is None or chunk.stale:
@@ -231,4 +245,4 @@ class Lanes:
         if mark is None:
             state.snapshots = [one for one in state.snapshots if one.name != chunk.name]
         else:
-            table.mark(chunk.upper, mark)
+            table.mark(chunk.upper, mark, rows)

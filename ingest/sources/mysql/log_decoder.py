@@ -89,6 +89,8 @@ class LogDecoder:
         """The GTID of the open transaction."""
         self.asks = False
         """True if the caller decides by its GTID whether a transaction is read."""
+        self.time = 0
+        """When the event was logged that was read last, in seconds since 1970."""
         self.bound = 0
         """The position at which or behind which a transaction ends that is the last."""
         self.reset(0, 0)
@@ -120,6 +122,8 @@ class LogDecoder:
         found, described = read_event(data, self.description, self.offset)
         self.description = described or self.description
         self.offset = found.end
+        if found.filed:
+            self.time = found.header.time
         return found
 
     def begin_at(self, start: int, gtid: Gtid | None, begun: bool) -> None:  # noqa: FBT001  (native code has it so)

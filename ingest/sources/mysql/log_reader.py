@@ -93,6 +93,11 @@ class LogReader:
         return LogPlace(self._file, decoder.ended, decoder.base, last, decoder.last_crc)
 
     @property
+    def time(self) -> int:
+        """When the event was logged that was read last, in seconds since 1970; 0 before the first one."""
+        return self._decoder.time
+
+    @property
     def gtids(self) -> Sequence[GtidRun]:
         """The transactions that ended since `read` was called, as runs of numbers, in the order of the log."""
         return self._decoder.runs

@@ -94,6 +94,8 @@ class ChunkNote(msgspec.Struct, array_like=True, frozen=True):
     file: str
     """Empty: the table is gone."""
     offset: int
+    rows: int = 0
+    """Rows that it had."""
 
 
 class MySqlAssignment(msgspec.Struct, frozen=True):
@@ -145,6 +147,8 @@ class LogNote(msgspec.Struct, frozen=True):
     """How much was read of the transaction that begins at the place, where its end was not seen."""
     used: list[int] | None = None
     """Of the entries that were asked for: those by which rows were decoded; None where nobody knows."""
+    time: int = 0
+    """When the event was logged that it has read last, in seconds since 1970; 0 where it has read none."""
 
 
 class TaskNotes(msgspec.Struct, frozen=True):
@@ -214,6 +218,8 @@ class MySqlReader:
         """Chunks that were read in this task."""
         self._changed = False
         """True if one was not read, because its table is not as the history has it."""
+        self._rows_given = 0
+        """Rows of the chunk in hand."""
         self._questions: Connection | None = None
         """What asks for the order of keys."""
         self._rows: Connection | None = None
@@ -268,7 +274,8 @@ class MySqlReader:
             return None
         invalid = {} if self._log is None else dict(self._log.invalid)
         used = [] if self._log is None else sorted(self._log.maps.used.intersection(self._assigned.applied))
-        return LogNote(found, files, self._read_gtids(found), statement, invalid, inside, used)
+        logged = 0 if self._log is None else self._log.time
+        return LogNote(found, files, self._read_gtids(found), statement, invalid, inside, used, logged)
 
     def _read_gtids(self, place: LogPlace) -> str:
         """Return the transactions that were read up to a place, of those of this task."""
@@ -376,7 +383,7 @@ class MySqlReader:
         for position in range(start, end):
             chunk = chunks[position]
             entry = self._schemas.history.entry(chunk.entry)
-            mark = LogPoint("", 0)
+            mark, self._rows_given = LogPoint("", 0), 0
             if entry is not None and entry.table is not None:
                 columns = {column.name: column for column in entry.table.columns}
                 reading = Reading(
@@ -390,7 +397,7 @@ class MySqlReader:
                     return
                 except TableGone:
                     mark = LogPoint("", 0)
-            note = ChunkNote(split[1], position, mark.file, mark.offset)
+            note = ChunkNote(split[1], position, mark.file, mark.offset, self._rows_given)
             before = [one for one in self._chunks if (one.lane, one.position) != (note.lane, note.position)]
             self._chunks = [*before, note]
             self._position[split] = position + 1
@@ -409,6 +416,7 @@ class MySqlReader:
             before: Sequence[Record] = ()
             with closing(reader.read(reading)) as groups:
                 for records in groups:
+                    self._rows_given += len(records)
                     if before:
                         yield MySqlChunk(split, before, SNAPSHOT, more=True)
                     before = records

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ingest.model.standing import Standing, TableProgress
+from ingest.model.table import show, table_in
 from ingest.sources.mysql.history import Name  # noqa: TC001  (msgspec reads the annotations)
 from ingest.sources.mysql.log_model import LogPlace, PartOfTransaction  # noqa: TC001  (as above)
 from ingest.sources.mysql.positions import LogFiles  # noqa: TC001  (as above)
@@ -62,6 +64,9 @@ class TableSnapshot(msgspec.Struct):
     """Chunks that are read."""
     rows: int = 0
     """The server's estimate of the table's rows."""
+    rows_read: int = 0
+    chunk_rows: int = 0
+    """Rows of one of its chunks; 0 until it is cut."""
 
     @property
     def after(self) -> Bound | None:
@@ -80,12 +85,24 @@ class TableSnapshot(msgspec.Struct):
         if self.rest:
             yield None, None
 
-    def mark(self, upper: Bound | None, at: int) -> None:
-        """Note at which position a piece was read."""
+    def mark(self, upper: Bound | None, at: int, rows: int = 0) -> None:
+        """Note at which position a piece was read, and how many rows it has."""
         for piece in self.pieces:
             if piece.upper == upper:
-                self.chunks += piece.mark is None
+                if piece.mark is None:
+                    self.chunks += 1
+                    self.rows_read += rows
                 piece.mark = at
+
+    @property
+    def progress(self) -> TableProgress:
+        """How many of its rows and chunks are read, and about how many there are."""
+        unread = sum(piece.mark is None for piece in self.pieces)
+        cut = unread * self.chunk_rows
+        left = max(self.rows - self.rows_read, unread)
+        left = max(left, cut + 1) if self.rest else min(left, cut)
+        more = max(1, -(-(left - cut) // self.chunk_rows)) if self.rest and self.chunk_rows else int(self.rest)
+        return TableProgress(self.rows_read, self.rows_read + left, self.chunks, self.chunks + unread + more)
 
     def shrink(self, log: int) -> None:
         """Put neighbours together whose marks the log has passed, or that are alike: so the state stays small."""
@@ -147,10 +164,31 @@ class State(msgspec.Struct):
     """The part of a transaction of this server's log that was read of a former server."""
     skip: str = ""
     """Transactions of this server's log behind `place` that were read of a former server."""
+    read_time: int = 0
+    """When the event was logged that was read last, in seconds since 1970; 0 where none was."""
+    tables_done: int = 0
+    """Tables of this snapshot that are read, and not among `snapshots` any more."""
+    rows_done: int = 0
+    """Their rows."""
 
     def snapshot(self, name: Name) -> TableSnapshot | None:
         """Return how far a table is read; None where all of it is, and the log has passed its marks."""
         return next((table for table in self.snapshots if table.name == name), None)
+
+    def standing(self, position: int, end: int) -> Standing:
+        """Return where reading stands at a position of the log, which ends at another; no times but the log's own."""
+        file, offset = "", position
+        if self.files.files and position >= self.files.files[0].base:
+            known, offset = self.files.place(position)
+            file = known.name
+        done = [one for one in self.snapshots if one.read]
+        return Standing(
+            file, offset, max(0, end - position), self.read_time,
+            tables={show(table_in(*one.name)): one.progress for one in self.snapshots if not one.read},
+            tables_done=self.tables_done + len(done),
+            rows_done=self.rows_done + sum(one.rows_read for one in done),
+            marked=dict(self.marked),
+        )  # fmt: skip
 
     def to_json(self) -> Any:  # noqa: ANN401  (of any depth)
         """Return the state as JSON has it."""

@@ -51,7 +51,13 @@ def test_rows_and_changes_of_tables_become_upserts(
         "INSERT INTO orders VALUES (1, 'Åsa', 1.5), (2, 'b', NULL), (3, 'c', 3)",
         "INSERT INTO names SELECT CONCAT('k', seq), seq FROM seq_0_to_49",
     )
-    pipeline.run()
+    first = pipeline.run()
+    events = [json.loads(line) for line in first.err.splitlines() if line.startswith("{")]
+    batches = [event for event in events if event["event"] == "batch done"]
+    assert next(event for event in events if event["event"] == "run started")["snapshot_tables"] == 3
+    assert (batches[-1]["log"], batches[-1]["lag_bytes"]) == ("{}:{}".format(*mariadb.position()), 0)
+    assert not any("lag" in event for event in events), "nothing of a database is records"
+    assert "; nothing is left" in first.out
     assert rows_of(kafka, f"{kafka.name}.orders") == {
         '{"id":1}': {"id": 1, "name": "Åsa", "price": 1.50},
         '{"id":2}': {"id": 2, "name": "b", "price": None},

@@ -13,7 +13,8 @@ from commands import called
 from counted import measured
 from terminals import ESCAPE, on_terminal, plain
 
-from ingest.cli.top import FIRST_OUT, HEADINGS, _size, place_of, shown
+from ingest.cli.table import size
+from ingest.cli.top import FIRST_OUT, HEADINGS, place_of, shown
 from ingest.errors import ConfigError, Unavailable
 from ingest.observe.events import BatchDone, RunStarted
 from ingest.observe.exposition import Exposition
@@ -86,7 +87,7 @@ def test_a_terminal_of_any_width_has_whole_names_and_numbers() -> None:
             assert (heading in here) != (number in text)
     assert left_out == sorted(left_out)
     assert {0, 2} < set(left_out), "all at 140, and fewer step by step"
-    assert [_size(count) for count in (1023, 1 << 10, 3 << 30, 5 << 40)] == ["1023 B", "1.0 KiB", "3.0 GiB", "5.0 TiB"]
+    assert [size(count) for count in (1023, 1 << 10, 3 << 30, 5 << 40)] == ["1023 B", "1.0 KiB", "3.0 GiB", "5.0 TiB"]
 
 
 def test_a_low_terminal_has_the_summaries_of_all_pipelines() -> None:

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from driverparts import A, B, backlog
+from typing import TYPE_CHECKING
+
+from driverparts import A, B, Hands, backlog
 
 from ingest.checkpoint.checkpoint import Progress
 from ingest.driver.backlog import Backlog
+from ingest.model.standing import Standing, TableProgress
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ingest.kafka.admin import Split
 
 
 def test_what_waits_is_between_positions_and_ends() -> None:
@@ -36,17 +44,35 @@ def test_a_run_that_goes_on_follows_the_ends() -> None:
     assert going.targets == {}
 
 
-def test_what_waits_is_records_where_positions_count_bytes() -> None:
-    progress = Progress(positions={A: 100, B: 1})
-    some = Backlog(
-        progress,
-        {A: 141, B: 3},
-        drain=False,
-        weights=lambda ends: {split: 0.05 if split == A else 50.0 for split in ends},
-    )
-    assert some.waiting() == {A: 3, B: 100}, "less than a record is one"
-    progress.positions[A] = 141
-    assert some.waiting() == {A: 0, B: 100}
+def test_a_database_is_behind_since_the_end_was_seen_that_is_reached() -> None:
+    """An old event that was read last says nothing of a log that was quiet since."""
+    progress, hands, log = Progress(positions={A: 100}), Hands(), {"read": 0, "rows": 40}
+
+    def standing(positions: Mapping[Split, int], ends: Mapping[Split, int]) -> Standing:
+        tables = {"t": TableProgress(log["rows"], 100, 1, 2)}
+        return Standing("b.1", positions[A], ends[A] - positions[A], log["read"], tables=tables)
+
+    def behind(seen: int | None = None) -> tuple[int, float, float | None]:
+        found = some.standing(None if seen is None else {A: seen})
+        assert found is not None
+        return found.lag_bytes, found.lag_s, found.seconds_left
+
+    hands.move(10_000)
+    some = Backlog(progress, {A: 141}, drain=False, standing=standing, now=hands.clock.now)
+    start = hands.clock.now()
+    assert (some.waiting(), some.lag(), some.by_topic()) == ({}, None, {}), "no byte is a record"
+    assert behind() == (41, 0.0, None), "nobody knows since when"
+    log["read"] = int(start) - 3_600
+    assert behind() == (41, start - log["read"], None)
+    progress.positions[A], log["rows"] = 141, 60
+    hands.move(10)
+    assert behind() == (0, 0.0, 20.0), "20 rows in 10 seconds"
+    assert behind(150) == (9, 10.0, 20.0), "that is newer than the end that was seen at the start"
+    some.see({A: 150})
+    hands.move(5)
+    assert behind()[:2] == (9, 15.0)
+    log["read"] = int(hands.clock.now()) - 2
+    assert behind()[1] == hands.clock.now() - log["read"]
 
 
 def test_a_run_that_drains_follows_splits_that_grow_while_it_reads() -> None:

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 LABELS = (
     "stage", "code", "topic", "partition", "table", "change", "direction", "reason", "outcome", "le", "version",
-    "client", "side",
+    "client", "side", "file", "state",
 )  # fmt: skip
 REFERENCE = {
     "numRecordsIn", "numRecordsInPerSecond", "numBytesIn", "numBytesInPerSecond", "currentEmitEventTimeLag",

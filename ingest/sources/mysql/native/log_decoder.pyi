@@ -17,6 +17,7 @@ class LogDecoder:
     ended: int
     last: int
     last_crc: int
+    time: int
     given: bool
     held: bool
     unheld: bool

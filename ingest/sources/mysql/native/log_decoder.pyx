@@ -88,6 +88,7 @@ cdef class LogDecoder:
     cdef size_t checksum              # bytes of it
     cdef public int64_t base, offset, opened, ended, last
     cdef public uint32_t last_crc
+    cdef public uint32_t time         # when the event was logged that was read last
     cdef public bint begun, given, held, unheld, skipped
     cdef public dict savepoints
     cdef public bint plain            # True if native code may handle events: none is compared or passed over
@@ -280,7 +281,7 @@ cdef class LogDecoder:
         except:  # what says where the reading stopped says what the reference does
             self.offset = end
             raise
-        self.offset = end
+        self.offset, self.time = end, head.time
         return True
 
     cdef bint dispatch(self, Head *head, const uint8_t *event, size_t size, int64_t start, int64_t end) except -1:
@@ -494,5 +495,7 @@ cdef class LogDecoder:
         if description is not None:
             self.describe(description)
         self.offset = found.end
+        if found.filed:
+            self.time = found.header.time
         return found
 

@@ -11,6 +11,9 @@ from ingest.checkpoint.checkpoint import Checkpoint, Progress
 from ingest.checkpoint.local_storage import LocalStorage
 from ingest.errors import ConfigError
 from ingest.sources.mysql.answers import answer_to, new_answer
+from ingest.sources.mysql.log_model import LogPlace
+from ingest.sources.mysql.positions import LogFiles, ServerIdentity
+from ingest.sources.mysql.state import State
 from ingest.sources.mysql.tokens import ServerRules
 
 STATEMENT = "CREATE TABLE `other` (`id` int NOT NULL, `v` varchar(5), PRIMARY KEY (`id`)) ENGINE=InnoDB"
@@ -21,7 +24,7 @@ RULES = ServerRules()
 def checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of a checkpoint with one batch of a source that has a state."""
     monkeypatch.chdir(tmp_path)
-    _written(Path("c"), {"next_entry": 1})
+    _written(Path("c"), State(LogFiles((ServerIdentity(1),)), LogPlace("b.1", 4, 0)).to_json())
     return Path("c")
 
 
@@ -79,7 +82,10 @@ def test_numbers_of_answers_go_on() -> None:
 def test_tables_that_are_marked_are_shown(checkpoint: Path) -> None:
     """With what changed their rows, and the command that reads them anew."""
     assert "marked" not in called("status", str(checkpoint)).out
-    _written(checkpoint.with_name("m"), {"marked": {"d.t t": "ALTER TABLE: DROP PARTITION"}})
+    state = State(
+        LogFiles((ServerIdentity(1),)), LogPlace("b.1", 4, 0), marked={"d.t t": "ALTER TABLE: DROP PARTITION"}
+    )
+    _written(checkpoint.with_name("m"), state.to_json())
     said = called("status", "m")
     expected = (
         "marked:     d.t t, whose rows may differ: ALTER TABLE: DROP PARTITION (ingest backfill FILE --table 'd.t t')"

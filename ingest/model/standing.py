@@ -1,0 +1,83 @@
+"""How far the reading of a database has come: its log is counted in bytes, its tables in rows, nothing in records.
+
+Sources whose positions count something else than records say it so; it passes from the source's coordinator through
+events to whoever shows it. Rules: docs/spec/mysql.md#schemas (H104).
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclass(frozen=True, slots=True)
+class TableProgress:
+    """A table whose rows are being read."""
+
+    read: int
+    """Rows that were read."""
+    rows: int
+    """All of its rows: an estimate until they are read, and never fewer than were."""
+    chunks_read: int
+    chunks: int
+    """All of its chunks: an estimate as well."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where the reading of a database stands."""
+
+    file: str
+    """The log's file that is read."""
+    offset: int
+    """How far it is read, in bytes."""
+    lag_bytes: int
+    """Bytes of the log that wait to be read."""
+    read_time: int = 0
+    """When the event was logged that was read last, in seconds since 1970; 0 where none was."""
+    lag_s: float = 0.0
+    """How far the log's reading is behind, in seconds: 0 while nothing waits."""
+    tables: Mapping[str, TableProgress] = field(default_factory=dict)
+    """The tables whose rows are being read."""
+    tables_done: int = 0
+    """Tables of this snapshot whose rows were read."""
+    rows_done: int = 0
+    """The rows of these."""
+    seconds_left: float | None = None
+    """How long it takes to read the rest of the rows at the speed of the last minute; None where that is not known."""
+    marked: Mapping[str, str] = field(default_factory=dict)
+    """Tables whose rows in the sink may differ, each with what changed them."""
+
+    @property
+    def rows_read(self) -> int:
+        """Rows of this snapshot that were read."""
+        return self.rows_done + sum(one.read for one in self.tables.values())
+
+    @property
+    def rows_left(self) -> int:
+        """About how many rows of tables wait to be read."""
+        return sum(one.rows - one.read for one in self.tables.values())
+
+    def with_times(self, lag_s: float, seconds_left: float | None) -> Standing:
+        """Return the same with how far the log's reading is behind, and how long the snapshot takes, in seconds."""
+        return replace(self, lag_s=lag_s, seconds_left=seconds_left)
+
+    @property
+    def waits(self) -> bool:
+        """True if anything waits to be read."""
+        return bool(self.lag_bytes or self.tables)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all of it in plain values."""
+        return {**asdict(self), "rows_read": self.rows_read, "rows_left": self.rows_left}
+
+    def lag(self) -> dict[str, Any]:
+        """Return what waits, in plain values: what a checkpoint keeps of it for people."""
+        return {
+            "bytes": self.lag_bytes, "seconds": round(self.lag_s, 1), "tables": len(self.tables),
+            "rows": self.rows_left,
+            "seconds_left": None if self.seconds_left is None else round(self.seconds_left, 1),
+        }  # fmt: skip
