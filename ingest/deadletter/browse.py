@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ingest.deadletter.letter import LEFT_OUT
 from ingest.errors import ConfigError, Unavailable
+from ingest.model.record import kept_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -52,7 +53,7 @@ def letters(
             elif time.monotonic() - since > PATIENCE_S:
                 msg = f"topic {source.letters_topic} could not be read to its end: nothing came for {PATIENCE_S:.0f} s"
                 raise Unavailable(msg, "see whether every partition of it has a leader")
-            yield from chunk.messages if chunk is not None else ()
+            yield from map(kept_of, chunk.messages) if chunk is not None else ()
     finally:
         reading.close()
         reader.close()

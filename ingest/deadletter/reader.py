@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ingest.deadletter.dead_letter import DeadLetter
 from ingest.deadletter.letter import LEFT_OUT, PREFIX
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ingest.sources import Reader
 
 
+GONE_ROW: Final = "the letter was written without its {}: `ingest backfill FILE --table T` reads the row again"
 GONE: Final = "the letter was written without its {}, and the record is not where it came from any more"
 
 
@@ -31,7 +32,8 @@ class LetterChunk:
 
     split: Split
     topic: str
-    messages: list[DeadLetter]
+    messages: list[Any]
+    """Dead letters, or rows that were made of them."""
     gone: str = ""
     """Why these letters stand for no record any more; empty where they do."""
 
@@ -44,6 +46,8 @@ class LetterReader:
     reader: RangeReader
     originals: Originals | None
     """The records of letters that are not whole; None where letters are taken as they are."""
+    as_row: Callable[[DeadLetter], Any] | None = None
+    """Makes a record of the source of a letter, where that has no messages."""
 
     def read(self, ranges: Mapping[Split, tuple[int, int]]) -> Generator[LetterChunk | None]:
         """Yield chunks of selected letters, and None when there is none among those that came."""
@@ -57,7 +61,10 @@ class LetterReader:
                 if not found:
                     yield None
                 for (topic, missing), group in groupby(found, key=lambda letter: (letter.topic(), letter.missing)):
-                    yield LetterChunk(chunk.split, topic, [*group], GONE.format(missing) if missing else "")
+                    letters: list[Any] = [*group]
+                    letters = letters if self.as_row is None else [*map(self.as_row, letters)]
+                    gone = GONE if self.as_row is None else GONE_ROW
+                    yield LetterChunk(chunk.split, topic, letters, gone.format(missing) if missing else "")
         finally:
             reading.close()
 

@@ -14,6 +14,7 @@ from ingest.deadletter.reader import LetterReader, Originals
 from ingest.kafka.reader import RangeReader
 from ingest.model.change import NOT_SELECTED
 from ingest.sources.derived import DerivedSource
+from ingest.sources.stateful import with_letters_of_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -51,6 +52,9 @@ class LetterSource(DerivedSource):
 
     def reader(self, _pipeline: str) -> LetterReader:
         """Return a task's side."""
+        rows = with_letters_of_rows(self.source)
+        if rows is not None:
+            return LetterReader(self, RangeReader(self.conf), None, rows.letter_rows().of)
         return LetterReader(self, RangeReader(self.conf), Originals(lambda: self.source.reader(self.pipeline)))
 
     def lister(self) -> LetterReader:

@@ -72,6 +72,12 @@ def origin(record: Record) -> Record:
     return found
 
 
+def kept_of(record: Record) -> Record:
+    """The record that a dead letter is of: a row that was one before is that letter again."""
+    found: Record = getattr(record, "kept", record)
+    return found
+
+
 def offset_of(record: Record) -> int:
     """Return a record's offset; only error events of a client have none."""
     offset = record.offset()

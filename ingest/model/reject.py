@@ -66,6 +66,8 @@ class RejectedRecord:
     table: TableId | None
     key: bytes | None
     value: bytes | None
+    where: str = ""
+    """Its place as people know it, where that is no offset of a topic: one in a database's log."""
     passed: bool = True
     """True if the run continued after this reject. If not, the record will be read again."""
     failure: Failure | None = field(default=None, compare=False, repr=False)
@@ -79,9 +81,13 @@ class RejectedRecord:
     def without_record(self) -> str:
         """The place and the reason, on one line."""
         table = f" (table {show(self.table)})" if self.table else ""
-        return (
-            f"{self.topic}[{self.partition}] at offset {self.offset}: {self.stage}/{self.code}: {self.message}{table}"
-        )
+        return f"{self.place}: {self.stage}/{self.code}: {self.message}{table}"
+
+    @property
+    def place(self) -> str:
+        """The place, for people."""
+        at = f"{self.topic}[{self.partition}] at offset {self.offset}"
+        return f"{at} ({self.where})" if self.where else at
 
 
 class IgnoredErrors(NamedTuple):

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from ingest.kafka.admin import Split
     from ingest.model.change import Change
+    from ingest.model.record import Record
     from ingest.model.schema import TableSchema
     from ingest.model.standing import Standing
     from ingest.model.table import TableId
@@ -134,6 +135,25 @@ class StatefulReader(Protocol):
 
     def notes(self, positions: Mapping[Split, int]) -> list[Any]:
         """Return what the coordinator is to learn of a task that ended at these positions."""
+
+
+class LettersOfRows(Protocol):
+    """The options of a source whose records are no messages: what a dead letter of one is, and how it is read again."""
+
+    def as_letter(self, assigned: Any, shared: Any, split: Split, record: Record, place: Any) -> Record:  # noqa: ANN401
+        """Return the record that a dead letter is of.
+
+        `assigned`, `shared`: what the task got. `place`: what the chunk of the record says of its place.
+        """
+
+    def letter_rows(self) -> Any:  # noqa: ANN401  (the source's own)
+        """Return what makes a record of the source of a dead letter again, by its method `of`."""
+
+
+def with_letters_of_rows(source: object) -> LettersOfRows | None:
+    """Return the options of a source if its records are no messages."""
+    found: Any = source
+    return found if hasattr(source, "as_letter") else None
 
 
 STATEFUL: Final = frozenset(name for name in vars(StatefulCoordinator) if not name.startswith("_"))

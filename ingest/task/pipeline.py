@@ -47,7 +47,7 @@ class ShardTask:
         self._positions = dict(result.positions)
         self._limit = RejectLimit(task.tolerated, result, setup.source.ignored_errors)
         self._native = None if state.records.native is None else NativeToRecords(state.records)
-        self._rejects = Rejects(setup, self._limit, letters, len(state.schemas.sources), result)
+        self._rejects = Rejects(setup, self._limit, letters, len(state.schemas.sources), result, task.assigned)
         self._sink = WriteStage(writer, self._rejects, setup.source.left_out, self._positions, result)
         counters = EncoderCounters(state.records.cache, state.records.native, result)
         self._committer = Committer(writer, letters, None, counters, self._positions, result, self._reader)
@@ -102,6 +102,7 @@ class ShardTask:
         with closing(source.read(positions, ways.ends)) as chunks:
             for chunk in chunks:
                 if chunk is not None:
+                    self._rejects.place = chunk.place
                     for part in source.encode(chunk):
                         sink.write(chunk.split, part)
                     sink.leave_out(chunk)

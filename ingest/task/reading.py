@@ -7,7 +7,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import compress
 from operator import not_
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ingest.errors import InternalError
 from ingest.model.record import offset_of
@@ -36,6 +36,8 @@ class ReadChunk:
     """Why there is nothing of the messages to decode; empty where there is."""
     more: bool = False
     """True if more records of the position of the last one follow: the split stays at it until all are there."""
+    place: Any = None
+    """What the source says of the place of the messages, beside their offsets; see `LettersOfRows.as_letter`."""
 
     def position(self, index: int) -> int:
         """Return the position of the split after `messages[:index]`."""
@@ -69,7 +71,15 @@ class RangeReading:
                 kept = () if wanted is None else [wanted(message.headers()) for message in messages]
                 if all(kept):
                     gone = getattr(chunk, "gone", "")
-                    yield ReadChunk(chunk.split, chunk.topic, messages, end, gone=gone, more=more)
+                    yield ReadChunk(
+                        chunk.split,
+                        chunk.topic,
+                        messages,
+                        end,
+                        gone=gone,
+                        more=more,
+                        place=getattr(chunk, "place", None),
+                    )
                 else:
                     left_out = [*compress(messages, map(not_, kept))]
                     yield ReadChunk(chunk.split, chunk.topic, [*compress(messages, kept)], end, left_out)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ingest.model.cache import MAX_COUNTED
-from ingest.model.record import offset_of
+from ingest.model.record import kept_of, offset_of
 from ingest.model.reject import Failure, RejectedRecord
+from ingest.sources.stateful import with_letters_of_rows
 from ingest.task.counters import counters_for
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from ingest.model.change import Reject
     from ingest.model.record import Record
     from ingest.model.reject import IgnoredErrors
-    from ingest.task.assignment import Setup, TaskResult
+    from ingest.task.assignment import Assigned, Setup, TaskResult
 
 MAX_REJECTS: Final = 100
 """Rejects that a result holds in full; all are counted."""
@@ -62,11 +63,16 @@ class Rejects:
     """The way of rejects out of a task. A reject that does not pass does not count: it would count in every new run."""
 
     def __init__(
-        self, setup: Setup, limit: RejectLimit, letters: DeadLetters | None, known_tables: int, result: TaskResult
-    ) -> None:
+        self, setup: Setup, limit: RejectLimit, letters: DeadLetters | None, known_tables: int, result: TaskResult,
+        assigned: Assigned | None = None,
+    ) -> None:  # fmt: skip
         """`letters`: None if workers do not send rejects anywhere; `known_tables`: those that have a schema."""
         self._limit = limit
         self._letters = letters
+        self._rows = with_letters_of_rows(setup.source)
+        self._assigned = assigned
+        self.place: Any = None
+        """What the chunk in hand says of its place."""
         self._logged = setup.collector is not None and setup.collector.type == "logger"
         self._max_tables = MAX_COUNTED + known_tables
         self._sent: set[tuple[Split, int]] = set()
@@ -89,7 +95,7 @@ class Rejects:
 
     def add(self, split: Split, reject: RecordReject) -> None:
         """Send a reject to the dead letters, count it, and keep it if there is room. Raises IngestError."""
-        message, stage, reason, passed = reject
+        message, stage, reason, passed = self._kept(split, reject.record), *reject[1:]
         result = self._result
         result.reject_codes[stage, reason.code] = result.reject_codes.get((stage, reason.code), 0) + 1
         if passed and self._letters is not None and (split, offset_of(message)) not in self._sent:
@@ -105,11 +111,18 @@ class Rejects:
             result.rejects.append(
                 RejectedRecord(
                     split[0], split[1], offset_of(message), stage, reason.code, reason.message[:MAX_KEPT], reason.table,
-                    head_of(message.key()), head_of(message.value()), passed=passed, failure=small(reason.failure),
+                    head_of(message.key()), head_of(message.value()), getattr(message, "where", ""), passed,
+                    small(reason.failure),
                 )
             )  # fmt: skip
         if not passed:
             result.stopped_by_reject = True
+
+    def _kept(self, split: Split, record: Record) -> Record:
+        """Return the record that a dead letter is of."""
+        if self._rows is None or self._assigned is None:
+            return kept_of(record)
+        return self._rows.as_letter(self._assigned.own, self._assigned.shared.value, split, record, self.place)
 
 
 def small(failure: Failure | None) -> Failure | None:

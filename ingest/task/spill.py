@@ -15,12 +15,12 @@ import shutil
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark import TaskContext
 
 from ingest.errors import AccessError, Unavailable, is_denied
-from ingest.model.record import offset_of, origin
+from ingest.model.record import kept_of, offset_of, origin
 from ingest.model.text import reason_of
 
 if TYPE_CHECKING:
@@ -86,6 +86,7 @@ class SpilledReject:
 
 def rejected(message: Record, stage: str, reason: Reject) -> SpilledReject:
     """Return a copy of a rejected record, for the second stage."""
+    message = kept_of(message)
     kept = SpilledReject(
         stage, reason, offset_of(message), message.key(), message.value(), message.headers(), message.timestamp(),
         (message.topic(), message.partition()), None,  # type: ignore[arg-type]  # it is set below
@@ -114,6 +115,8 @@ class ChunkManifest:
     """Offsets of records that stand for no row, each with the reason."""
     more: bool = False
     """True if more records of the position `end` follow: the split stays at it until all are there."""
+    place: Any = None
+    """What the source says of the place of its records, beside their offsets."""
 
     @property
     def within(self) -> bool:

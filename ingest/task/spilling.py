@@ -89,9 +89,9 @@ class SpillStage:
         self._told = 0
         """The number of targets that the second stage knows."""
 
-    def begin(self, split: Split, *, more: bool = False) -> ChunkManifest:
-        """Return the manifest of the next chunk, for the other methods to fill in; `more`: see there."""
-        return ChunkManifest(split, self._positions[split], [], self._told, [], [], [], more)
+    def begin(self, split: Split, *, more: bool = False, place: Any = None) -> ChunkManifest:  # noqa: ANN401
+        """Return the manifest of the next chunk, for the other methods to fill in; `more`, `place`: see there."""
+        return ChunkManifest(split, self._positions[split], [], self._told, [], [], [], more, place)
 
     def add(self, manifest: ChunkManifest, part: EncodedPart) -> None:
         """Add a part of the chunk."""

@@ -71,7 +71,7 @@ class TransformReadStage:
                 with closing(source.read(positions, self._ends)) as chunks:
                     for chunk in chunks:
                         if chunk is not None:
-                            manifest = spill.begin(chunk.split, more=chunk.more)
+                            manifest = spill.begin(chunk.split, more=chunk.more, place=chunk.place)
                             for part in source.encode(chunk):
                                 spill.add(manifest, part)
                             spill.leave_out(manifest, chunk)
@@ -109,7 +109,7 @@ class TransformWriteStage:
         self._positions = dict(result.positions)
         limit = RejectLimit(task.tolerated, result, setup.source.ignored_errors)
         self._merger = ChunkMerger(transforms, state, limit, result)
-        self._rejects = Rejects(setup, limit, letters, len(state.schemas.sources), result)
+        self._rejects = Rejects(setup, limit, letters, len(state.schemas.sources), result, task.assigned)
         counters = EncoderCounters(state.results.cache, None, result)
         self._committer = Committer(writer, letters, None, counters, self._positions, result)
         self._resumed = False
@@ -221,6 +221,7 @@ class TransformWriteStage:
     def _write(self, chunk: ChunkManifest, retained: RetainedRows, results: Results, refused: RefusedRecords) -> None:
         """Write a chunk from where its split is written, and account for the rest of it."""
         first = self._positions[chunk.split]
+        self._rejects.place = chunk.place
         merged = self._merger.merge(retained, results, chunk, first, refused)
         for part in merged.parts:
             self._result.traffic.sent(part)

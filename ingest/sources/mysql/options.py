@@ -24,10 +24,13 @@ if TYPE_CHECKING:
 
     from ingest.formats import Decoder
     from ingest.kafka.admin import Split
+    from ingest.model.record import Record
     from ingest.model.table import TableId
     from ingest.sources.mysql.connection import MySqlServer
     from ingest.sources.mysql.coordinator import MySqlCoordinator
-    from ingest.sources.mysql.reader import MySqlReader
+    from ingest.sources.mysql.history import History
+    from ingest.sources.mysql.letters import LetterRows
+    from ingest.sources.mysql.reader import MySqlAssignment, MySqlReader
 
 PREFIX: Final = "jdbc.properties."
 MAX_SERVER_ID: Final = (1 << 32) - 1
@@ -439,6 +442,20 @@ class MySqlSource(Labelled, DeclaringOptions):
         from ingest.sources.mysql.coordinator import MySqlCoordinator  # noqa: PLC0415  (`check` needs no client)
 
         return MySqlCoordinator(self, pipeline, warn)
+
+    def as_letter(
+        self, assigned: MySqlAssignment, history: History, split: Split, record: Record, place: tuple[str, int] | None
+    ) -> Record:
+        """Return the record that a dead letter of a row is of (`LettersOfRows` of `sources/stateful.py`)."""
+        from ingest.sources.mysql.letters import as_letter  # noqa: PLC0415  (as above)
+
+        return as_letter(assigned, history, split, record, place)
+
+    def letter_rows(self) -> LetterRows:
+        """Return what makes rows of such letters again."""
+        from ingest.sources.mysql.letters import LetterRows  # noqa: PLC0415  (as above)
+
+        return LetterRows(self.format.schemas, booleans=self.booleans)
 
     def reader(self, pipeline: str) -> MySqlReader:
         """Return a task's side."""

@@ -56,6 +56,8 @@ class MySqlChunk:
     topic: str
     more: bool = False
     """True if they are a part of something that has one position: the split stays at it."""
+    place: tuple[str, int] | None = None
+    """Of rows of a chunk: the place in the log that they are of."""
 
 
 _MOST_GTIDS: Final = 1500
@@ -418,11 +420,11 @@ class MySqlReader:
                 for records in groups:
                     self._rows_given += len(records)
                     if before:
-                        yield MySqlChunk(split, before, SNAPSHOT, more=True)
+                        yield MySqlChunk(split, before, SNAPSHOT, more=True, place=reader.mark)
                     before = records
             if before:
                 self._position[split] = reading.position
-                yield MySqlChunk(split, before, SNAPSHOT)
+                yield MySqlChunk(split, before, SNAPSHOT, place=reader.mark)
         except pymysql.MySQLError as exc:
             name = f"{reading.table.database}.{reading.table.name}"
             raise explain(exc, f"read rows of {name}", options.server) from exc

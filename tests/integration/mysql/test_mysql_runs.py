@@ -305,6 +305,52 @@ def test_a_run_ends_with_the_exit_code_of_what_its_server_does(tmp_path: Path, s
         assert "data-loss" in pipeline.run(code=1).err
 
 
+def test_rejected_rows_are_letters_of_their_change_and_are_replayed(
+    kafka: Kafka, mariadb: MySql, tmp_path: Path, shared_java: SharedJava
+) -> None:
+    """One of a chunk, one of the log: both have no message of their own."""
+    pipeline = MySqlPipeline(tmp_path, mariadb, shared_java, "letters")
+    rest = (
+        rf"route: [{{source-table: 'letters.\.*', sink-table: {kafka.name}.<>, replace-symbol: <>}}]"
+        f"\npipeline: {{dirty-data.collector: {{type: kafka, topic: {kafka.name}.dead}}}}"
+    )
+    sink, key = f"{{type: upsert-kafka, properties.bootstrap.servers: '{kafka.bootstrap}'}}", "zeroDateTimeBehavior"
+    tolerant = {"ingestion.ignore-errors": "true"}
+    pipeline.write(sink, rest, **tolerant, **{f"jdbc.properties.{key}": "EXCEPTION"})
+    pipeline.execute(
+        "SET sql_mode = ''", "CREATE TABLE days (id INT PRIMARY KEY, d DATE)",
+        "INSERT INTO days VALUES (1, '2020-01-31'), (2, '0000-00-00')",
+    )  # fmt: skip
+    pipeline.run()
+    file, before = mariadb.position()
+    pipeline.execute("SET sql_mode = ''", "INSERT INTO days VALUES (3, '0000-00-00'), (4, NULL)")
+    said = pipeline.run()
+    assert f"({file}:" in said.err, "a reject says its place in the log"
+    topic = f"{kafka.name}.days"
+    assert {row["id"] for row in rows_of(kafka, topic).values()} == {1, 4}
+    chunk, change = sorted(kafka.read(f"{kafka.name}.dead"), key=lambda letter: letter.offset)
+    for letter, number, op in ((chunk, 2, "r"), (change, 3, "c")):
+        found = json.loads(letter.value or b"")
+        assert (letter.key, found["op"], found["after"]) == (None, op, {"id": number, "d": "0000-00-00"})
+        headers = {name: (value or b"").decode() for name, value in letter.headers}
+        assert headers["__ingest.errors.table"] == "letters.days"
+        assert headers["__ingest.mysql.file"] == file
+        position = int(headers["__ingest.mysql.position"])
+        assert (position > before) == (op == "c"), "rows are as of a place before the change"
+        assert '"days"' in headers["__ingest.mysql.schema"]
+    pipeline.write(sink, rest, **tolerant)
+    command = [INGEST, "replay", str(pipeline.file), "--checkpoint", str(pipeline.checkpoint), "--master", "local[2]"]
+    ran = finished(command, shared_java, tmp_path)
+    assert ran.code == 0, ran.err
+    assert {row["id"]: row["d"] for row in rows_of(kafka, topic).values()} == {
+        1: "2020-01-31", 2: None, 3: None, 4: None,
+    }  # fmt: skip
+    assert len(kafka.read(f"{kafka.name}.dead")) == 2
+    pipeline.execute("DELETE FROM days WHERE id = 2")
+    pipeline.run()
+    assert {row["id"] for row in rows_of(kafka, topic).values()} == {1, 3, 4}
+
+
 class Load(threading.Thread):
     """Transactions on tables with keys of several kinds, until it is stopped."""
 

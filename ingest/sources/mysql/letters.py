@@ -1,0 +1,240 @@
+"""Rejected rows as dead letters, and back: a row of a database has no message of its own, so its change becomes one.
+
+A letter's value is Debezium's JSON; its headers have the columns of the table and the place in the log. What is read
+back has the form of the source's records again. Rules: docs/spec/mysql.md#dead-letters.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import msgspec
+
+from ingest.model.record import Record, offset_of
+from ingest.sources.mysql.format import HEAD, head_of
+from ingest.sources.mysql.history import History, SchemaEntry
+from ingest.sources.mysql.state import LOG
+from ingest.sources.mysql.types import is_tinyint1
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ingest.kafka.admin import Split
+    from ingest.model.record import Headers
+    from ingest.sources.mysql.history import KnownSchemas
+    from ingest.sources.mysql.reader import MySqlAssignment
+
+PREFIX: Final = "__ingest.mysql."
+"""Begins the names of headers. Those of rejections are others, which a later rejection replaces."""
+SCHEMA: Final = PREFIX + "schema"
+"""The entries of the history of schemas by which the changes were decoded, as JSON."""
+FILE: Final = PREFIX + "file"
+POSITION: Final = PREFIX + "position"
+SERVER: Final = PREFIX + "server"
+_BROKEN: Final = head_of(0)
+"""The value of a letter that is none of a row: no change of any table."""
+_Row = dict[str, msgspec.Raw] | None
+
+
+@dataclass(frozen=True, slots=True)
+class RowLetter:
+    """A row as the record that a dead letter is of."""
+
+    record: Record
+    split: Split
+    text: bytes
+    columns: bytes
+    place: tuple[str, int] | None
+    """A file of the log and an offset in it; None where that is not known."""
+    server: str
+
+    def key(self) -> None:
+        """Return None: the key is in the row."""
+
+    def value(self) -> bytes:
+        """Return the change in Debezium's JSON; an array where the record has several changes."""
+        return self.text
+
+    def topic(self) -> str:
+        """Return what stands for the topic."""
+        return self.split[0]
+
+    def partition(self) -> int:
+        """Return what stands for the partition."""
+        return self.split[1]
+
+    def offset(self) -> int:
+        """Return the position."""
+        return offset_of(self.record)
+
+    def timestamp(self) -> tuple[int, int]:
+        """Return when the change was made."""
+        return self.record.timestamp()
+
+    def headers(self) -> Headers:
+        """Return the columns and the place."""
+        found: Headers = [(SCHEMA, self.columns), (SERVER, self.server.encode())]
+        if self.place is not None:
+            found += [(FILE, self.place[0].encode()), (POSITION, b"%d" % self.place[1])]
+        return found
+
+    def leader_epoch(self) -> None:
+        """Return None: there is no such thing."""
+
+    @property
+    def where(self) -> str:
+        """The place in the log, for people; empty where it is not known."""
+        if self.place is None:
+            return ""
+        rows = "" if self.split == LOG else "rows as of "
+        return f"{rows}{self.place[0]}:{self.place[1]}"
+
+
+def as_letter(
+    assigned: MySqlAssignment, history: History, split: Split, record: Record, place: tuple[str, int] | None
+) -> RowLetter:
+    """Return the record that a dead letter is of.
+
+    `place`: of a chunk of rows, the place in the log that they are of.
+    """
+    value = record.value() or _BROKEN
+    text, entries = value[HEAD:], {int.from_bytes(value[1:HEAD], "big")}
+    if text[:1] == b"[":
+        entries |= {one.id for one in msgspec.json.decode(text, type=list[_Part])}
+    columns = msgspec.json.encode(
+        [entry.to_json() for entry in map(history.entry, sorted(entries)) if entry is not None]
+    )
+    if split == LOG:
+        at = offset_of(record)
+        before = [(base, file) for file, base in assigned.bases.items() if base <= at]
+        base, file = max(before, default=(0, ""))
+        place = (file, at - base) if file else None
+    server = "" if assigned.server is None else assigned.server.name
+    return RowLetter(record, split, text, columns, place, server)
+
+
+class _Part(msgspec.Struct):
+    id: int
+
+
+class Letter(Record, Protocol):
+    """A dead letter, as the record that it was (`deadletter/dead_letter.py`)."""
+
+    @property
+    def missing(self) -> str:
+        """What of the record is not there any more."""
+
+    @property
+    def origin(self) -> Record:
+        """The record as it stood when it was rejected."""
+
+
+class LetterRows:
+    """Letters as rows of the source: their schemas are entries of this process's history, under ids of their own."""
+
+    def __init__(self, schemas: KnownSchemas, *, booleans: bool) -> None:
+        """`booleans`: whether TINYINT(1) is a BOOLEAN for the pipeline as it is now."""
+        self._schemas = schemas
+        self._booleans = booleans
+        self._known: dict[bytes, dict[int, SchemaEntry]] = {}
+        """By the header: the entries, by the ids that they had."""
+
+    def of(self, letter: Letter) -> LetterRow:
+        """Return the row that a letter is of; one that cannot be read is a reject, `malformed`."""
+        value = letter.value()
+        try:
+            return LetterRow(letter, None if value is None else self._value(letter, value))
+        except (ValueError, TypeError, LookupError, msgspec.MsgspecError):
+            return LetterRow(letter, _BROKEN)
+
+    def _value(self, letter: Letter, text: bytes) -> bytes:
+        entries = self._entries(dict(letter.headers() or ()).get(SCHEMA) or b"")
+        if text[:1] != b"[":
+            (before,) = entries
+            return head_of(entries[before].id) + self._retyped(text, before, entries)
+        parts = [
+            b'{"id":%d,' % entries[one].id + self._retyped(bytes(part), one, entries)[1:]
+            for part in msgspec.json.decode(text, type=list[msgspec.Raw])
+            for one in (msgspec.json.decode(part, type=_Part).id,)
+        ]
+        return head_of(next(iter(entries.values())).id) + b"[" + b",".join(parts) + b"]"
+
+    def _entries(self, header: bytes) -> dict[int, SchemaEntry]:
+        found = self._known.get(header)
+        if found is None:
+            history, found = self._schemas.history, {}
+            for number, one in enumerate(_entries_of(header), len(history.entries) + 1):
+                made = SchemaEntry(number, 0, one.name, one.table, read=True, booleans=self._booleans)
+                found[one.id] = made
+            self._schemas.history = history.with_entries(found.values())
+            self._known[header] = found
+        return found
+
+    def _retyped(self, change: bytes, of: int, entries: dict[int, SchemaEntry]) -> bytes:
+        """Return a change with the texts that its TINYINT(1) have by now: `treat-tinyint1-as-boolean.enabled`."""
+        table = entries[of].table
+        tiny = {c.name for c in table.columns if is_tinyint1(c)} if table is not None else set()
+        found = msgspec.json.decode(change, type=dict[str, msgspec.Raw])
+        texts = {b"0": b"false", b"1": b"true"} if self._booleans else {b"false": b"0", b"true": b"1"}
+        for image in ("before", "after") if tiny else ():
+            row: _Row = msgspec.json.decode(found.get(image, b"null"), type=dict[str, msgspec.Raw] | None)
+            if row is not None:
+                new = {k: msgspec.Raw(texts.get(bytes(v), bytes(v))) if k in tiny else v for k, v in row.items()}
+                found[image] = msgspec.Raw(msgspec.json.encode(new))
+        found.pop("id", None)
+        return msgspec.json.encode(found)
+
+
+def _entries_of(header: bytes) -> Iterator[SchemaEntry]:
+    for one in msgspec.json.decode(header, type=list[list[Any]]):
+        yield SchemaEntry.from_json(one)
+
+
+@dataclass(frozen=True, slots=True)
+class LetterRow:
+    """A letter's row, as a record of the source; only its position is the letter's."""
+
+    kept: Letter
+    """What a letter is of that is rejected again."""
+    data: bytes | None
+
+    def key(self) -> None:
+        """Return None: the key is in the row."""
+
+    def value(self) -> bytes | None:
+        """Return the envelope, behind the id of its table's entry in the history of schemas."""
+        return self.data
+
+    def topic(self) -> str | None:
+        """Return what stood for the topic."""
+        return self.kept.topic()
+
+    def partition(self) -> int | None:
+        """Return the letter's partition."""
+        return self.kept.partition()
+
+    def offset(self) -> int | None:
+        """Return the letter's position."""
+        return self.kept.offset()
+
+    def timestamp(self) -> tuple[int, int]:
+        """Return when the change was made."""
+        return self.kept.timestamp()
+
+    def headers(self) -> Headers:
+        """Return none, as rows have none."""
+        return []
+
+    def leader_epoch(self) -> None:
+        """Return None: there is no such thing."""
+
+    @property
+    def missing(self) -> str:
+        """What the letter lacks."""
+        return self.kept.missing
+
+    @property
+    def origin(self) -> Record:
+        """The row as it stood when it was rejected."""
+        return self.kept.origin
