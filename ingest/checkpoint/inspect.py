@@ -14,17 +14,19 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from ingest.checkpoint.checkpoint import Checkpoint, Progress
 from ingest.checkpoint.hadoop_storage import HadoopStorage
-from ingest.checkpoint.lives import has_notes, status
+from ingest.checkpoint.lives import has_notes, standing_of, status
 from ingest.checkpoint.local_storage import LocalStorage
 from ingest.errors import CheckpointError, ConfigError
 from ingest.model.record import is_another
 from ingest.paths import is_remote
 from ingest.schema.routes import Rules
+from ingest.sources.stateful import SourceState, of_coordinator
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from ingest.kafka.admin import Split
+    from ingest.model.standing import Standing
     from ingest.sources.kafka_coordinator import KafkaSourceCoordinator
 
 Target: TypeAlias = "tuple[Literal['earliest', 'latest'], None] | tuple[Literal['timestamp', 'offset'], int]"
@@ -70,7 +72,12 @@ def overview(checkpoint: Checkpoint, source: KafkaSourceCoordinator | None) -> d
     """Return everything that an operator asks first, in plain values; with a source, how far its splits are behind."""
     progress, unfinished = checkpoint.progress()
     ends: Mapping[Split, int] = {}
-    if source is not None:
+    database: dict[str, Any] | None = None
+    if (standing := standing_of(checkpoint, progress)) is not None:
+        now = _standing_now(checkpoint, progress, source)
+        unknown = {} if now is not None else dict.fromkeys(("lag_bytes", "lag_s", "seconds_left"))
+        database = {**(now or standing).to_json(), **unknown}
+    elif source is not None:
         there = source.topics({topic for topic, _ in progress.positions})
         known = [(t, p) for t, p in progress.positions if t in there and p < there[t].partitions]
         ends = source.resolve(known, "latest")
@@ -105,7 +112,22 @@ def overview(checkpoint: Checkpoint, source: KafkaSourceCoordinator | None) -> d
             for topic, kept in sorted(checkpoint.partitions().items())
         ],
         "positions": positions,
+        "standing": database,
     }
+
+
+def _standing_now(checkpoint: Checkpoint, progress: Progress, source: KafkaSourceCoordinator | None) -> Standing | None:
+    """Return where the reading of a database stands, with how far its log is now; None where nobody can be asked."""
+    keeper = of_coordinator(source)
+    probe = None if source is None else source.probe()
+    if keeper is None or probe is None:
+        return None
+    try:
+        keeper.restore(SourceState(progress.source_state, checkpoint.documents()))
+        ends = probe.ask(progress.positions)
+    finally:
+        probe.close()
+    return None if ends is None else keeper.standing(progress.positions, ends)
 
 
 def exported(checkpoint: Checkpoint, source: KafkaSourceCoordinator | None) -> dict[str, Any]:
@@ -117,8 +139,14 @@ def exported(checkpoint: Checkpoint, source: KafkaSourceCoordinator | None) -> d
 
 
 def as_offsets(checkpoint: Checkpoint) -> str:
-    """Return the positions as `scan.startup.specific-offsets` takes them, for another pipeline to start from."""
+    """Return the positions as `scan.startup.specific-offsets` takes them, for another pipeline to start from.
+
+    Of a database they are options of its source.
+    """
     progress, _ = checkpoint.progress()
+    if (standing := standing_of(checkpoint, progress)) is not None:
+        at = "scan.startup.specific-offset"
+        return f"scan.startup.mode: specific-offset\n{at}.file: {standing.file}\n{at}.pos: {standing.offset}"
     parts = [f"topic:{t},partition:{p},offset:{at}" for (t, p), at in sorted(progress.positions.items())]
     return ";".join(parts)
 
@@ -160,6 +188,9 @@ def plan_reset(
 ) -> Reset:
     """Return the progress to store for these wishes; changes nothing. Raises ConfigError for what cannot be."""
     stored, unfinished = checkpoint.progress()
+    if target is not None and stored.source_state is not None:
+        msg = "positions in the log of a database cannot be set"
+        raise ConfigError(msg, "begin with another --checkpoint, and scan.startup.mode, or `ingest backfill` tables")
     if unfinished is not None and unfinished.prefix is not None and not drop_batch:
         msg = (
             f"batch {unfinished.number} of an exactly-once run is not finished, and only the sink knows how far it came"

@@ -147,7 +147,7 @@ def used_by(checkpoint: Checkpoint) -> str | None:
     return holder(Path(checkpoint.where)) if isinstance(checkpoint.storage, LocalStorage) else None
 
 
-def _standing(checkpoint: Checkpoint, progress: Progress) -> Standing | None:
+def standing_of(checkpoint: Checkpoint, progress: Progress) -> Standing | None:
     """Return where the reading of a database stands, as its checkpoint has it; None of another source."""
     if progress.source_state is None:
         return None
@@ -187,7 +187,7 @@ def status(checkpoint: Checkpoint) -> dict[str, Any]:
     ]
     known = [one for one in counts if one[2] is not None or one[3] is not None]
     counted_at, counted_by, waiting, lag = max(known, key=lambda one: one[:2], default=(0, None, None, None))
-    standing = _standing(checkpoint, progress)
+    standing = standing_of(checkpoint, progress)
     times = [
         stored,
         None if unfinished is None else unfinished.time or None,

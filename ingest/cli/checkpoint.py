@@ -16,7 +16,7 @@ from ingest.cli.completing import TARGETS, sink_topics, topics
 from ingest.cli.parameters import FormatOption, OutputFormat, SetOption, parse_variables
 from ingest.cli.screen import CommandGroup
 from ingest.cli.secrets import warner
-from ingest.cli.table import counted
+from ingest.cli.table import counted, size
 from ingest.config.loader import load_strictly
 from ingest.driver.files import with_files
 from ingest.kafka.offsets import parse_time
@@ -109,7 +109,7 @@ def _print(value: dict[str, Any]) -> None:
         f"{counted(value['errors'], 'error')} counted"
     )
     rows = [("topic", "partition", "offset", "end", "lag")]
-    for at in value["positions"]:
+    for at in value["positions"] if value["standing"] is None else ():
         rows.append((at["topic"], *("" if at[key] is None else f"{at[key]}" for key in rows[0][1:])))
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     for lacks in value["lacking"]:
@@ -118,9 +118,24 @@ def _print(value: dict[str, Any]) -> None:
         typer.echo(one_line(f"{what}: ingest backfill FILE --table {quote(lacks['table'])}"))
     for kept in value["key_partitions"]:
         typer.echo(f"keys of topic {kept['topic']} are hashed over {counted(kept['partitions'], 'partition')}")
+    if value["standing"] is not None:
+        for line in _database(value["standing"]):
+            typer.echo(one_line(line))
+        return
     for row in rows:
         numbers = (text.rjust(width) for text, width in zip(row[1:], widths[1:], strict=True))
         typer.echo("  ".join((row[0].ljust(widths[0]), *numbers)).rstrip())
+
+
+def _database(standing: dict[str, Any]) -> Iterator[str]:
+    """Yield where the reading of a database stands."""
+    behind = f"; {size(standing['lag_bytes'])} of it wait" if standing["lag_bytes"] else ""
+    yield f"the log is read up to {standing['file']}:{standing['offset']}{behind}"
+    for table, one in sorted(standing["tables"].items()):
+        chunks = f"{one['chunks_read']:,} of about {counted(one['chunks'], 'chunk')}"
+        yield f"table {table} is being read: {one['read']:,} of about {counted(one['rows'], 'row')}, {chunks}"
+    for table, why in sorted(standing["marked"].items()):
+        yield f"table {table} is marked, its rows may differ: {why} (ingest backfill FILE --table {quote(table)})"
 
 
 def _holder(value: dict[str, Any]) -> str:

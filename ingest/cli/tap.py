@@ -18,11 +18,12 @@ from ingest.cli.screen import with_headings
 from ingest.cli.table import counted
 from ingest.config.masking import mask, masked
 from ingest.config.scenario import ScenarioError, accept, read, write
-from ingest.deadletter.browse import contents
+from ingest.deadletter.browse import content, contents
 from ingest.model.record import offset_of
 from ingest.model.table import show
 from ingest.model.text import one_line
 from ingest.observe.events import Warned
+from ingest.testing.sampling import IN_LOG
 from ingest.testing.scenario_runner import compared
 from ingest.testing.tap import tap
 
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 _PLACE: Final = re.compile(r"(.+):([0-9]{1,9}):([0-9]{1,18})")
+_IN_LOG: Final = re.compile(r"(?:.*[\s(])?([^\s(:/\\]+\.[0-9]{6,19}):([0-9]{1,18})\)?(?::?\s.*)?", re.DOTALL)
 _WRITTEN: Final = re.compile(r"(\S+)\[([0-9]{1,9})\](?:@|:| at offset )([0-9]{1,18})(?![0-9])")
 
 SHOWN = 10
@@ -61,7 +63,7 @@ def tap_(
         typer.Option(
             "--at",
             metavar="TOPIC:PARTITION:OFFSET",
-            help="Only this record; 'TOPIC[0] at offset 12' of errors will do.",
+            help="Only this record; 'TOPIC[0] at offset 12' of errors will do. Of a database's log: FILE:OFFSET.",
             autocompletion=records,
         ),
     ] = None,
@@ -144,11 +146,13 @@ def place_of(text: str) -> tuple[Split, int]:
     """Return the split and the offset that a text names. Raise typer.BadParameter (exit code 2) if it names none.
 
     `TOPIC:0:12`, `TOPIC[0] at offset 12` of errors and of `letters show`, `TOPIC[0]@12` of `letters list`; words before
-    and behind, as of a whole line of a log, are left out.
+    and behind, as of a whole line of a log, are left out. `binlog.000004:1234` is a place in a database's log.
     """
+    if (in_log := _IN_LOG.fullmatch(text.strip())) is not None:
+        return (in_log[1], IN_LOG), int(in_log[2])
     found = _PLACE.fullmatch(text.strip()) or _WRITTEN.search(text)
     if found is None:
-        msg = f"{text[:100]!r} is not TOPIC:PARTITION:OFFSET"
+        msg = f"{text[:100]!r} is neither TOPIC:PARTITION:OFFSET nor FILE:OFFSET of a log"
         raise typer.BadParameter(msg, param_hint="--at")
     return (found[1], int(found[2])), int(found[3])
 
@@ -157,7 +161,9 @@ def about(tapped: Tapped) -> dict[str, Any]:
     """Return all about a record, as `--format json` shows it."""
     topic, partition = tapped.split
     return {
-        "topic": topic, "partition": partition, "offset": offset_of(tapped.record), **contents(tapped.record),
+        "topic": topic, "partition": partition, "offset": offset_of(tapped.record),
+        **({"place": tapped.place} if tapped.place else {}), **contents(tapped.record),
+        **({} if tapped.value is None else content(tapped.value, "value")),
         "tables": [show(table) for table in tapped.tables],
         "schema_changes": tapped.schema_changes,
         "rows": [
@@ -175,6 +181,7 @@ def about(tapped: Tapped) -> dict[str, Any]:
 def lines(found: dict[str, Any]) -> Iterator[str]:
     """Yield the lines about a record, as people read them."""
     at = f"{found['topic']}[{found['partition']}] at offset {found['offset']}"
+    at = f"{at} ({found['place']})" if "place" in found else at
     yield one_line(at if found["timestamp"] is None else f"{at}, {found['timestamp']}")
     for header in found["headers"]:
         yield one_line(f"    header: {header['name']}: {_shown(header['value'])}")

@@ -113,10 +113,10 @@ def whole(letter: DeadLetter) -> dict[str, Any]:
 def contents(record: Record) -> dict[str, Any]:
     """Return what a record holds, as text, in which bytes that are none are escaped, and exactly."""
     kind, millis = record.timestamp()
-    headers = [{"name": name, **_content(value, "value")} for name, value in record.headers() or ()]
+    headers = [{"name": name, **content(value, "value")} for name, value in record.headers() or ()]
     return {
-        "timestamp": _iso(millis) if kind else None, "headers": headers, **_content(record.key(), "key"),
-        **_content(record.value(), "value"),
+        "timestamp": _iso(millis) if kind else None, "headers": headers, **content(record.key(), "key"),
+        **content(record.value(), "value"),
     }  # fmt: skip
 
 
@@ -145,7 +145,8 @@ def _iso(millis: int) -> str | None:
         return None
 
 
-def _content(data: bytes | None, name: str) -> dict[str, str | None]:
+def content(data: bytes | None, name: str) -> dict[str, str | None]:
+    """Return bytes as text, in which those that are none are escaped, and exactly."""
     if data is None:
         return {name: None, f"{name}_base64": None}
     return {name: data.decode("utf-8", "backslashreplace"), f"{name}_base64": base64.b64encode(data).decode()}

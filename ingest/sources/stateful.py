@@ -45,6 +45,16 @@ class SinkHabits:
     """True if each change of a table's schema is to stop the run (`schema.change.behavior: exception`)."""
 
 
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What a reader takes to read one place of a log, wherever the pipeline stands."""
+
+    split: Split
+    position: int
+    assigned: Any
+    shared: Any
+
+
 class StatefulCoordinator(Protocol):
     """The driver's side of a source with a state, beside what each coordinator has. Raises IngestError only."""
 
@@ -113,6 +123,9 @@ class StatefulCoordinator(Protocol):
 
         It may be called in another thread.
         """
+
+    def look(self, file: str | None, offset: int) -> Look | None:
+        """Return how one place of the log is read; None where no such file was. `file`: None for a position of it."""
 
     def grows(self, split: Split) -> bool:
         """Return whether `--once` reads a split to wherever it ends, and not to where it ended at the start."""

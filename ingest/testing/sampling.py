@@ -13,15 +13,17 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from ingest.config.diagnostics import did_you_mean
 from ingest.errors import ConfigError
 from ingest.model.record import offset_of
-from ingest.sources.stateful import STATEFUL, of_coordinator, of_reader
+from ingest.sources.stateful import STATEFUL, of_coordinator, of_reader, with_letters_of_rows
+from ingest.testing.records import MemoryRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 
     from ingest.kafka.admin import Split
     from ingest.model.record import Record
     from ingest.model.standing import Standing
     from ingest.sources import Chunk, Reader, Source, SourceCoordinator
+    from ingest.sources.stateful import StatefulCoordinator
 
 MOST: Final = 1_000
 """Records of one split that are looked at from where a run would start, and as many of the newest."""
@@ -32,6 +34,12 @@ _NAMED: Final = 5
 """Partitions that an error names."""
 READ_S: Final = 5.0
 """The time for reading a part of the sample, at most, in seconds."""
+IN_LOG: Final = -1
+"""The partition of a place whose topic is a file of a database's log, and whose offset is one in that file."""
+_LOG_S: Final = 60.0
+"""The time for reading a file of a log up to a place, at most, in seconds."""
+_ROWS: Final = 24
+"""Bits of a position in the sample that tell rows of a chunk apart."""
 _STATEMENTS: Final = 20
 """Times that reading goes on behind statements of a log that change tables."""
 
@@ -62,6 +70,8 @@ class Sample:
     """The end of the dry run, by split: up to there the sample has every record."""
     extent: dict[Split, tuple[int, int]] = field(default_factory=dict)
     chunks: list[SampleChunk] = field(default_factory=list)
+    shown: Callable[[Split, Record], tuple[bytes | None, str]] = lambda _, record: (record.value(), "")
+    """Returns the value of a record as people read it, and its place where that is no offset of a topic."""
     _splits: dict[int, Split] = field(default_factory=dict)
 
     def between(self, ranges: Mapping[Split, tuple[int, int]]) -> Generator[SampleChunk]:
@@ -157,13 +167,64 @@ class SampledCoordinator:
             behind = max(first, end - max(most, self._source.sample_size))
             newest[split] = (behind, min(end, start)) if stop >= end else (max(behind, stop), end)
         self._read(newest)
+        if keeper is not None:
+            self._tell_rows_apart(keeper)
         sample.looked_at = sum(len(chunk.messages) for chunk in sample.to_come())
         # In a fixed order, whichever broker answered first
         sample.chunks.sort(key=lambda chunk: (chunk.split, offset_of(chunk.messages[0])))
 
+    def _tell_rows_apart(self, keeper: StatefulCoordinator) -> None:
+        """Give the rows of each chunk of a table, which have one position, positions of their own in the sample."""
+        sample = self.sample
+        lanes = [split for split in sample.starts if keeper.grows(split)]
+        for split in lanes:
+            at = first = sample.starts[split] << _ROWS
+            stop = sample.stops[split]
+            for chunk in (one for one in sample.chunks if one.split == split):
+                apart: list[Record] = []
+                for record in chunk.messages:
+                    if offset_of(record) < stop:  # else its chunk was not read to its end
+                        time_made = record.timestamp()[1]
+                        apart.append(MemoryRecord(at, split[0], None, record.value(), split[1], at, time_made))
+                        at += 1
+                chunk.messages = apart
+            sample.starts[split], sample.stops[split], sample.extent[split] = first, at, (first, at)
+        sample.chunks = [chunk for chunk in sample.chunks if chunk.messages]
+        self._show_rows(keeper)
+
+    def weight(self, split: Split) -> float:
+        """Return how many records a position stands for: in the sample each row has its own."""
+        return 1.0 if self._keeper.grows(split) else self._keeper.weight(split)
+
+    @property
+    def _keeper(self) -> StatefulCoordinator:
+        keeper = of_coordinator(self._real)
+        assert keeper is not None
+        return keeper
+
+    def _show_rows(self, keeper: StatefulCoordinator) -> None:
+        """Show rows, which are no messages, as dead letters have them."""
+        rows = with_letters_of_rows(self._source)
+        if rows is None:
+            return
+        assigned, shared = keeper.assign({}), keeper.shared()
+
+        def shown(split: Split, record: Record) -> tuple[bytes | None, str]:
+            standing = None if keeper.grows(split) else keeper.standing({split: offset_of(record)}, {})
+            place = "" if standing is None else f"{standing.file}:{standing.offset}"
+            return rows.as_letter(assigned, shared, split, record, None).value(), place
+
+        self.sample.shown = shown
+
     def _take_one(self, split: Split, offset: int, positions: dict[Split, int]) -> None:
         """Take one record, wherever the pipeline stands. Raise ConfigError where it is not there."""
-        sample, name = self.sample, f"{split[0]}[{split[1]}]"
+        sample, name, keeper = self.sample, f"{split[0]}[{split[1]}]", of_coordinator(self._real)
+        if keeper is not None:
+            self._take_logged(keeper, split, offset, positions)
+            return
+        if split[1] == IN_LOG:
+            msg = f"{split[0]}:{offset} is a place in the log of a database, and this pipeline reads none"
+            raise ConfigError(msg, "give TOPIC:PARTITION:OFFSET")
         if split not in sample.extent:
             known = sorted(sample.extent)
             some = ", ".join(f"{topic}[{partition}]" for topic, partition in known[:_NAMED])
@@ -180,6 +241,32 @@ class SampledCoordinator:
             raise ConfigError(f"{name} has no record at offset {offset}: {there}{gone}", "choose another one")
         sample.stops[split] = offset + 1
         sample.looked_at = 1
+
+    def _take_logged(self, keeper: StatefulCoordinator, split: Split, offset: int, positions: dict[Split, int]) -> None:
+        """Take the first row at or behind a place in a database's log, of the transaction that is there."""
+        look = keeper.look(split[0] if split[1] == IN_LOG else None, offset)
+        if look is None or (split[1] != IN_LOG and split != look.split):
+            msg = f"this pipeline has read no {split[0]}:{offset} of its log"
+            raise ConfigError(msg, "give FILE:OFFSET of a log file that it reads, as errors and mysqlbinlog say it")
+        reader = self._source.reader(self._pipeline)
+        try:
+            stateful = of_reader(reader)
+            assert stateful is not None
+            stateful.take(look.assigned, look.shared)
+            self._read_once(reader, {look.split: (look.position, look.position + 1)}, time.monotonic() + _LOG_S)
+        finally:
+            reader.close()
+        found = [offset_of(record) for chunk in self.sample.chunks for record in chunk.messages]
+        at = min((one for one in found if one >= look.position), default=None)
+        if at is None:
+            msg = f"no transaction at {split[0]}:{offset} of the log has rows of a table that is read"
+            raise ConfigError(msg, "choose another place: mysqlbinlog shows them as '# at OFFSET'")
+        sample = self.sample
+        sample.starts = positions | {look.split: at}
+        sample.stops = dict(sample.starts) | {look.split: at + 1}
+        sample.extent[look.split] = (at, at + 1)
+        sample.looked_at = 1
+        self._show_rows(keeper)
 
     def _read(self, ranges: Mapping[Split, tuple[int, int]]) -> dict[Split, int]:
         """Add records to the sample; returns how far each range was read. Raises IngestError."""

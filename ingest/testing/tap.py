@@ -50,6 +50,10 @@ class Tapped:
     """Reasons why no row came of it, or of one of its changes."""
     schema_changes: list[str] = field(default_factory=list)
     """Changes of schemas that it brings, with the name of the table."""
+    value: bytes | None = None
+    """The value as people read it."""
+    place: str = ""
+    """Its place where that is no offset of a topic: one in a database's log."""
 
 
 class Looked(NamedTuple):
@@ -157,7 +161,9 @@ class Taps(Pacing, NoStop):
             return None
         split = min(left, key=lambda one: (self._looked_at.get(one, 0), one))
         self._looked_at[split] = self._looked_at.get(split, 0) + 1
-        return Tapped(split, self._waiting[split].popleft())
+        record = self._waiting[split].popleft()
+        value, place = self._sample.shown(split, record)
+        return Tapped(split, record, value=value, place=place)
 
     def _done(self, tapped: Tapped) -> None:
         tapped.rows, self.captured.records = self.captured.records, []

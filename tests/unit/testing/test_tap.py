@@ -20,6 +20,7 @@ from ingest.model.record import offset_of
 from ingest.testing.capturing import Captured, capturing_sink
 from ingest.testing.probe import Probe
 from ingest.testing.records import MemoryRecord
+from ingest.testing.sampling import IN_LOG
 from ingest.testing.tap import Looked, Tapped, tap_sample
 
 if TYPE_CHECKING:
@@ -84,9 +85,21 @@ def test_places_as_errors_and_dead_letters_write_them(text: str) -> None:
     assert place_of(text) == (("shop.orders", 3), 12)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "mysql-bin.000004:1234",
+        "binlog[0] at offset 990 (mysql-bin.000004:1234): decode/type-mismatch: no date (table shop.t)",
+        "snapshot[3] at offset 2 (rows as of mysql-bin.000004:1234): decode/type-mismatch: x:1",
+    ],
+)
+def test_places_in_the_log_of_a_database(text: str) -> None:
+    assert place_of(text) == (("mysql-bin.000004", IN_LOG), 1234)
+
+
 @pytest.mark.parametrize("text", ["", "12", "t:12", "t:a:12", "t[0]", "t[0] at offset x", "t:0:-1"])
 def test_what_is_no_place(text: str) -> None:
-    with pytest.raises(typer.BadParameter, match="is not TOPIC:PARTITION:OFFSET"):
+    with pytest.raises(typer.BadParameter, match="is neither TOPIC:PARTITION:OFFSET nor FILE:OFFSET"):
         place_of(text)
 
 
