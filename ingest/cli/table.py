@@ -38,7 +38,8 @@ def lag_text(lag: Mapping[str, Any]) -> str:
     """
     parts = []
     if lag["bytes"]:
-        parts.append(f"{size(lag['bytes'])} of the log, {length(lag['seconds'])} behind")
+        behind = f", {length(lag['seconds'])} behind" if lag["seconds"] else ""  # else nobody knows since when it waits
+        parts.append(f"{size(lag['bytes'])} of the log{behind}")
     if lag["tables"]:
         left = "" if lag["seconds_left"] is None else f", about {length(lag['seconds_left'])} left"
         parts.append(f"about {counted(lag['rows'], 'row')} of {counted(lag['tables'], 'table')}{left}")
