@@ -175,9 +175,7 @@ def test_status_says_it_from_the_checkpoint_alone(tmp_path: Path) -> None:
     note_waiting(checkpoint, None, CAUGHT_UP.lag())
     assert "  waiting:    nothing, counted " in "\n".join(lines(status(checkpoint) | {"pipeline": "shop"}, 2e9))
     note_end(checkpoint, RunEnd(2_000_000_000_000, 0, "", "", None, replace(CAUGHT_UP, lag_bytes=5).lag()))
-    assert "5 B of the log, when the run ended" in "\n".join(
-        lines(status(checkpoint) | {"pipeline": "shop"}, 2e9)
-    )
+    assert "5 B of the log, when the run ended" in "\n".join(lines(status(checkpoint) | {"pipeline": "shop"}, 2e9))
     storage.close()
 
 
