@@ -163,6 +163,10 @@ class LettersOfRows(Protocol):
         """Return what makes a record of the source of a dead letter again, by its method `of`."""
 
 
+OF_ROWS: Final = frozenset(name for name in vars(LettersOfRows) if not name.startswith("_"))
+"""The methods of such options."""
+
+
 def with_letters_of_rows(source: object) -> LettersOfRows | None:
     """Return the options of a source if its records are no messages."""
     found: Any = source

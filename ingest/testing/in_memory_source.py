@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from ingest.sources.stateful import OF_ROWS
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Mapping
 
@@ -36,6 +38,12 @@ class InMemorySource:
     """True if records are rows by their keys, so that an insert may be an update."""
     rate_limit: float | None
     """Records in a second, at most."""
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401  (what the options have)
+        """Return what only the options of sources have whose records are no messages (`sources/stateful.py`)."""
+        if name not in OF_ROWS:
+            raise AttributeError(name)
+        return getattr(self.options, name)
 
     @property
     def left_out(self) -> str:

@@ -9,6 +9,7 @@ from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from commands import called
 from delta_lake import DeltaLake
 from harness import EXACTLY, INGEST, Background, faulty, finish, finished, until
 from lake import Lake
@@ -338,6 +339,11 @@ def test_rejected_rows_are_letters_of_their_change_and_are_replayed(
         position = int(headers["__ingest.mysql.position"])
         assert (position > before) == (op == "c"), "rows are as of a place before the change"
         assert '"days"' in headers["__ingest.mysql.schema"]
+    looked = called("tap", str(pipeline.file), "--checkpoint", str(pipeline.checkpoint), "--at", f"{file}:{position}",
+                    "--format", "json")  # fmt: skip
+    (shown,) = json.loads(looked.out)
+    assert (json.loads(shown["value"])["after"]["id"], shown["place"]) == (3, f"{file}:{position}")
+    assert [one["code"] for one in shown["rejects"]] == ["type-mismatch"]
     pipeline.write(sink, rest, **tolerant)
     command = [INGEST, "replay", str(pipeline.file), "--checkpoint", str(pipeline.checkpoint), "--master", "local[2]"]
     ran = finished(command, shared_java, tmp_path)

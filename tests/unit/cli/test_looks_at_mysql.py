@@ -59,3 +59,10 @@ def test_rows_of_tables_and_of_the_log(mariadb: MySql, tmp_path: Path, monkeypat
     assert place.startswith(f"{file}:")
     wrong = called("tap", log, "--at", f"{file}:{end}")
     assert (wrong.code, "has read no" in wrong.err) == (78, True), wrong.err
+    mariadb.execute(
+        "SET sql_mode = ''", "CREATE TABLE looked.d (id INT PRIMARY KEY, d DATE)", "INSERT INTO looked.d VALUES (1, 0)"
+    )
+    strict = written(tmp_path, mariadb, "strict", **{"jdbc.properties.zeroDateTimeBehavior": "EXCEPTION"})
+    refused = called("plan", strict, "--format", "json")
+    (reject,) = json.loads(refused.out)["rejects"]
+    assert (refused.code, reject["example"]["record"].partition(",")[0]) == (65, '{"before":null')

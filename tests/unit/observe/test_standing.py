@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from commands import called
 from counted import counting, measured
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -172,6 +173,19 @@ def test_status_says_it_from_the_checkpoint_alone(tmp_path: Path) -> None:
     assert text[2].startswith(
         "  waiting:    4.8 MiB of the log, 12 s behind; about 67 rows of 2 tables, about 1 min left, after"
     )
+    shown = called("checkpoint", "show", str(tmp_path)).out
+    for part in (
+        "the log is read up to log.000002:100\n",
+        "table shop.orders is being read: 10 of about 100 rows, 1 of about 10 chunks\n", "table shop.items is marked, ",
+    ):  # fmt: skip
+        assert part in shown
+    assert "snapshot" not in shown, "splits mean nothing to people"
+    options = called("checkpoint", "export", str(tmp_path), "--format", "offsets").out
+    assert options.splitlines()[1:] == [
+        "scan.startup.specific-offset.file: log.000002", "scan.startup.specific-offset.pos: 100",
+    ]  # fmt: skip
+    refused = called("checkpoint", "reset", str(tmp_path), "--to", "latest", "--dry-run")
+    assert (refused.code, "cannot be set" in refused.err) == (78, True)
     note_waiting(checkpoint, None, CAUGHT_UP.lag())
     assert "  waiting:    nothing, counted " in "\n".join(lines(status(checkpoint) | {"pipeline": "shop"}, 2e9))
     note_end(checkpoint, RunEnd(2_000_000_000_000, 0, "", "", None, replace(CAUGHT_UP, lag_bytes=5).lag()))
