@@ -225,6 +225,21 @@ def test_a_table_whose_rows_others_share_keeps_theirs(mariadb: MySql, tmp_path: 
     assert found == sorted([*pipeline.rows("part1", "k, v"), *pipeline.rows("part2", "k, v")], key=repr)
 
 
+def test_a_table_that_was_swapped_for_one_with_fewer_rows_loses_the_others(mariadb: MySql, tmp_path: Path) -> None:
+    """Nobody asks for it: the table is read again by the statement."""
+    options, lake = sink_of("iceberg", tmp_path / "lake")
+    pipeline = InProcessPipeline(tmp_path, mariadb, "swapped_less", options)
+    make(pipeline, whole=KEYS["whole"])
+    pipeline.run()
+    pipeline.execute(
+        "CREATE TABLE fresh LIKE whole", "INSERT INTO fresh VALUES (2, 22), (9, 9)",
+        "RENAME TABLE whole TO former, fresh TO whole", "INSERT INTO whole VALUES (10, 10)",
+    )  # fmt: skip
+    pipeline.run()
+    for table in ("whole", "former"):
+        assert texts(lake.rows("swapped_less", table, columns="k, v")) == pipeline.rows(table, "k, v")
+
+
 def test_rows_stay_where_no_key_says_which_they_are(mariadb: MySql, tmp_path: Path) -> None:
     """Dates that are no days are keys of no row."""
     options, lake = sink_of("delta", tmp_path / "lake")
