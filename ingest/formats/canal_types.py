@@ -135,7 +135,7 @@ _STRING: Final = _txt(types.STRING)
 _BY_CODE: Final[dict[int, TypedColumn]] = {
     **dict.fromkeys((-7, 16), _bit()),
     -6: _num(types.TINYINT), 5: _num(types.SMALLINT), 4: _num(types.INT), -5: _num(types.BIGINT),
-    **dict.fromkeys((3, 2), _num(DecimalType(38, 18))),
+    **dict.fromkeys((3, 2), _num(DecimalType(38, 18))._replace(sized=False)),
     **dict.fromkeys((7, 6), _num(types.FLOAT)), 8: _num(types.DOUBLE),
     **dict.fromkeys((-2, -3, -4, 2004), _blob()),
     91: _day(), 92: _time(6), 93: _moment(),

@@ -77,6 +77,8 @@ class TypedColumn(NamedTuple):
     within: Callable[[DataType], Convert | None] | None = None
     """For an array, a map or a struct: the function that returns the conversion of values that the pipeline declares to
     be of a type."""
+    sized: bool = True
+    """False for a DECIMAL whose size the message does not say: a number that has no room in it is as large as it is."""
     number: Convert | None = None
     """For what is no number here and is one in the database: the conversion to it, where the pipeline declares one."""
 
@@ -178,7 +180,8 @@ class Typed:
                 if not found or (says(given, text, temporal.SQL) and not says(given, found, temporal.SQL))
                 else found
             )
-        if not found or not (_is_of(column.type, found) or (_is_time(column.type) and _is_text(given, found))):
+        is_of = bool(found) and (_is_of(column.type, found) or (_is_time(column.type) and _is_text(given, found)))
+        if not is_of and not (found and not column.sized and values.is_plain_number(found)):
             if name in self._given:
                 return text
             shown = text[:60].decode("utf-8", "backslashreplace")

@@ -77,6 +77,14 @@ def _fits_boolean(_: DataType, raw: bytes, __: str) -> bool:
     return raw[:1] in (b"t", b"f")
 
 
+_is_plain: Final = re.compile(rb"-?[0-9]+(?:\.[0-9]+)?").fullmatch
+
+
+def is_plain_number(raw: bytes) -> bool:
+    """Return whether a JSON value is a number without an exponent."""
+    return _is_plain(raw) is not None
+
+
 def _is_number(raw: bytes) -> bool:
     first = raw[:1]
     return first == b"-" or first.isdigit()

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ingest.model import temporal, types
-from ingest.model.data_type import DoubleType, FloatType, NullType, TimeType
+from ingest.model.data_type import DecimalType, DoubleType, FloatType, NullType, TimeType
 from ingest.model.numbers import FLOATS, Fit, Numbers, fit_of, is_key, is_large, is_number, says_exactly
 from ingest.model.reject import RowError
 from ingest.model.rowtext import key_image, parse_row
@@ -20,7 +20,7 @@ from ingest.model.spelling import respelled, says
 from ingest.model.table import MAX_ID, show
 from ingest.model.text import one_line
 from ingest.model.types import INTEGERS
-from ingest.model.values import accepts, fits, holds, is_fine
+from ingest.model.values import accepts, fits, holds, is_fine, is_plain_number
 from ingest.schema.type_hints import TypeHints
 
 if TYPE_CHECKING:
@@ -224,7 +224,8 @@ def said_of(declared: InlineSchema | None, name: str, value: bytes) -> DataType 
     said = None if declared is None else declared.types.get(name)
     if isinstance(said, TimeType) and temporal.is_long_time(value):
         return types.STRING
-    return types.decimal_of(value) if isinstance(said, NullType) else said
+    beyond = isinstance(said, DecimalType) and is_plain_number(value) and not fits(said, value)
+    return types.decimal_of(value) if beyond or isinstance(said, NullType) else said
 
 
 def _check_names(table: TableId, columns: Iterable[str]) -> None:
