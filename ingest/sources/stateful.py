@@ -46,7 +46,7 @@ class SinkHabits:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class LogLook:
     """What a reader takes to read one place of a log, wherever the pipeline stands."""
 
     split: Split
@@ -124,7 +124,7 @@ class StatefulCoordinator(Protocol):
         It may be called in another thread.
         """
 
-    def look(self, file: str | None, offset: int) -> Look | None:
+    def look(self, file: str | None, offset: int) -> LogLook | None:
         """Return how one place of the log is read; None where no such file was. `file`: None for a position of it."""
 
     def grows(self, split: Split) -> bool:

@@ -32,7 +32,7 @@ from ingest.sources.mysql.starting import first_place, place_of_tables
 from ingest.sources.mysql.state import LANES, LOG, SNAPSHOT, State
 from ingest.sources.mysql.statements import StatementHistory, known_at
 from ingest.sources.mysql.table_keys import keys_now
-from ingest.sources.stateful import Look, SinkHabits, SourceState
+from ingest.sources.stateful import LogLook, SinkHabits, SourceState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -363,7 +363,7 @@ class MySqlCoordinator:
         at = positions.get(LOG)
         return None if self._state is None or at is None else self._state.standing(at, ends.get(LOG, at))
 
-    def look(self, file: str | None, offset: int) -> Look | None:
+    def look(self, file: str | None, offset: int) -> LogLook | None:
         """Return how one place of the log is read: from the beginning of its file, with the history as it is now."""
         files = self._now.files
         if file is None and files.files and offset >= files.files[0].base:
@@ -375,7 +375,7 @@ class MySqlCoordinator:
         if offset >= known.size:
             return None
         assigned = MySqlAssignment(LogPlace(known.name, FIRST, known.base), {known.name: known.base})
-        return Look(LOG, known.base + offset, assigned, self._history.whole())
+        return LogLook(LOG, known.base + offset, assigned, self._history.whole())
 
     def grows(self, split: Split) -> bool:
         """Return whether `--once` reads a split to wherever it ends: chunks are planned while it runs."""

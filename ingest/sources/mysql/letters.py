@@ -118,7 +118,7 @@ class _Part(msgspec.Struct):
     id: int
 
 
-class Letter(Record, Protocol):
+class LetterOfRow(Record, Protocol):
     """A dead letter, as the record that it was (`deadletter/dead_letter.py`)."""
 
     @property
@@ -140,7 +140,7 @@ class LetterRows:
         self._known: dict[bytes, dict[int, SchemaEntry]] = {}
         """By the header: the entries, by the ids that they had."""
 
-    def of(self, letter: Letter) -> LetterRow:
+    def of(self, letter: LetterOfRow) -> LetterRow:
         """Return the row that a letter is of; one that cannot be read is a reject, `malformed`."""
         value = letter.value()
         try:
@@ -148,7 +148,7 @@ class LetterRows:
         except (ValueError, TypeError, LookupError, msgspec.MsgspecError):
             return LetterRow(letter, _BROKEN)
 
-    def _value(self, letter: Letter, text: bytes) -> bytes:
+    def _value(self, letter: LetterOfRow, text: bytes) -> bytes:
         entries = self._entries(dict(letter.headers() or ()).get(SCHEMA) or b"")
         if text[:1] != b"[":
             (before,) = entries
@@ -195,7 +195,7 @@ def _entries_of(header: bytes) -> Iterator[SchemaEntry]:
 class LetterRow:
     """A letter's row, as a record of the source; only its position is the letter's."""
 
-    kept: Letter
+    kept: LetterOfRow
     """What a letter is of that is rejected again."""
     data: bytes | None
 
