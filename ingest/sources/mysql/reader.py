@@ -33,6 +33,7 @@ from ingest.sources.mysql.passing import Passing, Region, changes_in, passed
 from ingest.sources.mysql.positions import WAYS, ServerIdentity
 from ingest.sources.mysql.snapshot import ChunkReader, TableChanged, TableGone
 from ingest.sources.mysql.state import LOG, SNAPSHOT
+from ingest.sources.mysql.table_maps import AnotherDefinition
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
@@ -62,6 +63,8 @@ class MySqlChunk:
 
 _MOST_GTIDS: Final = 1500
 """Characters of GTIDs that a commit keeps at most."""
+_AGAIN_S: Final = 1.0
+"""Seconds until a chunk is read again whose log has a statement on its table: its next low mark may be behind that."""
 _FAR: Final = 1 << 40
 """The base of a log file that is above those of all files before it."""
 
@@ -458,10 +461,14 @@ class MySqlReader:
                 for record in () if chunk is None else chunk.messages:
                     if offset_of(record) < base + high.offset:
                         found += [change for _, change in changes_in(record)]
-            if log.statement is not None:
-                raise TableChanged(None, high)
+            changed = log.statement is not None
+        except AnotherDefinition:  # the low mark, which is seconds old, lies before the statement
+            changed = True
         finally:
             log.close()
+        if changed:
+            time.sleep(_AGAIN_S)
+            raise TableChanged(None, high)
         return found
 
     def position(self, split: Split) -> int:

@@ -30,6 +30,10 @@ _NO_TABLE: Final = 0xFFFFFF
 _WITHOUT_TRANSACTIONS: Final = frozenset({"myisam", "aria", "memory", "heap", "csv", "archive", "mrg_myisam", "merge"})
 
 
+class AnotherDefinition(ConfigError):
+    """A table of the log is not as the history of schemas has it."""
+
+
 class TableMaps:
     """What is known of tables by their ids in the log, until a statement may have changed them."""
 
@@ -76,7 +80,7 @@ class TableMaps:
                     "give its columns with `ingest schema set FILE --table T 'CREATE TABLE …'`, or pass over it with "
                     "`ingest backfill FILE --all`"
                 )
-                raise ConfigError(msg, hint)
+                raise AnotherDefinition(msg, hint)
             plan = None if not self.native else body if known is None else plan_of(known, body, self.values)
             made = self._read[body[_ID_BYTES:]] = found, known, plan
         self._known[table] = made[1]

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from mysql_log import Tables, place_of, read_log, reader_of, tables_of
 from mysql_run import Run
-from mysql_servers import MARIADB_10
+from mysql_servers import MARIADB_10, MYSQL_5
 
 from ingest.errors import ConfigError, SchemaChangeRefused
-from ingest.sources.mysql import ddl
+from ingest.sources.mysql import ddl, marks, reader
 from ingest.sources.mysql.answers import new_answer
 from ingest.sources.mysql.ddl import may_change
 from ingest.sources.mysql.history import bare, changes_rows, may_change_tables
@@ -241,6 +241,22 @@ def test_a_table_that_is_altered_while_its_rows_are_read(mysql_server: Starter) 
         assert all(list(row) == list(rows[100]) for row in list(rows.values())[-20:])
         assert rows[100][f"{column}1"] == 1
         run.end()
+
+
+def test_rows_are_read_right_behind_a_statement_where_the_low_mark_lies_before_it(
+    mysql_server: Starter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """MySQL without GTIDs: changes of the last seconds are merged into a chunk, of the former columns, too."""
+    monkeypatch.setattr(marks, "SETTLED_S", 1.5)
+    monkeypatch.setattr(reader, "_AGAIN_S", 0.3)
+    server = mysql_server(MYSQL_5)
+    options: dict[str, Any] = {"scan.startup.mode": "initial"}
+    server.execute("CREATE TABLE t (id INT PRIMARY KEY, a INT)", "INSERT INTO t VALUES (1, 1)", database="shop")
+    run = Run(server, **options)
+    run.once()
+    server.execute("INSERT INTO t VALUES (2, 2)", "ALTER TABLE t MODIFY a VARCHAR(9)", database="shop")
+    assert {change["after"]["id"]: change["after"]["a"] for change in run.once()}.items() >= {1: "1", 2: "2"}.items()
+    run.end()
 
 
 def test_settings_before_a_statement_count_for_nothing(shop: Any) -> None:
