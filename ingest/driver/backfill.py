@@ -24,7 +24,7 @@ from ingest.driver.context import RunContext
 from ingest.driver.counters import Counters
 from ingest.driver.places import command
 from ingest.driver.recovery import Recovery
-from ingest.driver.replacement import Replacement, chosen_tables
+from ingest.driver.replacement import TableReplacement, chosen_tables
 from ingest.driver.run import prepared, spark_parts, started, stop_signal, summarised, with_checkpoint
 from ingest.driver.startup import PipelineStartup, Start, begin_existing, still_there
 from ingest.errors import ConfigError
@@ -136,7 +136,7 @@ class RowsAgainStartup:
     def _read_again(self, tables: SinkTables, schemas: SchemaStore) -> None:
         """Let the source read rows of the server again, which replace those of the sink."""
         memory, checkpoint = self._pipeline.memory, self._checkpoint
-        Replacement(self._context, self._parts, memory, tables, schemas, checkpoint).begin(self._names)
+        TableReplacement(self._context, self._parts, memory, tables, schemas, checkpoint).begin(self._names)
 
     def carry_out(self, driver: Driver, summary: RunEnded) -> None:
         """Run to the end; raises IngestError."""

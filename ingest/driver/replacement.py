@@ -36,7 +36,7 @@ _SHOWN: Final = 20
 _STAY: Final = "the sink keeps rows that are gone"
 
 
-class Replacement:
+class TableReplacement:
     """The rows that leave the sink's tables between two batches."""
 
     def __init__(

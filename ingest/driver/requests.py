@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ingest.checkpoint.checkpoint import Checkpoint
     from ingest.checkpoint.requests import BackfillRequest
     from ingest.driver.context import RunContext
-    from ingest.driver.replacement import Replacement
+    from ingest.driver.replacement import TableReplacement
 
 LOOK_S: Final = 1.0
 """The time between two looks, in seconds."""
@@ -32,7 +32,7 @@ class BackfillRequests:
     """The requests of one run."""
 
     def __init__(
-        self, context: RunContext, checkpoint: Checkpoint, replacement: Replacement, store: Callable[[], None]
+        self, context: RunContext, checkpoint: Checkpoint, replacement: TableReplacement, store: Callable[[], None]
     ) -> None:
         """Look for nothing yet. `store`: stores the source's state with the progress."""
         self._context = context

@@ -31,7 +31,7 @@ from ingest.driver.outages import Outages
 from ingest.driver.parts import Listeners, Sides, make_parts
 from ingest.driver.patience import Patience
 from ingest.driver.planner import Planner
-from ingest.driver.replacement import Replacement
+from ingest.driver.replacement import TableReplacement
 from ingest.driver.reports import Reports, tell_rejects
 from ingest.driver.requests import BackfillRequests
 from ingest.driver.schemas import warn_withheld
@@ -276,7 +276,7 @@ def assemble(context: RunContext, parts: RunParts, start: Start, runner: TaskRun
         patience.ask(lambda: sink.begin_batch(batch, tasks))
 
     losses = Losses(source, backlog, patience)
-    replacement = Replacement(context, parts, memory, start.tables, schemas, start.checkpoint)
+    replacement = TableReplacement(context, parts, memory, start.tables, schemas, start.checkpoint)
     books = Books(context, start.checkpoint, progress, counters, start.tables, memory, replacement.carry_out)
     requests = BackfillRequests(
         context, start.checkpoint, replacement, lambda: books.store(backlog.lag(), backlog.standing())

@@ -14,7 +14,7 @@ from ingest.checkpoint.checkpoint import Checkpoint
 from ingest.checkpoint.local_storage import LocalStorage
 from ingest.checkpoint.requests import BackfillRequest, answered, ask
 from ingest.driver.books import Books
-from ingest.driver.replacement import Replacement
+from ingest.driver.replacement import TableReplacement
 from ingest.driver.schemas import SchemaStore
 from ingest.driver.sink_tables import SinkTables
 from ingest.errors import ConfigError, DataLoss
@@ -88,7 +88,7 @@ def test_rows_of_topics_that_the_server_lacks_get_tombstones(
 
 DEATHS: Final = {
     "planned": (Checkpoint, "plan", 1, "after"),
-    "before rows are deleted": (Replacement, "_replace", 1, "before"),
+    "before rows are deleted": (TableReplacement, "_replace", 1, "before"),
     "rows are deleted": (SinkTables, "keep_only", 1, "after"),
     "before it is stored": (Books, "store", 1, "before"),
     "decided": (Checkpoint, "decide", 1, "after"),
