@@ -44,7 +44,8 @@ cdef extern from *:
 
 cdef enum:
     HEAD = 5                  # a zero and the id of a schema
-    MAX_CODECS = 64           # the process keeps more, by their weight
+    MAX_CODECS = 10_000       # schemas of a topic's messages: as many tables may come in turn
+    MAX_CODED = 200_000       # columns of all of them
 
 
 cdef struct WholeRecords:     # what a capsule has
@@ -84,6 +85,7 @@ cdef class NativeEncoder:
     cdef bint registered      # values stand behind the id of their schema
     cdef object read          # makes the codec of a head
     cdef dict codecs          # by heads
+    cdef Py_ssize_t coded     # columns of all of them
     cdef object knows_key     # whether the schema of keys with a head is known; None: keys are as they come
     cdef set key_heads        # of which it is
     cdef bint keyed           # a message without a value is a delete
@@ -131,8 +133,10 @@ cdef class NativeEncoder:
             found = self.read(head)
             if type(found) is not RowCodec:  # it is not known yet, or says nothing: the reference finds out
                 return False
-            if len(self.codecs) == MAX_CODECS:
+            self.coded += (<RowCodec> found).count
+            if len(self.codecs) == MAX_CODECS or self.coded > MAX_CODED:
                 self.codecs.clear()
+                self.coded = (<RowCodec> found).count
             self.codecs[head] = found
         self.schemas.codec = <RowCodec> found
         value.text += HEAD
