@@ -74,7 +74,11 @@ def weighted_ranges(
     budget: int,
     weights: Mapping[Split, float],
 ) -> dict[Split, tuple[int, int]]:
-    """Return ranges as `ranges` does, where a position of each split stands for so many records, on average."""
+    """Return ranges as `ranges` does, where a position of each split stands for so many records, on average.
+
+    A position that is more than a split's share is read, and takes nothing from the other splits: a log would go on by
+    one transaction in each batch beside chunks that fill the budget, and that wait for the log perhaps.
+    """
     waiting: dict[int, list[Split]] = {}
     for split, end in ends.items():
         if end > positions[split]:
@@ -84,7 +88,8 @@ def weighted_ranges(
         left = float(budget)
         by_work = sorted(splits, key=lambda s: (ends[s] - positions[s]) * weights[s])
         for i, split in enumerate(by_work):
-            share = max(1, int(left / (len(by_work) - i) / weights[split]))
+            records = max(left / (len(by_work) - i), budget / len(by_work))
+            share = max(1, int(records / weights[split]))
             start = positions[split]
             end = min(ends[split], start + share)
             out[split] = (start, end)

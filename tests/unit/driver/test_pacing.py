@@ -104,3 +104,13 @@ def test_ranges_go_by_what_a_position_stands_for() -> None:
     assert found == {log: (1000, 1_001_000), lane: (2, 4)}, "half of the budget for each"
     assert ranges.weighted_ranges({log: 5}, {log: 5}, {log: 0}, 20_000, {log: 0.01}) == {}
     assert ranges.weighted_ranges({lane: 0}, {lane: 9}, {lane: 0}, 10, {lane: 5000.0}) == {lane: (0, 1)}, "at least one"
+
+
+def test_a_log_goes_on_beside_chunks_that_fill_the_budget() -> None:
+    """They may wait for the log to pass a statement: it would go on by one transaction in each batch."""
+    lanes = [("snapshot", lane) for lane in range(8)]
+    log, weights = ("binlog", 0), {("binlog", 0): 0.01, **dict.fromkeys(lanes, 32_768.0)}
+    ends = {log: 9_000_000_000, **dict.fromkeys(lanes, 2)}
+    positions, shards = dict.fromkeys(ends, 0), dict.fromkeys(ends, 0)
+    found = ranges.weighted_ranges(positions, ends, shards, 20_000, weights)
+    assert found == {log: (0, 222_222), **dict.fromkeys(lanes, (0, 1))}
