@@ -81,7 +81,9 @@ def make_parts(
     if (keeper := of_coordinator(reading)) is not None:
         once, policy = getattr(sink, "guarantee", "") == "exactly-once", policy_of(context.pipeline)
         empties, refuses = policy.allows_kind("truncate.table"), policy.behavior == "exception"
-        keeper.writes(SinkHabits(sink.supersedes, once, empties, refuses))
+        # An expression needs the columns that did not come
+        parts = sink.writes_parts and not rules.change_rows
+        keeper.writes(SinkHabits(sink.supersedes, once, empties, refuses, parts))
     tries = options.behavior == "try_evolve"
     unfit = coordinator.unfit if tries else all_fit
     stores = sink.numbers is Numbers.STORED

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from ingest.formats import is_of_rows
 from ingest.model.change import LONE_TOMBSTONE, TOMBSTONE
-from ingest.model.commit import OLDER
+from ingest.model.commit import NO_ROW, OLDER
 from ingest.model.reject import head
 from ingest.model.table import show
 from ingest.observe.events import BatchDone, BatchMeasured, DirtyRecord, RejectEvent, RunStarted, client_events
@@ -35,6 +35,11 @@ _LONE: Final = (
     "tombstones without the delete before them are skipped and counted (lone-tombstone): they name no table, so rows "
     "that were written before they were deleted stay. A compacted topic (cleanup.policy) keeps nothing else of a "
     "delete; let it keep its records longer than a run stands still"
+)
+_NO_ROW: Final = (
+    "updates are left out and counted (no-row-for-its-columns): the log has only some columns of these rows "
+    "(binlog_row_image), and the table has no row with the others. Rows that are being read come whole; otherwise "
+    "`ingest verify` finds them, and `ingest backfill` reads the table anew"
 )
 FIRST: Final = 5
 """Rejects of each code that are told where a topic of dead letters has all of them."""
@@ -159,6 +164,8 @@ class Reports:
                 warn("deletes are left out and counted: the sink's format cannot say them without key.format")
             elif reason == OLDER:
                 warn("changes that are older than the row that is there are left out and counted (sink.sequence-by)")
+            elif reason == NO_ROW:
+                warn(_NO_ROW)
             elif reason == LONE_TOMBSTONE.reason:
                 warn(_LONE)
             elif reason == TOMBSTONE.reason:

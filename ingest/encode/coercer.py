@@ -72,6 +72,11 @@ def check_before(key_columns: Iterable[str], known: Container[str], declared: In
             raise RowError("type-mismatch", f"the row before: {unread[name]}, and the record's key does not tell it")
 
 
+def _unavailable(columns: Sequence[str]) -> RowError:
+    names = ", ".join(repr(name) for name in columns[:5]) + (", …" if len(columns) > 5 else "")
+    return RowError("unavailable-value", f"the row after an update was sent without {names}")
+
+
 class RowCoercer:
     """The checks and conversions of one source table's rows for one sink table, value by value."""
 
@@ -87,6 +92,8 @@ class RowCoercer:
 
         `never_null`: columns in which no null stands for a value that does not fit.
         """
+        self.writes_parts = False
+        """True if a row may lack columns that were not sent: only those that came are written."""
         self.counts_numbers = True
         """True if the types of the sink's columns say which numbers are rounded; else `count_written` counts them."""
         self.declared = inference.declared(table)
@@ -170,6 +177,8 @@ class RowCoercer:
                 self._withhold(name)
         if declared is not None and declared.sparse:
             self._check_whole(row)
+        if declared is not None and declared.unsent and not self.writes_parts:
+            raise _unavailable(sorted(declared.unsent))
         self.last_rounded = rounded
         return {name: text[name] for name in row if name in text}
 
@@ -200,8 +209,7 @@ class RowCoercer:
         """Raise RowError where a row lacks columns of its table, so that their values are not known."""
         missing = [name for name in self.source_types if name not in row]
         if missing:
-            names = ", ".join(repr(name) for name in missing[:5]) + (", …" if len(missing) > 5 else "")
-            raise RowError("unavailable-value", f"the row after an update was sent without {names}")
+            raise _unavailable(missing)
 
     def own(self, name: str, column_type: DataType, value: bytes) -> bytes | None:
         """Respell a value as its column's type has it: the same object where it is so already, None for none."""

@@ -22,7 +22,7 @@ from ingest.model.rowtext import key_image, parse_row
 from ingest.model.values import is_time
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     import msgspec
 
@@ -53,6 +53,13 @@ Record: TypeAlias = "tuple[AnyDestination, bytes | None, bytes | msgspec.Raw | N
 def bytes_of(records: Iterable[Record]) -> int:
     """Return the bytes of the keys and values of records."""
     return sum(len(key or b"") + len(value or b"") for _, key, value in records)
+
+
+class PartialRow(bytes):
+    """The JSON of a row's columns that came: a sink that writes parts leaves the other columns as they are."""
+
+    old_key: bytes | None = None
+    """The key of the row before the change, where that is another one: the other columns are those of its row."""
 
 
 class TableEncoder(Protocol):
@@ -123,8 +130,9 @@ class UpsertEncoder:
         *,
         key_from_message: bool,
         coarse: Coarse = Coarse.NONE,
+        parts: bool = False,
     ) -> None:
-        """Compare both schemas."""
+        """Compare both schemas. `parts`: whether rows may lack columns that were not sent."""
         self.table = table
         self.source, self.sink, self.destination = source, sink, destination
         self.key_from_message = key_from_message
@@ -133,6 +141,7 @@ class UpsertEncoder:
         sequence = getattr(destination, "sequence", None)  # a null there would make its row older than all others
         of_order = () if sequence is None else (sequence,)
         self._coercer = coercer = RowCoercer(table, source, sink, inference, of_order)
+        coercer.writes_parts = parts
         self.withheld, self.rounded = coercer.withheld, coercer.rounded
         self.numbers = coercer.numbers
         self.unread: dict[str, int] = {}
@@ -183,9 +192,11 @@ class UpsertEncoder:
         cut = self._cut(written)
         if self.key_from_message and message_key != key:
             check_key(self._primary_key, message_key, declared)
+        old = None
+        unsent = frozenset[str]() if declared is None else declared.unsent
         if kind is Kind.UPDATE:
             old = None if before is None else self._key_before(before, row, message_key, declared)
-            if old is not None and old != key:
+            if old is not None and old != key and not unsent:
                 emit((self.destination, old, None))
             self.updated += 1
         else:
@@ -193,6 +204,11 @@ class UpsertEncoder:
         self._coercer.count_last()
         for name in cut:
             self.cut[name] = self.cut.get(name, 0) + 1
+        if unsent:
+            part = PartialRow(self._filled(written, unsent))
+            part.old_key = old if old != key else None
+            emit((self.destination, key, part))
+            return
         # A row that needs nothing keeps its bytes: white space, and both of two members of one name
         whole = written == row and len(row) == len(self.sink.columns)
         emit((self.destination, key, bytes(after) if whole else self._filled(written)))
@@ -234,9 +250,13 @@ class UpsertEncoder:
                 out.append(name)
         return out
 
-    def _filled(self, row: dict[str, bytes]) -> bytes:
-        """Return the text of a row: its own columns in their order, then those that it lacks, as null."""
-        return object_of(row | {c.name: b"null" for c in self.sink.columns if c.name not in row})
+    def _filled(self, row: dict[str, bytes], unsent: Collection[str] = ()) -> bytes:
+        """Return the text of a row: its own columns in their order, then those that it lacks, as null.
+
+        `unsent`: columns whose values are not known, which stay out of it.
+        """
+        lacks = (c.name for c in self.sink.columns if c.name not in row and c.name not in unsent)
+        return object_of(row | dict.fromkeys(lacks, b"null"))
 
     def _key_of(self, row: Mapping[str, bytes], declared: InlineSchema | None) -> bytes:
         """Return the key of a row's values as the message has them; raises RowError where one is missing."""

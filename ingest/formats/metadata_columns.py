@@ -270,8 +270,17 @@ class MetadataColumns:
         numbers |= {extra.key_prefix + name for name in keys.numbers}
         left_out = tuple(extra.value_prefix + name for name in own.left_out)
         in_key = {extra.value_prefix + name: value for name, value in own.in_key.items()}
+        unsent = frozenset(extra.value_prefix + name for name in own.unsent)
         return InlineSchema(
-            {**renamed, **self._types}, primary, own.overlay, own.sparse, unread, frozenset(numbers), left_out, in_key
+            {**renamed, **self._types},
+            primary,
+            own.overlay,
+            own.sparse,
+            unread,
+            frozenset(numbers),
+            unsent=unsent,
+            left_out=left_out,
+            in_key=in_key,
         )
 
 

@@ -46,6 +46,10 @@ class InlineSchema:
     unknown, also with `overlay`."""
     numbers: frozenset[str] = frozenset()
     """Columns whose values are texts that each hold a number, which is what a key has of them."""
+    unsent: frozenset[str] = frozenset()
+    """Columns of the row after the change that the database did not send, as they did not change. The image lacks them:
+    a sink that writes only the columns that came leaves them as they are, for all others the row is a reject,
+    `unavailable-value`."""
     left_out: tuple[str, ...] = ()
     """Columns whose values no type has, so that the rows have null there: they are counted as withheld."""
     in_key: Mapping[str, bytes] = field(default_factory=dict)

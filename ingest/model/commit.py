@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 OLDER: Final = "older-than-its-row"
 """The reason for leaving out a change that is older than the row that is there (`sink.sequence-by`)."""
+NO_ROW: Final = "no-row-for-its-columns"
+"""The reason for leaving out a change of which only some columns came, where the sink has no row with the others."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -119,8 +119,8 @@ cdef class DecodedEncoder:
             names = declared.primary_key
             if not read_primary_key(names, change):
                 return None
-            if declared.unread or declared.left_out or declared.in_key:  # the reference counts them, or knows the key
-                return None
+            if declared.unread or declared.left_out or declared.in_key or declared.unsent:
+                return None  # the reference counts them, knows the key, or writes the columns that came
             if before is not None and change.op == b'u' and declared.overlay:
                 change.form = FORM_CANAL  # whose rows before updates have what changed
             change.sparse, change.numbers = declared.sparse, bool(declared.numbers)

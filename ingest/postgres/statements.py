@@ -96,7 +96,7 @@ class StagedRows:
         self._maker = lines_maker(table.key, names) if fits else None
         stage = sql.Identifier(f"ingest_rows_{number}")
         columns = [
-            sql.SQL("{} {}").format(sql.Identifier(f"{kind}{at}"), sql.SQL(_read_as(kinds[name])))
+            sql.SQL("{} {}").format(sql.Identifier(f"{kind}{at}"), sql.SQL(read_as(kinds[name])))
             for kind, group in (("k", table.key), ("v", names))
             for at, name in enumerate(group)
         ]
@@ -113,7 +113,7 @@ class StagedRows:
             for name in table.key
         }
         self._equal = sql.SQL(_EQUAL).format(
-            keys=listed(_value(sql.Identifier("k", name), kind) for name, kind in sizeless.items()),
+            keys=listed(value_of(sql.Identifier("k", name), kind) for name, kind in sizeless.items()),
             record=_record(table.key, sizeless),
         )
 
@@ -224,8 +224,8 @@ def states_of(rows: Mapping[bytes, State]) -> Iterator[tuple[bytes, bytes | None
 def _json_states(table: SqlTable, kinds: Mapping[str, str]) -> sql.Composed:
     """Return the query of the states that were staged as JSON, with values of their types."""
     others = [one.name for one in table.columns if one.name not in table.key]
-    keys = [_value(sql.Identifier("k", name), kinds[name]) for name in table.key]
-    values = [_value(sql.Identifier("r", name), kinds[name]) for name in others]
+    keys = [value_of(sql.Identifier("k", name), kinds[name]) for name in table.key]
+    values = [value_of(sql.Identifier("r", name), kinds[name]) for name in others]
     staged = sql.SQL("ingest_rows AS l CROSS JOIN LATERAL json_to_record(l.key) AS k({})").format(
         _record(table.key, kinds)
     )
@@ -237,8 +237,8 @@ def _json_states(table: SqlTable, kinds: Mapping[str, str]) -> sql.Composed:
 
 def read_values(table: SqlTable, kinds: Mapping[str, str], others: Sequence[str]) -> sql.Composed:
     """Return the query of the texts that rows of JSON would have in a table: an array of keys, and one of rows."""
-    keys = [_value(sql.Identifier("k", name), kinds[name]) for name in table.key]
-    values = [_value(sql.Identifier("r", name), kinds[name]) for name in others]
+    keys = [value_of(sql.Identifier("k", name), kinds[name]) for name in table.key]
+    values = [value_of(sql.Identifier("r", name), kinds[name]) for name in others]
     given = sql.SQL(
         "unnest($1::text[], $2::text[]) WITH ORDINALITY AS l (key, line, nth)"
         " CROSS JOIN LATERAL json_to_record(l.key::json) AS k({})"
@@ -253,7 +253,7 @@ def read_values(table: SqlTable, kinds: Mapping[str, str], others: Sequence[str]
 def read_keys(table: SqlTable, kinds: Mapping[str, str]) -> sql.Composed:
     """Return the query of the values `k0`, `k1`, … that keys of JSON, an array of texts, have in a table."""
     values = listed(
-        sql.SQL("{} AS {}").format(_value(sql.Identifier("k", name), kinds[name]), sql.Identifier(f"k{at}"))
+        sql.SQL("{} AS {}").format(value_of(sql.Identifier("k", name), kinds[name]), sql.Identifier(f"k{at}"))
         for at, name in enumerate(table.key)
     )
     return sql.SQL(
@@ -264,8 +264,8 @@ def read_keys(table: SqlTable, kinds: Mapping[str, str]) -> sql.Composed:
 def _typed_states(table: SqlTable, kinds: Mapping[str, str], stage: sql.Identifier) -> sql.Composed:
     """Return the query of the states that were staged in columns."""
     others = [one.name for one in table.columns if one.name not in table.key]
-    keys = [_value(sql.Identifier("l", f"k{at}"), kinds[name]) for at, name in enumerate(table.key)]
-    values = [_value(sql.Identifier("l", f"v{at}"), kinds[name]) for at, name in enumerate(others)]
+    keys = [value_of(sql.Identifier("l", f"k{at}"), kinds[name]) for at, name in enumerate(table.key)]
+    values = [value_of(sql.Identifier("l", f"v{at}"), kinds[name]) for at, name in enumerate(others)]
     return _states(keys, values, sql.SQL("l.gone"), sql.SQL("{} AS l").format(stage))
 
 
@@ -284,10 +284,10 @@ def _json_statement(table: SqlTable, kinds: Mapping[str, str]) -> sql.Composed:
     """Return the statement that writes what was staged as JSON."""
     others = [one.name for one in table.columns if one.name not in table.key]
     staged = sql.SQL("ingest_rows AS l, json_to_record(l.key) AS k({})").format(_record(table.key, kinds))
-    keys = [_value(sql.Identifier("k", name), kinds[name]) for name in table.key]
+    keys = [value_of(sql.Identifier("k", name), kinds[name]) for name in table.key]
     line = sql.SQL("held" if table.deleted is not None else "last")
     rows = sql.SQL(", json_to_record({}.line) AS r({})").format(line, _record(others, kinds))
-    values = [_value(sql.Identifier("r", name), kinds[name]) for name in others]
+    values = [value_of(sql.Identifier("r", name), kinds[name]) for name in others]
     form = _Form(staged, keys, [sql.SQL("l.line")], "l.line IS NULL", "last.line IS NULL", values, rows)
     return _statement(table, form, _HARD)
 
@@ -297,10 +297,10 @@ def _typed_statement(
 ) -> sql.Composed:
     """Return the statement that writes what was staged in columns. `deletes`: whether there may be some."""
     others = [one.name for one in table.columns if one.name not in table.key]
-    keys = [_value(sql.Identifier("l", f"k{at}"), kinds[name]) for at, name in enumerate(table.key)]
+    keys = [value_of(sql.Identifier("l", f"k{at}"), kinds[name]) for at, name in enumerate(table.key)]
     columns = [sql.Identifier("l", f"v{at}") for at in range(len(others))]
     line = "held" if table.deleted is not None else "last"
-    values = [_value(sql.Identifier(line, f"v{at}"), kinds[name]) for at, name in enumerate(others)]
+    values = [value_of(sql.Identifier(line, f"v{at}"), kinds[name]) for at, name in enumerate(others)]
     staged = sql.SQL("{} AS l").format(stage)
     form = _Form(staged, keys, [*columns, sql.SQL("l.gone")], "l.gone", "last.gone", values, sql.SQL(""))
     return _statement(table, form, _HARD if deletes else _INSERT)
@@ -363,15 +363,15 @@ def _statement(table: SqlTable, form: _Form, hard: str) -> sql.Composed:
 
 def _record(names: Iterable[str], kinds: Mapping[str, str]) -> sql.Composed:
     """Return columns of JSON with their types. Bytes are texts in it, with Base64."""
-    return listed(sql.SQL("{} {}").format(sql.Identifier(name), sql.SQL(_read_as(kinds[name]))) for name in names)
+    return listed(sql.SQL("{} {}").format(sql.Identifier(name), sql.SQL(read_as(kinds[name]))) for name in names)
 
 
-def _read_as(kind: str) -> str:
+def read_as(kind: str) -> str:
     """Return the type that a value of JSON is read as. Bytes are texts in it, and so is JSON in keys."""
     return "text" if kind in {"bytea", "json", "jsonb"} else kind
 
 
-def _value(made: sql.Composable, kind: str) -> sql.Composable:
+def value_of(made: sql.Composable, kind: str) -> sql.Composable:
     """Return the value of a column, from what it was read as."""
     if kind == "bytea":
         return sql.SQL("decode({}, 'base64')").format(made)

@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 import psycopg
 
+from ingest.encode.upsert_encoder import PartialRow
 from ingest.errors import CommitOutcomeUnknown, InternalError, Unavailable
-from ingest.model.commit import OLDER, RefusedRow, RowsRefused
+from ingest.model.commit import NO_ROW, OLDER, RefusedRow, RowsRefused
 from ingest.postgres.array_statements import ArrayRows
 from ingest.postgres.connection import LOCKED, RETRIED, TIMED_OUT, connect, explain
+from ingest.postgres.partial_rows import KeyedChanges, PartialRows, add_part
 from ingest.postgres.refusals import find_refused, refusal_of
 from ingest.postgres.sequenced import KeyStates
 from ingest.postgres.statements import StagedRows, WrittenAndDeleted, make_staging
@@ -33,13 +35,17 @@ if TYPE_CHECKING:
     from ingest.postgres.connection import Connection, Server
     from ingest.postgres.progress import ProgressTables
     from ingest.postgres.refusals import Refusal
-    from ingest.postgres.statements import State
     from ingest.postgres.tables import SqlTable
 
 _TRIES: Final = 5
 _PAUSE_S: Final = 0.2
 MAX_SEARCHED: Final = 1_000
 """Changes of a commit among which those at fault are looked for at once; of more, fewer are committed first."""
+
+
+def _line(value: Any) -> bytes | None:  # noqa: ANN401  (what a record has)
+    """Return a record's value as it is kept."""
+    return value if value is None or type(value) is PartialRow else bytes(value)
 
 
 class _Change(NamedTuple):
@@ -79,12 +85,15 @@ class PostgresWriter:
         """The step that is being done, for messages about errors."""
         self._statements: dict[SqlTable, StagedRows | ArrayRows] = {}
         """Statements that write the rows of tables, as long as a connection lives."""
-        self._rows: dict[SqlTable, dict[bytes, State]] = {}
-        """By table and key, its last state, or all of them."""
+        self._parts: dict[SqlTable, PartialRows] = {}
+        """The same, where only some columns of rows came."""
+        self._rows: dict[SqlTable, list[KeyedChanges]] = {}
+        """By table, the steps in which its rows are written."""
         self._number = 0
         """The number of the last state that was kept, where all states of a key count."""
-        self._older = 0
-        """Changes that the transaction in hand leaves out, as they are older than what is there."""
+        self._older = self._no_row = 0
+        """Changes that the transaction in hand leaves out, as they are older than what is there, or as there is no row
+        for the columns that came."""
         self._left_out: dict[str, int] = {}
         self._put_off = False
         """True if the search for rows at fault was put off since the last commit: next time it is done."""
@@ -129,22 +138,29 @@ class PostgresWriter:
         if self._deletes == "ignore":
             records = [record for record in records if record[2] is not None]
         if self._changes is not None:
-            self._changes += [
-                _Change(table, key or b"", None if value is None else bytes(value)) for table, key, value in records
-            ]
+            self._changes += [_Change(table, key or b"", _line(value)) for table, key, value in records]
             if len(self._changes) > MAX_SEARCHED and not self._put_off:
                 self._changes = None
         self._add(self._rows, records)
 
-    def _add(self, rows: dict[SqlTable, dict[bytes, State]], records: Iterable[Record]) -> None:
+    def _add(self, rows: dict[SqlTable, list[KeyedChanges]], records: Iterable[Record]) -> None:
         """Add records to the last states of keys, or to all of them."""
-        last, known = None, {}
+        last, steps, known, parts = None, [], {}, {}
         for table, key, value in records:
             if key is None:
                 msg = "a row without a key"
                 raise InternalError(msg)
             if table is not last:  # to look a table up, all of its columns are hashed
-                last, known = table, rows.setdefault(table, {})
+                last, steps = table, rows.setdefault(table, [])
+                if not steps:
+                    steps.append(KeyedChanges())
+                known, parts = steps[-1].states, steps[-1].parts
+            if type(value) is PartialRow:
+                add_part(steps, key, value)
+                known, parts = steps[-1].states, steps[-1].parts
+                continue
+            if parts:
+                parts.pop(key, None)
             before = known.pop(key, None)  # the rows have the order of their last changes
             if table.takes_all_states:
                 known[key] = states = before if isinstance(before, KeyStates) else KeyStates()
@@ -175,8 +191,9 @@ class PostgresWriter:
                     raise CommitOutcomeUnknown(found.message, found.hint) from exc
                 raise found from exc
             self._forget()
-            if self._older:
-                self._left_out[OLDER] = self._left_out.get(OLDER, 0) + self._older
+            for reason, count in ((OLDER, self._older), (NO_ROW, self._no_row)):
+                if count:
+                    self._left_out[reason] = self._left_out.get(reason, 0) + count
             return
 
     def _commit(self, positions: Mapping[Split, int], metadata: bytes, *, final: bool) -> None:
@@ -223,7 +240,7 @@ class PostgresWriter:
         """Return a connection whose transaction has the progress in it; it is committed with the block."""
         assert self._scope is not None, "begin comes first"
         self._what = "write progress"
-        self._older = 0
+        self._older = self._no_row = 0
         connection = self._open()
         with connection.transaction():
             self._progress.check_owner(connection, self._scope.run, self._scope.owner)
@@ -231,15 +248,21 @@ class PostgresWriter:
             yield connection
             self._what = "commit rows"
 
-    def _write_rows(self, connection: Connection, rows: Mapping[SqlTable, Mapping[bytes, State]]) -> None:
+    def _write_rows(self, connection: Connection, rows: Mapping[SqlTable, Sequence[KeyedChanges]]) -> None:
         for table in sorted(rows, key=lambda one: (one.schema, one.name)):
             self._what = f"write rows of the table {table}"
             if table.history is not None:
                 self._server.dialect.lock_rows(connection, str(table))
-            self._older += self._statement_of(connection, table).write(connection, rows[table])
+            for step in rows[table]:
+                if step.move is not None:
+                    self._no_row += self._parts_of(connection, table).move(connection, step.move)
+                if step.states:
+                    self._older += self._statement_of(connection, table).write(connection, step.states)
+                if step.parts:
+                    self._no_row += self._parts_of(connection, table).write(connection, step.parts)
 
     def _write_changes(self, connection: Connection, changes: Iterable[_Change]) -> None:
-        rows: dict[SqlTable, dict[bytes, State]] = {}
+        rows: dict[SqlTable, list[KeyedChanges]] = {}
         self._add(rows, changes)
         self._write_rows(connection, rows)
 
@@ -248,13 +271,17 @@ class PostgresWriter:
     ) -> None:
         """Write the changes, or none without savepoints. Raise RowsRefused where the database does not take all."""
         soft = self._deletes == "soft"  # a delete keeps the row's last values then
-        equal = self._equal_keys(connection, changes)
-        found = find_refused(
-            changes,
-            partial(self._write_some, connection),
-            lambda change: change.place(equal),
-            lambda change: not soft or change.line is not None,
-        )
+        if any(type(change.line) is PartialRow for change in changes):  # each stands on those before it
+            tried = ((change, self._write_some(connection, [change])) for change in changes)
+            found = [(change, why) for change, why in tried if why is not None]
+        else:
+            equal = self._equal_keys(connection, changes)
+            found = find_refused(
+                changes,
+                partial(self._write_some, connection),
+                lambda change: change.place(equal),
+                lambda change: not soft or change.line is not None,
+            )
         rows = [RefusedRow(*change, why.text, may_pass=why.is_between_rows) for change, why in found]
         if rows:
             raise RowsRefused(told.message, told.hint, rows) from exc
@@ -281,7 +308,7 @@ class PostgresWriter:
 
         Without savepoints they are written in a transaction of their own, which is rolled back.
         """
-        inside, older = self._server.dialect.has_savepoints, self._older
+        inside, left_out = self._server.dialect.has_savepoints, (self._older, self._no_row)
         try:
             with connection.transaction(force_rollback=not inside):
                 if inside:
@@ -293,7 +320,7 @@ class PostgresWriter:
             refusal = refusal_of(exc)
             if refusal is None:
                 raise
-            self._older = older
+            self._older, self._no_row = left_out
             return refusal
         return None
 
@@ -301,13 +328,25 @@ class PostgresWriter:
         """Return what writes a table's rows, by the types of its columns, which may be wider."""
         found = self._statements.get(table)
         if found is None:
-            there, wanted = look_up(connection, table), {one.name: one.type for one in table.columns}
-            kinds = wanted if there is None else {**wanted, **there.kinds}
-            written = table if there is None else table.written_to(there)
+            written, kinds = self._as_it_is(connection, table)
             staged = self._server.dialect.stages
             found = StagedRows(written, kinds, len(self._statements)) if staged else ArrayRows(written, kinds)
             self._statements[table] = found
         return found
+
+    def _parts_of(self, connection: Connection, table: SqlTable) -> PartialRows:
+        """Return the same for rows of which only some columns came."""
+        found = self._parts.get(table)
+        if found is None:
+            found = self._parts[table] = PartialRows(*self._as_it_is(connection, table), self._deletes)
+        return found
+
+    @staticmethod
+    def _as_it_is(connection: Connection, table: SqlTable) -> tuple[SqlTable, Mapping[str, str]]:
+        """Return a table without what the server computes, and the types of its columns."""
+        there, wanted = look_up(connection, table), {one.name: one.type for one in table.columns}
+        kinds = wanted if there is None else {**wanted, **there.kinds}
+        return table if there is None else table.written_to(there), kinds
 
     def delivered(self) -> list[Any]:
         """Return nothing for the driver: it is in the tables."""
@@ -336,7 +375,7 @@ class PostgresWriter:
 
     def _drop(self) -> None:
         connection, self._connection = self._connection, None
-        self._statements = {}
+        self._statements, self._parts = {}, {}
         if connection is not None:
             with suppress(psycopg.Error):
                 connection.close()

@@ -222,6 +222,10 @@ class Sink(Protocol):
     def supersedes(self) -> bool:
         """True if a row that comes again takes the place of the one that is there, so that the last state stays."""
 
+    @property
+    def writes_parts(self) -> bool:
+        """True if of a row it writes the columns that came, and leaves the others as they are."""
+
     def prefix(self, pipeline: str) -> str | None:
         """Return what the names of its transactions begin with; None where it has none."""
 

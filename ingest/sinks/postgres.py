@@ -24,6 +24,11 @@ class PostgresSink(SqlSinkOptions):
     type: Literal["postgres"]
     """`postgres`."""
 
+    @property
+    def writes_parts(self) -> bool:
+        """True if of a row it writes the columns that came: of tables with one row per key, in the order of changes."""
+        return self.write_mode == "upsert" and self.sequence_by is None
+
     def check_layout(self, layout: TableLayout) -> list[tuple[str, str]]:
         """Return what of a layout no table can have: names that no storage parameter has."""
         odd = [name for name, _ in layout.options if not _PARAMETER.fullmatch(name)]

@@ -120,6 +120,11 @@ class SinkOptions(Labelled):
         return False
 
     @property
+    def writes_parts(self) -> bool:
+        """True if of a row it writes the columns that came, and leaves the others as they are."""
+        return False
+
+    @property
     def keeps_states(self) -> bool:
         """True if its tables keep each state of a row, so that one that comes again is there twice."""
         return False

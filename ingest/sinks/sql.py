@@ -165,7 +165,10 @@ class SqlSinkOptions(HistorySinkOptions):
             msg = "a column of its primary key had only nulls so far"
             raise RowError("null-key", msg)
         keyed = source.key_from_message
-        return UpsertEncoder(table, source.schema, sink, to, inference, key_from_message=keyed, coarse=Coarse.ROWS)
+        return UpsertEncoder(
+            table, source.schema, sink, to, inference, key_from_message=keyed, coarse=Coarse.ROWS,
+            parts=self.writes_parts,
+        )  # fmt: skip
 
     def coordinator(self, pipeline: str, warn: Callable[[str], None]) -> PostgresCoordinator:
         """Return the driver's side."""

@@ -43,6 +43,8 @@ class SinkHabits:
     """False if the pipeline leaves `truncate.table` out."""
     refuses: bool = False
     """True if each change of a table's schema is to stop the run (`schema.change.behavior: exception`)."""
+    parts: bool = False
+    """True if of a row it writes the columns that came, and leaves the others as they are."""
 
 
 @dataclass(frozen=True, slots=True)

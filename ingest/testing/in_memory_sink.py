@@ -72,6 +72,11 @@ class InMemorySink:
         """True if a row that comes again takes the place of the one that is there."""
         return self.options.supersedes
 
+    @property
+    def writes_parts(self) -> bool:
+        """True if of a row it writes the columns that came, and leaves the others as they are."""
+        return self.options.writes_parts
+
     def prefix(self, pipeline: str) -> str | None:
         """Return the beginning of the names of its transactions; None where it has none."""
         return self.options.prefix(pipeline)

@@ -186,7 +186,7 @@ def test_images_have_the_columns_that_the_session_logs(shop: MySql) -> None:
     for native in (True, False):
         reader = reader_of(shop, tables, native=native)
         found = [(change["before"], change["after"]) for change in changes(read_log(shop, tables, start, reader))]
-        assert found == [(None, {"id": 1, "a": 1}), ({"id": 1}, {"a": 2}), ({"id": 1}, None)]
+        assert found == [(None, {"id": 1, "a": 1}), ({"id": 1}, {"id": 1, "a": 2}), ({"id": 1}, None)]
         reader.close()
 
 

@@ -121,7 +121,7 @@ def logs(draw: DrawFn) -> tuple[Log, Tables]:
         bitmaps = [one.to_bytes((count + 7) // 8, "little") for one in ((first, second) if update else (first,))]
         log.rows(kind, 7, count, body, bitmaps)
         log.xid()
-    return log, Tables({("shop", "t"): of})
+    return log, Tables({("shop", "t"): of}, partial=draw(st.booleans()))
 
 
 _FIELDS = ("type", "length", "precision", "scale", "fsp", "unsigned", "charset", "collation", "labels")

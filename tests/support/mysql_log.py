@@ -31,6 +31,7 @@ class Tables:
     """Positions of statements that have an answer."""
     all_known: bool = True
     met: list[Statement] = field(default_factory=list)
+    partial: bool = False
 
     def read(self, database: str, name: str, _position: int) -> tuple[int, Table] | None:
         for at, (key, table) in enumerate(self.tables.items()):

@@ -30,6 +30,8 @@ SYSTEM: Final = frozenset({"information_schema", "mysql", "performance_schema", 
 _VERSION: Final = re.compile(r"(\d+)\.(\d+)\.(\d+)")
 _AT_ONCE: Final = 500
 """Tables of one query. A query of all tables makes MySQL 5.6 open each of them."""
+_ESCAPED: Final = re.compile(r"\\(.)|''", re.DOTALL)
+_ESCAPES: Final = {"0": "\0", "n": "\n", "r": "\r"}
 _ACTIONS: Final = frozenset({"CASCADE", "SET NULL", "SET DEFAULT"})
 
 
@@ -195,9 +197,18 @@ def _column(row: dict[str, Any], about: ServerRules) -> Column:
         generated=bool(row.get("GENERATION_EXPRESSION")) or extra in {"VIRTUAL", "PERSISTENT"},
         invisible="INVISIBLE" in extra,
         srs_id=row.get("SRS_ID"),
-        default=None if default == "NULL" and about.mariadb else default,
+        default=_literal(default) if about.mariadb and default is not None else default,
         comment=row["COLUMN_COMMENT"] or "",
     )
+
+
+def _literal(default: str) -> str | None:
+    """Return a default as statements are read: MariaDB prints a text with its quotes."""
+    if default == "NULL":
+        return None
+    if len(default) < 2 or not default[0] == default[-1] == "'":
+        return default
+    return _ESCAPED.sub(lambda found: _ESCAPES.get(found[1] or "'", found[1] or "'"), default[1:-1])
 
 
 def _foreign(row: dict[str, Any]) -> ForeignKey | None:

@@ -105,9 +105,12 @@ def settings_problems(known: ServerVersion, variables: Mapping[str, str], needs:
         hint = "SET GLOBAL binlog_format = 'ROW', and in the option file; sessions that are open keep theirs"
         problems.append((f"binlog_format is {row}: statements do not say which rows they changed", hint))
     image = variables.get("binlog_row_image", "FULL").upper()
-    if image != "FULL" and not needs.partial_images:
-        hint = "SET GLOBAL binlog_row_image = 'FULL', and in the option file; sessions that are open keep theirs"
-        problems.append((f"binlog_row_image is {image}, and this sink needs whole rows (postgres does not)", hint))
+    if image not in {"FULL", "FULL_NODUP"} and not needs.partial_images:
+        hint = (
+            "SET GLOBAL binlog_row_image = 'FULL', and in the option file; sessions that are open keep theirs "
+            "(the sink postgres without a transform writes the columns that come)"
+        )
+        problems.append((f"binlog_row_image is {image}, and this pipeline needs whole rows", hint))
     if int(variables.get("server_id", "0")) == 0:
         problems.append(("its server_id is 0, so it sends no log", "SET GLOBAL server_id = 1, and in the option file"))
     return problems

@@ -151,7 +151,7 @@ class MySqlCoordinator:
         regions = [self._regions(one) for one in state.snapshots if not one.again]
         return MySqlAssignment(
             state.place, bases, regions, chunks, state.skip, state.left_out, last.first_time, state.files.identity,
-            [one.entry for one in state.applied],
+            [one.entry for one in state.applied], self._sink.parts,
         )  # fmt: skip
 
     def _chunk(self, lane: int, chunk: LaneChunk) -> AssignedChunk:
@@ -470,12 +470,17 @@ class MySqlCoordinator:
         """
         given = first and self._options.server_id is not None
         ids = self._options.server_ids(self._pipeline)[:1] if given else range(0)
-        needs = ServerNeeds(ids, readers=len(ids))
+        needs = ServerNeeds(ids, readers=len(ids), partial_images=self._sink.parts)
         for text in check_server(self._server, needs):
             self._warn(text)
 
     def _add_tables(self, position: int, tables: Mapping[Name, Table]) -> list[Name]:
-        """Add tables to the history, and return their names."""
+        """Add tables to the history, and return their names. Raise ConfigError for one that no log has rows of."""
+        for name, table in tables.items() if self._options.startup_mode != "snapshot" else ():
+            end = table.find(table.row_end or "")
+            if end is not None and end.type == "bigint":
+                msg = f"{shown(name)} is versioned by transactions: its changes are logged as statements"
+                raise ConfigError(msg, "leave it out (tables.exclude), or version it by time: TIMESTAMP(6)")
         entries = [
             SchemaEntry(number, position, name, table, read=True, booleans=self._options.booleans)
             for number, (name, table) in enumerate(sorted(tables.items()), self._now.next_entry)

@@ -19,10 +19,11 @@ from ingest.formats.form import Form
 from ingest.formats.typed import Reads, Typed, TypedColumn
 from ingest.model.change import TOMBSTONE, Reject
 from ingest.model.data_type import BooleanType, DateType, StringType, TimestampType, TimeType
-from ingest.model.jsontext import MALFORMED, reason
+from ingest.model.jsontext import MALFORMED, fields_of, reason
 from ingest.model.types import TIMES
 from ingest.schema.type_hints import TypeHints
 from ingest.sources.mysql.history import KnownSchemas
+from ingest.sources.mysql.row_decoder import PARTIAL
 from ingest.sources.mysql.types import is_no_day
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from ingest.sources.mysql.history import SchemaEntry
 
 HEAD: Final = 5
-"""Bytes in front of the envelope: a zero, and the id of the entry in four bytes."""
+"""Bytes in front of the envelope: a zero, or PARTIAL, and the id of the entry in four bytes."""
 _MAX_KEPT: Final = 20_000
 """Schemas that a decoder keeps, with what the pipeline declares beside them."""
 
@@ -158,11 +159,12 @@ class MySqlDecoder(DebeziumDecoder):
             return TOMBSTONE
         try:
             if value[HEAD : HEAD + 1] != b"[":
-                return self._change_of(int.from_bytes(value[1:HEAD], "big"), value[HEAD:])
+                entry = int.from_bytes(value[1:HEAD], "big")
+                return self._change_of(entry, value[HEAD:], partial=value[:1] == PARTIAL)
             changes: list[Change] = []
             for one in msgspec.json.decode(value[HEAD:], type=list[msgspec.Raw]):
                 entry = msgspec.json.decode(one, type=_Part).id
-                found = self._change_of(entry, bytes(one))
+                found = self._change_of(entry, bytes(one), partial=True)
                 if isinstance(found, Reject):
                     return found
                 if isinstance(found, tuple):
@@ -171,13 +173,23 @@ class MySqlDecoder(DebeziumDecoder):
             return Reject("malformed", f"not a record of this source: {reason(exc)}")
         return changes
 
-    def _change_of(self, entry: int, change: bytes) -> Decoded:
-        """Return a change; raises one of MALFORMED."""
+    def _change_of(self, entry: int, change: bytes, *, partial: bool) -> Decoded:
+        """Return a change; raises one of MALFORMED. `partial`: whether the row after it may lack columns."""
         self._left_out.clear()
         found = self._decode_one(None, _enveloped(entry, change))
-        if not self._left_out or not isinstance(found, tuple) or found[5] is None:
+        if not isinstance(found, tuple) or found[5] is None:
             return found
-        return (*found[:5], replace(found[5], left_out=tuple(dict.fromkeys(self._left_out))))
+        unsent = self._unsent(entry, found[3]) if partial else frozenset()
+        if not self._left_out and not unsent:
+            return found
+        return (*found[:5], replace(found[5], unsent=unsent, left_out=tuple(dict.fromkeys(self._left_out))))
+
+    def _unsent(self, entry: int, after: msgspec.Raw | None) -> frozenset[str]:
+        """Return the columns of its table that the row after a change lacks; raises one of MALFORMED."""
+        known = self._schemas.entry(entry)
+        if known is None or after is None:
+            return frozenset()
+        return frozenset(known.types).difference(fields_of(after))
 
     def _inline_schema(self, schema: bytes, table: TableId, *, of_key: bool = False) -> Typed:  # noqa: ARG002  (the base's)
         """Return the columns of the entry with this id."""

@@ -71,6 +71,9 @@ class Statement:
 class LogTables(Protocol):
     """What a reader has to know of tables and statements; all by position."""
 
+    partial: bool
+    """True if rows after an update may lack columns."""
+
     def read(self, database: str, name: str, position: int, /) -> tuple[int, Table] | None:
         """Return the entry of the history of schemas that a table has at a position; None if it is not read."""
 

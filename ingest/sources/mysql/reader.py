@@ -124,6 +124,8 @@ class MySqlAssignment(msgspec.Struct, frozen=True):
     """The server that positions are of."""
     applied: list[int] = []
     """Entries of the history that were not compared with the server's tables yet."""
+    partial: bool = False
+    """True if the sink writes only the columns that came, so that rows after an update may lack some."""
 
 
 class StatementNote(msgspec.Struct, frozen=True):
@@ -168,8 +170,9 @@ class TaskNotes(msgspec.Struct, frozen=True):
 class _Tables:
     """The history of schemas, as the reader of the log asks for it."""
 
-    def __init__(self, schemas: KnownSchemas) -> None:
+    def __init__(self, schemas: KnownSchemas, *, partial: bool = False) -> None:
         self._schemas = schemas
+        self.partial = partial
 
     def read(self, database: str, name: str, position: int) -> tuple[int, Table] | None:
         return self._schemas.history.read(database, name, position)
@@ -183,6 +186,8 @@ class _Tables:
 
 class _OneTable:
     """One table at its columns of now, for a chunk that is merged with the log."""
+
+    partial = True
 
     def __init__(self, table: Table) -> None:
         self._table = table
@@ -316,8 +321,8 @@ class MySqlReader:
         if log is None:
             options = self._options
             log = self._log = LogReader(
-                options.server, self._server_id, _Tables(self._schemas), heartbeat_s=options.heartbeat,
-                tinyint1_as_boolean=options.booleans, metadata=bool(options.metadata),
+                options.server, self._server_id, _Tables(self._schemas, partial=self._assigned.partial),
+                heartbeat_s=options.heartbeat, tinyint1_as_boolean=options.booleans, metadata=bool(options.metadata),
             )  # fmt: skip
         passing = self._passing()
         over = passed_over(self._assigned.skip, self._options.gtid_excludes)

@@ -1,7 +1,8 @@
 """Row events to the source's records. The reference: row by row, value by value.
 
 In: a table map, the rows of an event, and the table as the history of schemas has it at that place. Out: the JSON text
-of each change, behind the id of its entry in the history: a Debezium envelope.
+of each change, behind the id of its entry in the history: a Debezium envelope. What an image lacks is not null: of an
+update it is as in the row before, if that has it; of an insert it is the column's default (docs/spec/mysql.md#the-log).
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ import orjson
 from ingest.errors import ConfigError
 from ingest.sources.mysql import json_binary
 from ingest.sources.mysql.columns import Column
+from ingest.sources.mysql.default_values import default_text
 from ingest.sources.mysql.events import BadEvent, Cursor
 from ingest.sources.mysql.row_events import NUMERIC, RowsEvent, TableMap, bits
 from ingest.sources.mysql.row_values import mismatch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
 
     from ingest.sources.mysql.columns import Table
     from ingest.sources.mysql.row_values import ValueReader
@@ -28,6 +30,15 @@ HIDDEN: Final = "!hidden!"
 """How the names begin of columns that MySQL keeps for functional indexes: they are in row images, and of no table."""
 UNKNOWN: Final = Column("", "varbinary", hidden=True)
 _JSON: Final = 245
+_ROW_END: Final = "\0"
+"""Stands for the time at which a row of a versioned table ended, beside its columns: no column has such a name."""
+_NEVER: Final = (
+    b'"2038-01-19 03:14:07.999999Z"', b'"2106-02-07 06:28:15.999999Z"', b"18446744073709551615",
+)  # fmt: skip
+"""That time of a row that is there: MariaDB's last moment, from 11.5 on a later one, and the last transaction."""
+WHOLE: Final = b"\0"
+PARTIAL: Final = b"\1"
+"""First byte of a record whose row after an update lacks columns: native encoders leave it to the reference."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,33 +91,68 @@ class RowsDecoder:
         """Take what reads single values."""
         self.values = values
 
-    def decode(self, known: KnownTable, rows: RowsEvent) -> Iterator[bytes]:
-        """Yield a record's value for each row. Raise BadEvent."""
+    def decode(self, known: KnownTable, rows: RowsEvent, *, partial: bool) -> Iterator[bytes]:
+        """Yield a record's value for each row. `partial`: whether a row after an update may lack columns.
+
+        Raise BadEvent, and ConfigError for a row that lacks columns and may not.
+        """
         if rows.columns != len(known.map.types):
             msg = f"rows of {rows.columns} columns, where the table map has {len(known.map.types)}"
             raise BadEvent(msg)
+        defaults, unsent = self._absent(known, rows)
+        if unsent and not partial:
+            raise _needs_whole(known.table, unsent)
         cursor = Cursor(rows.body)
         table = known.table
         self.values.table = f"{table.database}.{table.name}"
-        source = f'"source":{{"db":{_text(table.database)},"table":{_text(table.name)}}},"op":"{rows.op}"}}'.encode()
-        head = b"\0" + known.id.to_bytes(4, "big")
+        source = f'"source":{{"db":{_text(table.database)},"table":{_text(table.name)}}},"op":'.encode()
+        head = (PARTIAL if unsent else WHOLE) + known.id.to_bytes(4, "big")
+        names = [column.name for column in known.columns if not column.hidden]
         while cursor.left:
             begins = cursor.at
-            before = after = b"null"
+            before: dict[str, bytes] | None = None
+            after: dict[str, bytes] | None = None
             documents: dict[int, bytes] = {}
             if rows.op != "c":
                 before, documents = self._image(known, cursor, rows.before, documents, partial=False)
             if rows.op != "d":
                 after, _ = self._image(known, cursor, rows.after, documents, partial=rows.partial)
+                after = {**(before or defaults), **after}
             if cursor.at == begins:
                 msg = "rows without any bytes"
                 raise BadEvent(msg)
-            yield head + b'{"before":' + before + b',"after":' + after + b"," + source
+            op = rows.op
+            if table.row_end is not None:
+                before, after = _current(before), _current(after)
+                if before is None and after is None:
+                    continue
+                op = "c" if before is None else "d" if after is None else "u"
+            images = b'{"before":' + _object(names, before) + b',"after":' + _object(names, after) + b","
+            yield head + images + source + b'"%b"}' % op.encode()
+
+    def _absent(self, known: KnownTable, rows: RowsEvent) -> tuple[dict[str, bytes], list[str]]:
+        """Return what stands in inserted rows for columns that they lack, and the columns that nothing stands for.
+
+        Raise ConfigError where an insert lacks a column whose default is not known.
+        """
+        defaults: dict[str, bytes] = {}
+        unsent = []
+        for at, column in enumerate(known.columns):
+            if rows.op == "d" or rows.after[at] or column.hidden:
+                continue
+            if rows.op == "u":
+                unsent += [] if rows.before[at] else [column.name]
+                continue
+            found = default_text(column, tinyint1_as_boolean=self.values.tinyint1_as_boolean)
+            if found is None:
+                raise _needs_whole(known.table, [column.name])
+            defaults[column.name] = found
+        return defaults, unsent
 
     def _image(
         self, known: KnownTable, cursor: Cursor, present: tuple[bool, ...], before: dict[int, bytes], *, partial: bool
-    ) -> tuple[bytes, dict[int, bytes]]:
-        """Return the JSON object of an image, and the bytes of its JSON documents by column."""
+    ) -> tuple[dict[str, bytes], dict[int, bytes]]:
+        """Return the JSON texts of an image's values, and the bytes of its JSON documents by column."""
         types, metadata = known.map.types, known.map.metadata
         changed: Iterator[bool] = iter(())
         if partial and cursor.packed() & 1:
@@ -114,7 +160,9 @@ class RowsDecoder:
             changed = iter(bits(cursor.take((count + 7) // 8), count))
         count = sum(present)
         nulls = iter(bits(cursor.take((count + 7) // 8), count))
-        members, documents = [], {}
+        members: dict[str, bytes] = {}
+        documents: dict[int, bytes] = {}
+        row_end = (known.table.row_end or "").lower()
         for at, column in enumerate(known.columns):
             in_part = next(changed, False) if types[at] == _JSON else False
             if not present[at]:
@@ -129,8 +177,10 @@ class RowsDecoder:
                 if types[at] == _JSON:
                     documents[at] = cursor.data[begins + metadata[at][0] : cursor.at]
             if not column.hidden:
-                members.append(_text(column.name).encode() + b":" + text)
-        return b"{" + b",".join(members) + b"}", documents
+                members[column.name] = text
+            if row_end and column.name.lower() == row_end:
+                members[_ROW_END] = text
+        return members, documents
 
     def _changed(self, known: KnownTable, cursor: Cursor, at: int, before: dict[int, bytes]) -> bytes:
         """Return a JSON document after a partial update."""
@@ -142,11 +192,36 @@ class RowsDecoder:
         return orjson.dumps(json_binary.printed(json_binary.change(json_binary.tree(before[at]), changes)))
 
 
+def _current(row: dict[str, bytes] | None) -> dict[str, bytes] | None:
+    """Return a row of a versioned table; None where it is one of its history, or there is none."""
+    return row if row is not None and row.get(_ROW_END, _NEVER[0]) in _NEVER else None
+
+
+def _needs_whole(table: Table, columns: Sequence[str]) -> ConfigError:
+    names = ", ".join(columns[:5]) + (", …" if len(columns) > 5 else "")
+    msg = (
+        f"a row of {table.database}.{table.name} is in the log without {names}: the session that wrote it has another "
+        "binlog_row_image than FULL, and this pipeline needs whole rows"
+    )
+    hint = (
+        "SET GLOBAL binlog_row_image = 'FULL', and end the sessions that set another one. What is in the log stays: "
+        "begin with another --checkpoint, so that rows are read anew"
+    )
+    return ConfigError(msg, hint)
+
+
+def _object(names: Sequence[str], members: Mapping[str, bytes] | None) -> bytes:
+    """Return a row's JSON, in the order of the table's columns."""
+    if members is None:
+        return b"null"
+    return b"{" + b",".join(_text(name).encode() + b":" + members[name] for name in names if name in members) + b"}"
+
+
 def _text(name: str) -> str:
     """Return a name as JSON."""
     return orjson.dumps(name.encode("utf-8", "replace").decode()).decode()
 
 
-def decode(known: KnownTable, rows: RowsEvent, values: ValueReader) -> Iterator[bytes]:
-    """Yield a record's value for each row of an event. Raise BadEvent."""
-    return RowsDecoder(values).decode(known, rows)
+def decode(known: KnownTable, rows: RowsEvent, values: ValueReader, *, partial: bool = False) -> Iterator[bytes]:
+    """Yield a record's value for each row of an event; see `RowsDecoder.decode`. Raise BadEvent, ConfigError."""
+    return RowsDecoder(values).decode(known, rows, partial=partial)

@@ -102,7 +102,7 @@ class TableMaps:
         kind, data = row_events.unpacked(data, kind, decoder.description)
         if not decoder.rows_of(data, position):
             rows = row_events.read_rows(data, kind, decoder.description)
-            for value in decode(known, rows, self.values):
+            for value in decode(known, rows, self.values, partial=self._tables.partial):
                 decoder.records.add(value, position, event.header.time * 1000)
         if not self.nested:
             decoder.records.place(before, position, event.end - event.start)

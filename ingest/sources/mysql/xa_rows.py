@@ -31,6 +31,7 @@ class TablesAt:
     def __init__(self, tables: LogTables | None, position: int) -> None:
         """Take the history of schemas."""
         self._tables, self._position = tables, position
+        self.partial = tables is not None and tables.partial
 
     def read(self, database: str, name: str, _position: int, /) -> tuple[int, Table] | None:
         """Return the table's entry at the one position."""

@@ -64,6 +64,15 @@ cdef struct Head:
     int flags
 
 
+cdef bint is_whole(const uint8_t *present, int count) noexcept nogil:
+    """Return whether an image has all columns."""
+    cdef int at
+    for at in range(count >> 3):
+        if present[at] != 0xFF:
+            return False
+    return not count & 7 or present[count >> 3] & ((1 << (count & 7)) - 1) == (1 << (count & 7)) - 1
+
+
 cdef str source_of(Number *number):
     if number.kind == OF_MYSQL:
         return uuid_text(PyBytes_FromStringAndSize(<const char *> number.uuid, 16))
@@ -401,6 +410,8 @@ cdef class LogDecoder:
             p += bitmap
         if kind != 2:
             after = p
+            if not is_whole(after, <int> count):  # the reference knows what stands for what is absent
+                return False
             p += bitmap
         return plan.rows(self.records, p, end, before, after, self.base + start, <int64_t> head.time * 1000)
 
