@@ -54,6 +54,8 @@ def make_decoder(most: tuple[int, int, int], *, native: bool, metadata: bool) ->
 
 def plan_of(known: KnownTable, raw: bytes, values: ValueReader) -> RowPlan | None:
     """Return the plan for a table map, of which `raw` is the body; None where only the reference may read its rows."""
+    if known.table.row_end is not None:  # some of its rows are history
+        return None
     try:
         return _plan_of(known, raw, values)
     except (ValueError, IndexError):  # lengths or digits that no server writes: the reference says so
