@@ -7,6 +7,7 @@ rules.
 
 from __future__ import annotations
 
+import ipaddress
 import re
 import socket
 import ssl
@@ -39,7 +40,7 @@ READ_S: Final = 600.0
 SQL_MODE: Final = "STRICT_TRANS_TABLES,STRICT_ALL_TABLES,ALLOW_INVALID_DATES,ERROR_FOR_DIVISION_BY_ZERO"
 """The sql_mode of each session. Backslashes escape, `"` quotes texts, CHAR is returned without padding, and a zero or
 invalid date, which a key may hold, may stand in a condition."""
-TlsMode = Literal["disabled", "preferred", "required", "verify-ca", "verify-identity"]
+TlsMode = Literal["disabled", "preferred", "required", "verify-ca", "verify-identity", "by-host"]
 
 _LOCK_WAIT_S: Final = 60
 """Seconds for which a statement waits for the lock of DDL before it fails and is tried again."""
@@ -62,9 +63,10 @@ _WITH_ROWS: Final = ("SELECT", "SHOW")
 class Tls(msgspec.Struct, frozen=True):
     """How a connection is encrypted."""
 
-    mode: TlsMode = "preferred"
+    mode: TlsMode = "by-host"
     """`preferred` encrypts where the server can and verifies nothing, as MySQL's own clients do. `required` verifies
-    nothing either; `verify-ca` verifies who signed the certificate, `verify-identity` also the host's name in it."""
+    nothing either; `verify-ca` verifies who signed the certificate, `verify-identity` also the host's name in it.
+    `by-host` encrypts where the server can, and verifies both then, but on this machine's loopback device."""
     ca: str | None = None
     """A PEM file of authorities that are trusted; None: those of the system."""
     cert: str | None = None
@@ -233,7 +235,8 @@ def explain(exc: Exception, what: str, server: MySqlServer) -> IngestError:
     cause = getattr(exc, "original_exception", exc)
     if isinstance(cause, ssl.SSLCertVerificationError):
         hint = (
-            "name the authority that signed it in ssl.ca, and the host as the certificate does, or ssl.mode: required"
+            "name the authority that signed it in ssl.ca, a PEM file, and the host as the certificate does; "
+            "or ssl.mode: required, which encrypts and verifies nothing; or ssl.mode: disabled"
         )
         return ConfigError(f"the certificate of {server.name} is refused: {cause.verify_message}", hint)
     if isinstance(cause, ssl.SSLError) and not isinstance(cause, (ssl.SSLEOFError, ssl.SSLZeroReturnError)):
@@ -365,8 +368,9 @@ class _Refused:
 
 def _login(server: MySqlServer, database: str | None) -> Connection:
     mode, clear = server.tls.mode, ("mysql_clear_password", "dialog")
-    refused = ["mysql_old_password", *(clear if mode in {"disabled", "preferred"} else ())]
-    context = _context(server.tls)
+    offered = mode in {"preferred", "by-host"}
+    refused = ["mysql_old_password", *(clear if offered or mode == "disabled" else ())]
+    context = None if mode == "by-host" else _context(server.tls)
     kinds: dict[str, Callable[[Connection], Any]] = dict.fromkeys(refused, _Refused)
     connection = _Client(
         host=server.host, port=server.port, user=server.user,
@@ -374,15 +378,18 @@ def _login(server: MySqlServer, database: str | None) -> Connection:
         password=(server.password or "").encode(), database=database, charset="utf8mb4", autocommit=True,
         read_timeout=server.connect_s, write_timeout=60, connect_timeout=server.connect_s, defer_connect=True,
         client_flag=CLIENT.FOUND_ROWS, program_name="ingest", auth_plugin_map=kinds, local_infile=False,
-        ssl=context if mode not in {"disabled", "preferred"} else None, ssl_disabled=mode == "disabled",
+        ssl=None if offered else context, ssl_disabled=mode == "disabled",
     )  # fmt: skip
-    if mode == "preferred":
-        connection.ctx = context  # type: ignore[attr-defined]  # (not in the stubs)
     sock = socket.create_connection((server.host, server.port), server.connect_s)
     try:
         for level, name, value in _KEEPALIVES:
             if name:
                 sock.setsockopt(level, name, value)
+        if mode == "by-host":
+            here = msgspec.structs.replace(server.tls, mode="preferred")
+            context = _context(here if is_loopback(sock) else server.tls)
+        if offered:
+            connection.ctx = context  # type: ignore[attr-defined]  # (not in the stubs)
     except BaseException:
         sock.close()
         raise
@@ -401,6 +408,11 @@ def _login(server: MySqlServer, database: str | None) -> Connection:
     return connection
 
 
+def is_loopback(sock: socket.socket) -> bool:
+    """Return whether a connection leads to this machine itself, where nobody can stand between."""
+    return ipaddress.ip_address(str(sock.getpeername()[0]).partition("%")[0]).is_loopback
+
+
 def _context(tls: Tls) -> ssl.SSLContext | None:
     """Return the settings of TLS. Raise ConfigError where a file of them cannot be used."""
     if tls.mode == "disabled":
@@ -410,13 +422,14 @@ def _context(tls: Tls) -> ssl.SSLContext | None:
             msg = f"{option}: there is no file {name!r}"
             raise ConfigError(msg, "name a PEM file that is on each machine where the command and the workers run")
     try:
-        verified = tls.ca is not None or tls.mode.startswith("verify")
+        verified = tls.mode in {"verify-ca", "verify-identity", "by-host"}
         # Reading the system's authorities takes longer than a login
-        context = ssl.create_default_context(cafile=tls.ca) if verified else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        asked = verified or tls.ca is not None
+        context = ssl.create_default_context(cafile=tls.ca) if asked else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         # Servers make certificates that Python 3.13 finds too plain: without the key's identifier
         context.verify_flags &= ~ssl.VERIFY_X509_STRICT
-        context.check_hostname = tls.mode == "verify-identity"
-        context.verify_mode = ssl.CERT_REQUIRED if tls.mode.startswith("verify") else ssl.CERT_NONE
+        context.check_hostname = verified and tls.mode != "verify-ca"
+        context.verify_mode = ssl.CERT_REQUIRED if verified else ssl.CERT_NONE
         if tls.cert is not None:
             context.load_cert_chain(tls.cert, tls.key, tls.key_password or "")
     except (ssl.SSLError, OSError) as exc:

@@ -170,11 +170,12 @@ class MySqlSource(Labelled, DeclaringOptions):
     """Servers whose transactions do not count when the place on another server is looked for, separated by commas:
     UUIDs of MySQL, `domain-server` of MariaDB."""
 
-    tls_mode: Literal["disabled", "preferred", "required", "verify-ca", "verify-identity"] = Field(
-        "preferred", alias="ssl.mode"
+    tls_mode: Literal["disabled", "preferred", "required", "verify-ca", "verify-identity"] | None = Field(
+        None, alias="ssl.mode"
     )
-    """How TLS is used, in the words of MySQL's clients: `verify-identity` verifies the certificate and its name. It is
-    the default where `ssl.ca` is given; else `preferred`."""
+    """How TLS is used, in the words of MySQL's clients: `verify-identity` verifies the certificate and its name, and is
+    the default where `ssl.ca` is given. Else, by default, TLS is used where the server can, and verified in the same
+    way, but on this machine's loopback device. `preferred` and `required` verify nothing."""
 
     tls_ca: str | None = Field(None, alias="ssl.ca")
     """A PEM file with the certificates of authorities that are trusted. Default: those of the system."""
@@ -345,7 +346,8 @@ class MySqlSource(Labelled, DeclaringOptions):
                 text = f"{key} has no effect without scan.startup.mode: {mode} (it is {self.startup_mode})"
                 found.append((key, text))
         for name in sorted(set(self.jdbc) - _JDBC):
-            found.append((PREFIX + name, f"{PREFIX}{name} has no effect: the server is reached without JDBC"))
+            why = _INSTEAD.get(name, "the server is reached without JDBC")
+            found.append((PREFIX + name, f"{PREFIX}{name} has no effect: {why}"))
         return found
 
     def packages(self) -> list[tuple[str, str]]:
@@ -408,16 +410,16 @@ class MySqlSource(Labelled, DeclaringOptions):
     @property
     def _tls_mode(self) -> Any:  # noqa: ANN401  (one of TLS_MODES)
         """The way in which TLS is used. Where it is asked for, certificates are verified, unless switched off."""
-        if "tls_mode" in self.model_fields_set:
+        if self.tls_mode is not None:
             return self.tls_mode
         if "sslMode" in self.jdbc:
             return self.jdbc["sslMode"].lower().replace("_", "-")
         use = self.jdbc.get("useSSL", "").lower()
         if use not in {"true", ""}:
             return "disabled"
-        if not use and self.tls_ca is None:
-            return self.tls_mode
         unverified = self.jdbc.get("verifyServerCertificate", "").lower() == "false"
+        if not use and self.tls_ca is None:
+            return "preferred" if unverified else "by-host"
         return "required" if unverified else "verify-identity"
 
     @property
@@ -469,6 +471,23 @@ _JDBC: Final = frozenset({
     "verifyServerCertificate",
 })  # fmt: skip
 """Properties of Connector/J that mean something here."""
+_STORE: Final = "certificates are read of PEM files: "
+_INSTEAD: Final = {
+    **dict.fromkeys(
+        ("trustCertificateKeyStoreUrl", "trustCertificateKeyStorePassword", "trustCertificateKeyStoreType"),
+        _STORE + "name one in ssl.ca",
+    ),
+    **dict.fromkeys(
+        ("clientCertificateKeyStoreUrl", "clientCertificateKeyStorePassword", "clientCertificateKeyStoreType"),
+        _STORE + "name them in ssl.cert and ssl.key",
+    ),
+    "requireSSL": "write ssl.mode: verify-identity",
+    "serverTimezone": "each session here is in UTC",
+    "connectionTimeZone": "each session here is in UTC",
+    "characterEncoding": "texts are asked for in utf8mb4, and those of the log have their column's character set",
+    "allowPublicKeyRetrieval": "the server's key is asked for where it is needed",
+}
+"""What stands for properties of Connector/J that do nothing here."""
 
 
 def server_ids(text: str) -> range:

@@ -141,6 +141,21 @@ def test_tls_verifies_the_certificate_unless_that_is_switched_off(
         connect(login(encrypted, "safe", tls=Tls("disabled")))
 
 
+def test_where_nothing_is_said_tls_is_verified_but_on_this_machine(
+    encrypted: MySql, mariadb: MySql, certificates: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cipher = "SHOW SESSION STATUS LIKE 'Ssl_cipher'"
+    assert ask(login(encrypted), cipher)[0][1].startswith("TLS_"), "nobody stands between"
+    monkeypatch.setattr("ingest.sources.mysql.connection.is_loopback", lambda _: False)
+    with pytest.raises(ConfigError, match=r"the certificate of 127\.0\.0\.1:\d+ is refused") as refused:
+        connect(login(encrypted))
+    assert all(way in refused.value.hint for way in ("ssl.ca", "ssl.mode: required", "ssl.mode: disabled"))
+    right = Tls(ca=certificates["ca.pem"])
+    assert ask(login(encrypted, tls=right), cipher)[0][1].startswith("TLS_")
+    assert ask(login(encrypted, tls=Tls("preferred")), cipher)[0][1].startswith("TLS_")
+    assert ask(login(mariadb), cipher) == [("Ssl_cipher", "")], "a server without TLS is read all the same"
+
+
 def test_the_hosts_name_is_verified(mysql_server: Any, certificates: dict[str, str]) -> None:
     server = mysql_server(MARIADB_10, ssl_cert=certificates["elsewhere.pem"], ssl_key=certificates["elsewhere.key"])
     assert connect(login(server, tls=Tls("verify-ca", certificates["ca.pem"]))).open

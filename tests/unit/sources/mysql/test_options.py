@@ -138,7 +138,8 @@ def test_options_that_mean_something_are_not_warned_of() -> None:
 @pytest.mark.parametrize(
     ("options", "mode"),
     [
-        ({}, "preferred"), ({"jdbc.properties.useSSL": "false"}, "disabled"),
+        ({}, "by-host"), ({"jdbc.properties.useSSL": "false"}, "disabled"),
+        ({"jdbc.properties.verifyServerCertificate": "false"}, "preferred"),
         ({"jdbc.properties.useSSL": "true"}, "verify-identity"), ({"ssl.ca": "ca.pem"}, "verify-identity"),
         ({"jdbc.properties.useSSL": "true", "jdbc.properties.verifyServerCertificate": "false"}, "required"),
         ({"ssl.ca": "ca.pem", "ssl.mode": "preferred"}, "preferred"),

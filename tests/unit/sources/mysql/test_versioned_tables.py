@@ -11,6 +11,7 @@ from mysql_servers import PASSWORD, USER
 
 from ingest.errors import ConfigError
 from ingest.sources.mysql.options import MySqlSource
+from ingest.sources.stateful import SinkHabits
 
 if TYPE_CHECKING:
     from mysql_servers import MySql
@@ -85,7 +86,7 @@ def test_rows_are_those_that_a_query_shows(request: pytest.FixtureRequest, produ
         "tables": rf"{base}.\.*", "ssl.mode": "disabled",
     })  # fmt: skip
     coordinator, reader = options.coordinator("p", lambda _: None), options.reader("p")
-    coordinator.writes(keyed=True, once=True)
+    coordinator.writes(SinkHabits(keyed=True, once=True))
     coordinator.connect()
     positions = dict(coordinator.start({}, {}, "c", None))
     rows: Rows = {}
