@@ -83,7 +83,7 @@ class Replay:
 
     def run(self, file: str, bound: int) -> None:
         """Read up to a bound."""
-        reader = LogReader(self.server, 4711, _Tables(self.schemas), heartbeat_s=0.5, native=self.native)
+        reader = LogReader(self.server, 4711, _Tables(self.schemas, partial=True), heartbeat_s=0.5, native=self.native)
         place = LogPlace(file, FIRST, 0)
         try:
             while True:
