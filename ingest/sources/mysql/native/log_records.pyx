@@ -223,7 +223,8 @@ cdef class PendingRecords:
         self.used -= size
         self.count -= count
         self.ended = max(self.ended - count, 0)
-        memmove(self.entries, self.entries + count, <size_t> self.count * sizeof(PendingRecord))
+        if self.count:  # nothing was ever kept: there are no entries to move, and C takes no NULL for them
+            memmove(self.entries, self.entries + count, <size_t> self.count * sizeof(PendingRecord))
         for at in range(self.count):
             self.entries[at].at -= size
         return out
