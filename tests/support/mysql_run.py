@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from mysql_log import changes
 from mysql_servers import MARIADB_10, MYSQL_5, PASSWORD, USER
+from mysql_tables import source_of
 
 from ingest.checkpoint.checkpoint import Progress
 from ingest.driver.backlog import Backlog
 from ingest.driver.source_state import SourceMemory
-from ingest.sources.mysql.options import MySqlSource
 from ingest.sources.mysql.state import LOG
 from ingest.sources.stateful import SinkHabits
 
@@ -37,10 +37,7 @@ class Run:
         self, server: MySql, state: SourceState | None = None, stored: Mapping[Split, int] | None = None,
         *, habits: SinkHabits | None = None, note: Any = None, **options: Any,
     ) -> None:  # fmt: skip
-        self.options = MySqlSource.model_validate({
-            "type": "mysql", "hostname": "127.0.0.1", "port": server.port, "username": USER, "password": PASSWORD,
-            "tables": r"shop.\.*", "scan.startup.mode": "latest-offset", "ssl.mode": "disabled", **options,
-        })  # fmt: skip
+        self.options = source_of(server, r"shop.\.*", **{"scan.startup.mode": "latest-offset", **options})
         self.warnings: list[str] = []
         self.coordinator: Any = self.options.coordinator("p", self.warnings.append)
         self.coordinator.writes(habits or SinkHabits(once=True))

@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
-from mysql_tables import table_now
+from mysql_tables import known_table, reader
 
 from ingest.errors import ConfigError
 from ingest.sources.mysql.chunk_rows import Reading, raw_rows, statement_of
@@ -22,7 +22,6 @@ from ingest.sources.mysql.chunks import (
     split_key,
 )
 from ingest.sources.mysql.columns import Column, Table
-from ingest.sources.mysql.connection import MySqlServer, connect
 from ingest.sources.mysql.key_order import KeyOrder
 
 if TYPE_CHECKING:
@@ -110,10 +109,6 @@ OF_MARIADB: Final = {
 }  # fmt: skip
 
 
-def reader(server: MySql) -> Connection:
-    return connect(MySqlServer("127.0.0.1", server.port, "ingest", "of-the-tests"))
-
-
 @pytest.fixture(scope="module", params=["mariadb", "mysql5"])
 def both(request: pytest.FixtureRequest) -> MySql:
     server: MySql = request.getfixturevalue(request.param)
@@ -134,9 +129,7 @@ def of_key(connection: Connection, name: str, ddl: str, values: Sequence[str]) -
         cursor.execute(f"CREATE TABLE `chunks.of`.`{name}` ({ddl})")
         for value in values:
             cursor.execute(f"INSERT INTO `chunks.of`.`{name}` VALUES ({value})")  # noqa: S608  (written here)
-    table = table_now(connection, "chunks.of", name)
-    assert table is not None
-    return table
+    return known_table(connection, "chunks.of", name)
 
 
 def bounds_of(connection: Connection, table: Table, key: Sequence[Column], rows: int) -> list[Bound]:

@@ -10,7 +10,7 @@ import pymysql
 import pytest
 from mysql_log import Tables, changes, read_log, reader_of, server_of, tables_of
 from mysql_servers import MARIADB_10, MYSQL_5, running
-from mysql_tables import table_now
+from mysql_tables import known_table, table_now
 from replay_server import ReplayServer, ServerError
 
 from ingest.errors import AccessError, ConfigError, IngestError, Unavailable
@@ -176,8 +176,7 @@ def test_rows_and_events_above_max_allowed_packet_are_read() -> None:
         server.execute("INSERT INTO shop.t VALUES (1, REPEAT('a', 17 * 1024 * 1024)), (2, 'b')")
         server.execute("SET GLOBAL max_allowed_packet = 1024", "SET GLOBAL net_buffer_length = 1024")
         connection = connect(server_of(server))
-        table = table_now(connection, "shop", "t")
-        assert table is not None
+        table = known_table(connection, "shop", "t")
         found = [
             record for records in ChunkReader(connection, table_now, lambda *_: ()).read(
                 Reading(table, 1, split_key(table))

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from mysql_log import changes
-from mysql_servers import PASSWORD, USER
+from mysql_tables import source_of
 
-from ingest.sources.mysql.options import MySqlSource
 from ingest.sources.mysql.state import LOG
 from ingest.sources.stateful import SinkHabits
 
@@ -22,10 +21,7 @@ def test_columns_are_those_of_the_place_though_a_statement_comes_between(
 ) -> None:
     base = f"between_{at.replace(' ', '_')}"
     mariadb.execute(f"CREATE DATABASE {base}", f"CREATE TABLE {base}.t (id INT PRIMARY KEY, a INT)")
-    options = MySqlSource.model_validate({
-        "type": "mysql", "hostname": "127.0.0.1", "port": mariadb.port, "username": USER, "password": PASSWORD,
-        "tables": rf"{base}.\.*", "scan.startup.mode": "latest-offset", "ssl.mode": "disabled",
-    })  # fmt: skip
+    options = source_of(mariadb, rf"{base}.\.*", **{"scan.startup.mode": "latest-offset"})
     coordinator = options.coordinator("p", lambda _: None)
     coordinator.connect()
     if at == "taken in":
@@ -72,10 +68,7 @@ def test_a_row_that_was_deleted_between_two_attempts_at_its_chunk_leaves_the_sin
         f"CREATE TABLE {base}.t (id INT PRIMARY KEY)",
     )
     mariadb.execute("INSERT INTO t VALUES (1), (2)", database=base)
-    options = MySqlSource.model_validate({
-        "type": "mysql", "hostname": "127.0.0.1", "port": mariadb.port, "username": USER, "password": PASSWORD,
-        "tables": rf"{base}.\.*", "ssl.mode": "disabled",
-    })  # fmt: skip
+    options = source_of(mariadb, rf"{base}.\.*")
     coordinator, reader = options.coordinator("p", lambda _: None), options.reader("p")
     coordinator.writes(SinkHabits(keyed=True, once=once))
     coordinator.connect()

@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING, Any, Self
 import msgspec
 import pymysql
 import pytest
-from mysql_servers import PASSWORD, USER
-from mysql_tables import table_now
+from mysql_tables import known_table, reader, table_now
 
 from ingest.errors import ConfigError, Unavailable
 from ingest.sources.mysql.chunk_rows import Reading
 from ingest.sources.mysql.chunks import TableChunk, next_bound, split_key
-from ingest.sources.mysql.connection import MySqlServer, connect
 from ingest.sources.mysql.marks import SETTLED_S, Lock, LogPoint, Visibility, log_end
 from ingest.sources.mysql.passing import NULL, LoggedChange
 from ingest.sources.mysql.snapshot import ChunkReader, TableChanged, TableGone
@@ -32,10 +30,6 @@ if TYPE_CHECKING:
 SOURCE = msgspec.Raw(b'{"db":"snap","table":"moving"}')
 
 
-def reader(server: MySql) -> Connection:
-    return connect(MySqlServer("127.0.0.1", server.port, USER, PASSWORD))
-
-
 def nothing(table: Table, low: LogPoint, high: LogPoint) -> Sequence[LoggedChange]:
     return ()
 
@@ -49,9 +43,7 @@ def both(request: pytest.FixtureRequest) -> Iterator[MySql]:
 
 
 def known(connection: Connection, name: str) -> Table:
-    table = table_now(connection, "snap", name)
-    assert table is not None
-    return table
+    return known_table(connection, "snap", name)
 
 
 def rows_of(chunks: ChunkReader, reading: Reading) -> list[dict[str, Any]]:

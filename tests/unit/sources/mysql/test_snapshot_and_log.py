@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 import pytest
 from mysql_log import Tables, place_of, read_log, reader_of
-from mysql_servers import KINDS, PASSWORD, USER, running
-from mysql_tables import table_now
+from mysql_servers import KINDS, running
+from mysql_tables import known_table, reader, table_now
 from mysql_values import OF_MARIADB, TYPES
 
 from ingest.sources.mysql.chunk_rows import Reading
 from ingest.sources.mysql.chunks import TableChunk, next_bound, split_key
-from ingest.sources.mysql.connection import MySqlServer, connect
 from ingest.sources.mysql.log_model import LogPlace
 from ingest.sources.mysql.marks import log_end
 from ingest.sources.mysql.passing import LoggedChange, Passing, Region, changes_in, merged, passed
@@ -33,10 +32,6 @@ if TYPE_CHECKING:
     from ingest.sources.mysql.marks import LogPoint
 
 
-def reader(server: MySql) -> Connection:
-    return connect(MySqlServer("127.0.0.1", server.port, USER, PASSWORD))
-
-
 @pytest.fixture(params=["mariadb", "mariadb11", "mysql5"])
 def both(request: pytest.FixtureRequest) -> Iterator[MySql]:
     server: MySql = request.getfixturevalue(request.param)
@@ -46,9 +41,7 @@ def both(request: pytest.FixtureRequest) -> Iterator[MySql]:
 
 
 def known(connection: Connection, name: str) -> Table:
-    table = table_now(connection, "both_ways", name)
-    assert table is not None
-    return table
+    return known_table(connection, "both_ways", name)
 
 
 def after(records: Sequence[Record]) -> list[bytes]:

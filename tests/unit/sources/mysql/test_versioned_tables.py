@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from mysql_log import changes
-from mysql_servers import PASSWORD, USER
+from mysql_tables import source_of
 
 from ingest.errors import ConfigError
-from ingest.sources.mysql.options import MySqlSource
 from ingest.sources.stateful import SinkHabits
 
 if TYPE_CHECKING:
@@ -81,10 +80,7 @@ def test_rows_are_those_that_a_query_shows(request: pytest.FixtureRequest, produ
             *(one.format(name) for one in FIRST), database=base,
         )  # fmt: skip
     server.execute("ALTER TABLE late ADD SYSTEM VERSIONING", database=base)
-    options = MySqlSource.model_validate({
-        "type": "mysql", "hostname": "127.0.0.1", "port": server.port, "username": USER, "password": PASSWORD,
-        "tables": rf"{base}.\.*", "ssl.mode": "disabled",
-    })  # fmt: skip
+    options = source_of(server, rf"{base}.\.*")
     coordinator, reader = options.coordinator("p", lambda _: None), options.reader("p")
     coordinator.writes(SinkHabits(keyed=True, once=True))
     coordinator.connect()
@@ -116,10 +112,7 @@ def test_rows_are_those_that_a_query_shows(request: pytest.FixtureRequest, produ
 def test_a_table_that_is_versioned_by_transactions_is_refused(mariadb: MySql) -> None:
     """The server logs its changes as statements, whatever binlog_format is."""
     mariadb.execute("DROP DATABASE IF EXISTS precise", "CREATE DATABASE precise", f"CREATE TABLE precise.t {PRECISE}")
-    options = MySqlSource.model_validate({
-        "type": "mysql", "hostname": "127.0.0.1", "port": mariadb.port, "username": USER, "password": PASSWORD,
-        "tables": r"precise.\.*", "ssl.mode": "disabled",
-    })  # fmt: skip
+    options = source_of(mariadb, r"precise.\.*")
     coordinator = options.coordinator("p", lambda _: None)
     with pytest.raises(ConfigError, match=r"precise\.t is versioned by transactions") as caught:
         coordinator.start({}, {}, "c", None)
