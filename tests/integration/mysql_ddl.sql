@@ -97,6 +97,7 @@ alter table t drop column bb, add column bb varchar(7) first;;
 alter table t drop column z, add column z varchar(3), add zz int after z;;
 alter table t add column n1 int first, add column n2 int first, add column n3 int after n1;;
 alter table t modify n3 int first, modify n1 int after n3, modify n2 int after n1;;
+alter table t modify n1 int after n2, modify n2 int first, modify n3 int first;;
 alter table t add q1 int, add q2 int after q1, drop n1;;
 alter table t alter column q1 set default 5, alter q2 set default (1+1);;
 alter table t alter q1 drop default;;

@@ -379,7 +379,11 @@ def _apply(draft: Draft, found: _Alteration, session: StatementRun, name: TableN
 
 
 def _columns(draft: Draft, found: _Alteration, session: StatementRun, name: TableName, *, strict: bool) -> None:
-    """Put the columns together: those that stay or change in their order, then those that are new or have a place."""
+    """Put the columns together: those that stay or change in their order, then those that are new or have a place.
+
+    Until its turn a column that moves stays where it was: MariaDB takes `MODIFY d … AFTER c, MODIFY c … FIRST`, which
+    MySQL refuses; what both take they order alike.
+    """
     by_old: dict[str, _Added] = {}
     for each in found.defined:
         if each.old is not None:
@@ -398,10 +402,11 @@ def _columns(draft: Draft, found: _Alteration, session: StatementRun, name: Tabl
         if change.only_name:
             made.column = replace(found.changed.get(key, column), name=made.column.name)
         _mark_change(column, made.column, session, name, strict=strict)
-        if not made.first and made.after is None:
-            columns.append(made.column)
+        columns.append(made.column)
     for each in found.defined:
         made = each.found
+        if each.old is not None and (made.first or made.after is not None):
+            columns = [column for column in columns if column is not made.column]
         if made.first:
             columns.insert(0, made.column)
         elif made.after is not None:
