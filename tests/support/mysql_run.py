@@ -37,7 +37,8 @@ class Run:
         self, server: MySql, state: SourceState | None = None, stored: Mapping[Split, int] | None = None,
         *, habits: SinkHabits | None = None, note: Any = None, **options: Any,
     ) -> None:  # fmt: skip
-        self.options = source_of(server, r"shop.\.*", **{"scan.startup.mode": "latest-offset", **options})
+        chosen = {"tables": r"shop.\.*", "scan.startup.mode": "latest-offset", **options}
+        self.options = source_of(server, **chosen)
         self.warnings: list[str] = []
         self.coordinator: Any = self.options.coordinator("p", self.warnings.append)
         self.coordinator.writes(habits or SinkHabits(once=True))
