@@ -182,7 +182,7 @@ class Typed:
             )
         is_of = bool(found) and (_is_of(column.type, found) or (_is_time(column.type) and _is_text(given, found)))
         if not is_of and not (found and not column.sized and values.is_plain_number(found)):
-            if name in self._given:
+            if given is not None:
                 return text
             shown = text[:60].decode("utf-8", "backslashreplace")
             msg = f"column {name!r} is declared {types.name(column.type)} and holds {shown}"

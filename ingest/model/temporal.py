@@ -36,15 +36,16 @@ _FINE_FORMS: Final = {
     (ISO, False): re.compile(rb'"\d{4}-\d\d-\d\dT' + _FINE + rb'"').fullmatch,
     (ISO, True): re.compile(rb'"\d{4}-\d\d-\d\dT' + _FINE + rb'Z"').fullmatch,
 }
+_ZONE: Final = r"(Z|[+-][0-9]{2}(?:[0-9]{2}(?:[0-9]{2})?|:[0-9]{2}(?::[0-9]{2})?)?)"
+"""A zone, with the seconds that old local times have: `+00:19:32` is Amsterdam's until 1937."""
 _SAID: Final = re.compile(
-    r"([0-9]{4}-[0-9]{2}-[0-9]{2})"
-    r"(?:[T ]([0-9]{2}:[0-9]{2})(?::([0-9]{2})(?:\.([0-9]{1,9})0*)?)? ?(Z|[+-][0-9]{2}(?::?[0-9]{2})?)?)?"
+    r"([0-9]{4}-[0-9]{2}-[0-9]{2})(?:[T ]([0-9]{2}:[0-9]{2})(?::([0-9]{2})(?:\.([0-9]{1,9})0*)?)? ?" + _ZONE + r"?)?"
 ).fullmatch
 _TIME_SAID: Final = re.compile(r"([0-9]{2}:[0-9]{2})(?::([0-9]{2})(?:\.([0-9]{1,9})0*)?)?").fullmatch
 _TOO_FINE: Final = re.compile(r"(\.[0-9]{6})([0-9]{1,3})")
 _ZONED: Final = re.compile(
     r"([+-]?[0-9]{4,9})-([0-9]{2})-([0-9]{2})"
-    r"[T ]([0-9]{2}:[0-9]{2})(?::([0-9]{2})(?:\.([0-9]{1,9})0*)?)?(Z|[+-][0-9]{2}(?::?[0-9]{2})?)"
+    r"[T ]([0-9]{2}:[0-9]{2})(?::([0-9]{2})(?:\.([0-9]{1,9})0*)?)?" + _ZONE
 ).fullmatch
 _LONG_DAY: Final = 839 * 3_600_000_000
 """Microseconds that a TIME of MySQL is smaller than, and its opposite larger."""
@@ -162,7 +163,8 @@ def timestamp_said(text: str, standard: str = SQL, *, zoned: bool = False) -> by
 
 def _offset_of(moment: datetime, zone: str) -> timedelta:
     """The distance from UTC; raises ValueError for one that no zone has."""
-    if zone[3:].lstrip(":") > "59" or (zone[1:3] + zone[3:].lstrip(":")).ljust(4, "0") > "1800":
+    clock = zone[1:].replace(":", "").ljust(6, "0")
+    if max(clock[2:4], clock[4:]) > "59" or clock > "180000":
         msg = f"{zone} is no zone"
         raise ValueError(msg)
     return moment.utcoffset() or timedelta()

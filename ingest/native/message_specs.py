@@ -74,8 +74,11 @@ def _csv_kind(data_type: DataType | None) -> CsvKind:
     return CsvKind.CSV_OTHER if isinstance(data_type, (ArrayType, MapType, StructType)) else CsvKind.CSV_TEXT
 
 
-def inline_spec(columns: Mapping[str, TypedColumn]) -> tuple[ColumnCodecSpec, ...] | None:
-    """Return what messages say of their columns' types."""
+def inline_spec(columns: Mapping[str, TypedColumn], *, as_string: bool) -> tuple[ColumnCodecSpec, ...] | None:
+    """Return what messages say of their columns' types.
+
+    `as_string`: every column is a text, so that the message declares no value of another type.
+    """
     if not columns or not all(plain_name(name) for name in columns):
         return None
     return tuple(
@@ -88,7 +91,7 @@ def inline_spec(columns: Mapping[str, TypedColumn]) -> tuple[ColumnCodecSpec, ..
             column.is_number,
         )
         for name, column in columns.items()
-        for (how, first, second), number in ((column.reads, number_of(column.type)),)
+        for (how, first, second), number in ((column.reads, 0 if as_string else number_of(column.type)),)
     )
 
 

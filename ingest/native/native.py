@@ -160,7 +160,10 @@ class NativeEncoders:
         _, columns_of = self._format.inline_types
         try:
             found = columns_of(text)
-            columns = None if self._has_numbers_in_texts(found) else message_specs.inline_spec(found)
+            as_string = self._format.reading.as_string
+            columns = (
+                None if self._has_numbers_in_texts(found) else message_specs.inline_spec(found, as_string=as_string)
+            )
         except MALFORMED:
             return None
         return None if columns is None else inline_schema.RowCodec(columns)

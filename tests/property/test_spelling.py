@@ -25,7 +25,7 @@ NAMES = [
 a_number = st.from_regex(r"[+-]?0{0,2}[0-9]{0,12}(\.[0-9]{0,12})?([eE][+-]?[0-9]{1,3})?", fullmatch=True)
 a_time = st.from_regex(
     r"(19|20)[0-9]{2}-(0[1-9]|1[0-2])-[0-3][0-9]([T ][0-2][0-9]:[0-5][0-9](:[0-6][0-9](\.[0-9]{1,11})?)?"
-    r"( ?(Z|[+-][01][0-9](:?[0-5][0-9])?))?)?",
+    r"( ?(Z|[+-][01][0-9](:[0-5][0-9](:[0-6][0-9])?|[0-5][0-9]([0-6][0-9])?)?))?)?",
     fullmatch=True,
 )
 
@@ -46,6 +46,7 @@ def test_no_number_loses_a_digit(name: str, text: str, space: str) -> None:
 @given(st.sampled_from(["TIMESTAMP", "TIMESTAMP_LTZ"]), a_time, st.sampled_from(["SQL", "ISO-8601"]))
 @example("TIMESTAMP_LTZ", "1900-01-01T00:00:00.0 Z", "SQL")
 @example("TIMESTAMP_LTZ", "1900-01-01 00:00:00.5 +01:30", "ISO-8601")
+@example("TIMESTAMP_LTZ", "1900-01-01 00:00:00.5+00:19:32", "SQL")
 def test_no_time_loses_a_digit(name: str, text: str, standard: str) -> None:
     data_type = types.parse(name)
     made = respelled(data_type, f'"{text}"'.encode(), standard)

@@ -132,6 +132,10 @@ def test_a_record_may_have_the_name_of_a_type_that_is_made_of_others(name: str) 
         'TIMESTAMP_LTZ "2020-01-31 10:13:14.5Z"',
     ),
     (
+        connect("string", "io.debezium.time.ZonedTimestamp"), "1900-01-01T00:00:00+00:19:32",
+        'TIMESTAMP_LTZ "1899-12-31 23:40:28Z"',
+    ),
+    (
         connect("bytes", "org.apache.kafka.connect.data.Decimal", **{"connect.parameters": {"scale": "2"}}), b"\x01",
         "DECIMAL(38,2) 0.01",
     ),

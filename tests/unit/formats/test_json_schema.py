@@ -64,6 +64,8 @@ VARIABLE = {
     (connect("integer", "int64", "io.debezium.time.MicroTimestamp"), "1", 'TIMESTAMP "1970-01-01 00:00:00.000001"'),
     (connect("string", "string", "io.debezium.time.ZonedTimestamp"), '"2020-01-31T12:00:00+02:00"',
      'TIMESTAMP_LTZ "2020-01-31 10:00:00Z"'),
+    (connect("string", "string", "io.debezium.time.ZonedTimestamp"), '"1900-01-01T00:00:00+00:19:32"',
+     'TIMESTAMP_LTZ "1899-12-31 23:40:28Z"'),
     (VARIABLE, '{"scale":3,"value":"ew=="}', 'STRING "0.123"'),
     ({"oneOf": [NULL, connect("integer", "int16")], "connect.index": 1}, "null", "SMALLINT null"),
     ({"anyOf": [{"type": "string"}, NULL]}, '"a"', 'STRING "a"'), ({"type": ["null", "string"]}, '"a"', 'STRING "a"'),
