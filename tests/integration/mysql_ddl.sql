@@ -71,6 +71,11 @@ create table as5 (select 1 as y);;
 -- asks
 create table as6 (a int) ignore (select 1 as a)
 ---
+create table t(id int primary key, a int, b int, unique u (a), unique v (b));;
+alter table t drop column a, add column a bigint first;;
+alter table t drop column id, add column id bigint;;
+alter table t change a b int, drop column b;;
+---
 create table t(id int primary key, a int, b varchar(10), c text);;
 alter table t add d int;;
 alter table t add column e int not null default 5;;

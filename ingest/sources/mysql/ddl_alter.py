@@ -18,7 +18,7 @@ from ingest.sources.mysql.definitions import Context, Definition, default, defin
 from ingest.sources.mysql.effects import rename
 from ingest.sources.mysql.hidden import ROW_END
 from ingest.sources.mysql.tokens import STRICT
-from ingest.sources.mysql.types import TEXTS
+from ingest.sources.mysql.types import BINARIES, TEXTS
 from ingest.sources.mysql.word_cursor import NotUnderstood, WordCursor
 
 if TYPE_CHECKING:
@@ -418,7 +418,10 @@ def _columns(draft: Draft, found: _Alteration, session: StatementRun, name: Tabl
         msg = "two columns would have one name, as far as is known"
         raise NotUnderstood(msg)
     draft.columns = columns
-    _keep_keys(draft, found, {old: each.found.column.name for old, each in by_old.items()})
+    changed = {old: each.found.column for old, each in by_old.items()}
+    others = [column for column in columns if not any(column is other for other in changed.values())]
+    texts = {c.name.lower() for c in others if c.name.lower() in found.dropped and c.type in TEXTS | BINARIES}
+    _keep_keys(draft, {c.name.lower(): c.name for c in others} | {old: c.name for old, c in changed.items()}, texts)
 
 
 def _place(columns: list[Column], after: str) -> int:
@@ -430,17 +433,26 @@ def _place(columns: list[Column], after: str) -> int:
     raise NotUnderstood(msg)
 
 
-def _keep_keys(draft: Draft, found: _Alteration, renamed: dict[str, str]) -> None:
-    """Give the keys the new names of their columns, and take out those that are dropped."""
+def _keep_keys(draft: Draft, names: dict[str, str], texts: set[str]) -> None:
+    """Give the keys the new names of their columns, and take out those that are dropped.
+
+    `names`: by the name that each column had, or has where it is new, the one that it has now. The servers look a
+    key's column up by its name, also where the statement drops it and adds another one of this name: `DROP a, ADD a …`
+    leaves `a` in its keys. Of a text they keep as many bytes as the old column had, which may be not all: a unique key
+    is none of the table's then, so that the server has to be asked. Raise NotUnderstood.
+    """
     kept = []
     for index in draft.indexes:
         had = bool(index.columns)
-        index.columns = [renamed.get(c.lower(), c) for c in index.columns if c.lower() not in found.dropped]
+        if index.unique and index.name != "PRIMARY" and any(c.lower() in texts for c in index.columns):
+            msg = f"the key {index.name!r} has a column that is dropped, and a text of the same name that is added"
+            raise NotUnderstood(msg)
+        index.columns = [names[c.lower()] for c in index.columns if c.lower() in names]
         if index.columns or not had:
             kept.append(index)
     draft.indexes = kept
     if draft.row_end is not None:
-        draft.row_end = renamed.get(draft.row_end.lower(), draft.row_end)
+        draft.row_end = names.get(draft.row_end.lower(), draft.row_end)
 
 
 def _mark_change(before: Column, after: Column, session: StatementRun, name: TableName, *, strict: bool) -> None:

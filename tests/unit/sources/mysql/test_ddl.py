@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -158,6 +159,15 @@ def test_where_the_sql_mode_is_not_strict_values_may_be_cut() -> None:
     """Then a column may change stored values where it would else be refused."""
     for statement in ("ALTER TABLE t MODIFY n SMALLINT", "ALTER TABLE t MODIFY n INT NOT NULL"):
         assert len(apply(TABLES, statement, default_database="d", server=MYSQL).marks) == 1
+
+
+def test_a_unique_key_of_a_text_that_is_dropped_and_added_is_asked_for() -> None:
+    """The servers keep the key, and may keep it for the text's first characters only."""
+    table = replace(T, unique_keys=(("v",), ("n",)), unique_names=("v", "n"))
+    for statement, expected in (
+        ("ALTER TABLE t DROP v, ADD v VARCHAR(20)", "doubt: d.t"), ("ALTER TABLE t DROP n, ADD n BIGINT", ""),
+    ):  # fmt: skip
+        assert said(apply({("d", "t"): table}, statement, default_database="d", server=MYSQL)) == expected
 
 
 @pytest.mark.parametrize(
