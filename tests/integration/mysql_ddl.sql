@@ -75,6 +75,7 @@ create table t(id int primary key, a int, b int, unique u (a), unique v (b));;
 alter table t drop column a, add column a bigint first;;
 alter table t drop column id, add column id bigint;;
 alter table t change a b int, drop column b;;
+alter table t change b c int, add b int first;;
 ---
 create table t(id int primary key, a int, b varchar(10), c text);;
 alter table t add d int;;

@@ -22,6 +22,8 @@ from ingest.sources.mysql.types import BINARIES, TEXTS
 from ingest.sources.mysql.word_cursor import NotUnderstood, WordCursor
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
     from ingest.sources.mysql.columns import Column
     from ingest.sources.mysql.effects import StatementRun, TableName
 
@@ -418,10 +420,7 @@ def _columns(draft: Draft, found: _Alteration, session: StatementRun, name: Tabl
         msg = "two columns would have one name, as far as is known"
         raise NotUnderstood(msg)
     draft.columns = columns
-    changed = {old: each.found.column for old, each in by_old.items()}
-    others = [column for column in columns if not any(column is other for other in changed.values())]
-    texts = {c.name.lower() for c in others if c.name.lower() in found.dropped and c.type in TEXTS | BINARIES}
-    _keep_keys(draft, {c.name.lower(): c.name for c in others} | {old: c.name for old, c in changed.items()}, texts)
+    _keep_keys(draft, found.dropped, by_old)
 
 
 def _place(columns: list[Column], after: str) -> int:
@@ -433,14 +432,22 @@ def _place(columns: list[Column], after: str) -> int:
     raise NotUnderstood(msg)
 
 
-def _keep_keys(draft: Draft, names: dict[str, str], texts: set[str]) -> None:
+def _keep_keys(draft: Draft, dropped: Collection[str], by_old: Mapping[str, _Added]) -> None:
     """Give the keys the new names of their columns, and take out those that are dropped.
 
-    `names`: by the name that each column had, or has where it is new, the one that it has now. The servers look a
-    key's column up by its name, also where the statement drops it and adds another one of this name: `DROP a, ADD a …`
-    leaves `a` in its keys. Of a text they keep as many bytes as the old column had, which may be not all: a unique key
-    is none of the table's then, so that the server has to be asked. Raise NotUnderstood.
+    The servers look a key's column up by the name that each column had, or has where it is new, also where the
+    statement drops it and adds another one of this name: `DROP a, ADD a …` leaves `a` in its keys. Of a text they keep
+    as many bytes as the old column had, which may be not all: a unique key is none of the table's then, so that the
+    server has to be asked. Raise NotUnderstood.
     """
+    names: dict[str, str] = {}
+    texts: set[str] = set()
+    for column in draft.columns:
+        old = next((old for old, each in by_old.items() if each.found.column is column), None)
+        name = column.name.lower() if old is None else old
+        names.setdefault(name, column.name)
+        if old is None and name in dropped and column.type in TEXTS | BINARIES:
+            texts.add(name)
     kept = []
     for index in draft.indexes:
         had = bool(index.columns)

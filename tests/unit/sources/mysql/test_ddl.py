@@ -165,8 +165,9 @@ def test_a_unique_key_of_a_text_that_is_dropped_and_added_is_asked_for() -> None
     """The servers keep the key, and may keep it for the text's first characters only."""
     table = replace(T, unique_keys=(("v",), ("n",)), unique_names=("v", "n"))
     for statement, expected in (
-        ("ALTER TABLE t DROP v, ADD v VARCHAR(20)", "doubt: d.t"), ("ALTER TABLE t DROP n, ADD n BIGINT", ""),
-    ):  # fmt: skip
+        ("ALTER TABLE t DROP v, ADD v VARCHAR(20)", "doubt: d.t"),
+        ("ALTER TABLE t DROP n, ADD n BIGINT", "marks d.t.n: ADD COLUMN of a name that another one had"),
+    ):
         assert said(apply({("d", "t"): table}, statement, default_database="d", server=MYSQL)) == expected
 
 
