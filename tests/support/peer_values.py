@@ -7,6 +7,7 @@ column and the values of the snapshot and of the log, `canal` (1.1.7) what it sa
 from __future__ import annotations
 
 import json
+import re
 from decimal import Decimal
 from pathlib import Path
 from struct import pack
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from ingest.testing.in_memory_run import InMemoryRun
 
+_PAGE: Final = Path(__file__).parents[2] / "docs" / "spec" / "mysql.md"
 RECORDED: Final = Path(__file__).parents[1] / "golden" / "mysql_peers.json"
 KINDS: Final = {kind: of for kind, of in {**TYPES, **OF_MARIADB}.items() if not kind.startswith("INET")}
 KINDS["YEAR"] = [one for one in KINDS["YEAR"] if one != "'0000'"]
@@ -33,6 +35,13 @@ def recorded() -> dict[str, dict[str, Any]]:
     """What was recorded, by type."""
     found: dict[str, dict[str, Any]] = json.loads(RECORDED.read_text(encoding="utf-8"))
     return found
+
+
+def told() -> dict[str, tuple[str, str]]:
+    """What the page says of types whose values differ: of Debezium's and of Canal's."""
+    part = _PAGE.read_text(encoding="utf-8").partition("### Values of others\n")[2].partition("\n##")[0]
+    rows = re.findall(r"^\| `([^`|]+)` \| ([^|]*) \| ([^|]*) \|$", part, re.MULTILINE)
+    return {kind: (debezium.strip(), canal.strip()) for kind, debezium, canal in rows}
 
 
 def tables(first: int) -> list[str]:

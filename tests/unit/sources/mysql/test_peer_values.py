@@ -2,19 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
-
-from peer_values import KINDS, differing, of_canal, of_debezium, recorded
-
-PAGE = Path(__file__).parents[4] / "docs" / "spec" / "mysql.md"
-
-
-def told() -> dict[str, tuple[str, str]]:
-    """What the page says of types whose values differ: of Debezium's and of Canal's."""
-    part = PAGE.read_text(encoding="utf-8").partition("### Values of others\n")[2].partition("\n## ")[0]
-    rows = re.findall(r"^\| `([^`|]+)` \| ([^|]*) \| ([^|]*) \|$", part, re.MULTILINE)
-    return {kind: (debezium.strip(), canal.strip()) for kind, debezium, canal in rows}
+from peer_values import KINDS, differing, of_canal, of_debezium, recorded, told
 
 
 def test_the_page_names_the_types_whose_values_differ() -> None:
