@@ -23,7 +23,7 @@ from lake import Lake
 from mysql_servers import MARIADB_10, MySql, running
 from postgres import running as postgres
 from psycopg.rows import dict_row
-from rig import Rig
+from rig import PATIENCE_S, Rig
 from sql_load import SqlLoad
 from storm import Report, Scale, broker
 
@@ -210,7 +210,7 @@ class SqlRig(Rig):
         self.report.sent = sum(load.changed for load in self.loads)
         self.report.notes.append(f"{sum(load.sent for load in self.loads)} transactions were committed")
         self.stop()
-        code = self.once()
+        code = self.once(PATIENCE_S * 5)  # it has all that the storm kept from being read
         if code != 0:
             self.wrong(f"the last run ended with {code}")
 

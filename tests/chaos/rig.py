@@ -262,9 +262,9 @@ class Rig:
         report.seconds = time.monotonic() - self._began
         return report
 
-    def once(self) -> int:
-        """Run to the end of what is there; the exit code."""
-        return self.start("--once").wait(180)
+    def once(self, seconds: float = PATIENCE_S) -> int:
+        """Run to the end of what is there; the exit code. Raises TimeoutExpired where that takes longer."""
+        return self.start("--once").wait(seconds)
 
     def read_all(self) -> Report:
         """Read the sink's topic to its end, and count."""
