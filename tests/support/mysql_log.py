@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from ingest.sources.mysql.log_model import Statement
 
 _FAR = 1 << 62
+SERVER_ID = 4711
+"""The number that a reader has."""
 
 
 @dataclass
@@ -86,7 +88,7 @@ def place_of(server: MySql) -> LogPlace:
 
 
 def reader_of(server: MySql, tables: Tables, **options: Any) -> LogReader:
-    return LogReader(server_of(server), 4711, tables, heartbeat_s=1.0, **options)
+    return LogReader(server_of(server), SERVER_ID, tables, heartbeat_s=1.0, **options)
 
 
 def read_log(server: MySql, tables: Tables, start: LogPlace, reader: LogReader | None = None) -> list[Any]:

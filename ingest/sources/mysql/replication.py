@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import contextlib
 import time
+from contextlib import closing
 from struct import pack
 from typing import TYPE_CHECKING, Final
 
 from pymysql.constants import COMMAND
 from pymysql.err import MySQLError
 
-from ingest.errors import Unavailable
-from ingest.sources.mysql.connection import explain, version
+from ingest.errors import IngestError, Unavailable
+from ingest.sources.mysql.connection import connect, explain, version
 
 if TYPE_CHECKING:
     import socket
@@ -29,6 +30,12 @@ SILENCE: Final = 4
 MAX_PACKET: Final = (1 << 24) - 1
 WAIT_S: Final = 0.1
 """Seconds that a look for bytes takes, at most."""
+_ANSWER_S: Final = 0.2
+"""Seconds without an answer after which connections are ended for which the server waits."""
+_BLOCKED: Final = (
+    "SELECT ID, USER, USER() FROM information_schema.PROCESSLIST"
+    " WHERE COMMAND = 'Killed' AND STATE = 'Writing to net' AND INFO IS NULL"
+)
 _CHUNK: Final = 1 << 18
 _MARIADB_GTIDS: Final = 4
 _THROUGH_GTIDS: Final = 4
@@ -46,6 +53,8 @@ class LogStream:
         self._server_id = server_id
         self._silence_s = max(heartbeat_s * SILENCE, 10.0)
         self._heard = 0.0
+        self._look_s = 0.0
+        """Seconds of silence after which it is looked for what the server waits for; 0: it has answered."""
         self._buffer = bytearray(_CHUNK)
         self.mariadb = version(connection).mariadb
         self._prepare(heartbeat_s)
@@ -99,7 +108,7 @@ class LogStream:
         except MySQLError as exc:
             raise explain(exc, "ask for the log", self._server) from exc
         self._socket.settimeout(WAIT_S)
-        self._heard = time.monotonic()
+        self._heard, self._look_s = time.monotonic(), _ANSWER_S
 
     @property
     def _socket(self) -> socket.socket:
@@ -113,6 +122,9 @@ class LogStream:
             count = self._socket.recv_into(self._buffer)
         except TimeoutError as exc:
             silent = time.monotonic() - self._heard
+            if self._look_s and self.mariadb and silent >= self._look_s:
+                self._end_blocked()
+                self._look_s += 1
             if silent < self._silence_s:
                 return None
             msg = f"{self._server.name} sent nothing of its log for {silent:.0f} s, not even that nothing happened"
@@ -122,8 +134,24 @@ class LogStream:
         if not count:
             msg = f"{self._server.name} closed the connection on which its log comes"
             raise Unavailable(msg, "the log is asked for again; the server's error log may say why")
-        self._heard = time.monotonic()
+        self._heard, self._look_s = time.monotonic(), 0.0
         return memoryview(self._buffer)[:count]
+
+    def _end_blocked(self) -> None:
+        """End this user's connections that the server has ended already, but that have not noticed.
+
+        MariaDB sends a replica its log only when the replica's former connection is gone. That is not while the server
+        writes to it and nobody reads: another worker has kept it, or its machine is no more.
+        """
+        with (
+            contextlib.suppress(MySQLError, IngestError),
+            closing(connect(self._server)) as connection,
+            connection.cursor() as cursor,
+        ):
+            cursor.execute(_BLOCKED)
+            for number, user, own in cursor.fetchall():
+                if user == own.rpartition("@")[0]:
+                    cursor.execute(f"KILL CONNECTION {number:d}")
 
     def close(self) -> None:
         """Close the connection at once: on one that sends the log there is no way to say good-bye."""

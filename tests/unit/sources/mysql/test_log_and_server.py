@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from mysql_log import Tables, changes, place_of, read_log, reader_of, tables_of
+from mysql_log import SERVER_ID, Tables, changes, place_of, read_log, reader_of, server_of, tables_of
 from mysql_run import KINDS, Run, caught_up, inserts, replicate, started
 from mysql_servers import MARIADB_10, MYSQL_5
 
 from ingest.errors import ConfigError, DataLoss, Unavailable
 from ingest.sources.mysql import log_reader
+from ingest.sources.mysql.connection import connect
+from ingest.sources.mysql.replication import LogStream
 from ingest.sources.mysql.state import LOG
 
 if TYPE_CHECKING:
@@ -107,6 +109,29 @@ def test_another_server_behind_the_address_is_followed_or_refused(kind: Kind, my
         next_of(run)
     assert len(run.changes) == 7
     run.reader.close()
+
+
+@pytest.mark.parametrize("kind", ["mariadb", "mysql5"])
+def test_the_log_goes_to_another_worker_though_the_former_one_has_it_and_does_not_read(
+    kind: str, request: pytest.FixtureRequest
+) -> None:
+    """More waits for the former one than sockets take, so that the server cannot end its connection by itself."""
+    server: MySql = request.getfixturevalue(kind)
+    server.execute("CREATE DATABASE IF NOT EXISTS held", "CREATE TABLE held.t (id INT PRIMARY KEY, b LONGTEXT)")
+    start, rows = place_of(server), range(24)
+    server.execute(*(f"INSERT INTO held.t VALUES ({k}, REPEAT('x', 1000000))" for k in rows))  # noqa: S608  (numbers)
+    tables = Tables(tables_of(server, "held"))
+    reader = reader_of(server, tables)
+    former = LogStream(connect(server_of(server)), server_of(server), SERVER_ID)
+    former.start(start.file, start.offset)
+    assert former.read()
+    try:
+        found = [change["after"]["id"] for change in changes(read_log(server, tables, start, reader))]
+    finally:
+        former.close()
+        reader.close()
+        server.execute("DROP DATABASE held")
+    assert found == [*rows]
 
 
 def test_a_chunk_is_read_of_the_server_that_positions_are_of(mysql_server: Starter) -> None:
