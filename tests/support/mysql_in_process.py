@@ -18,6 +18,7 @@ from ingest.checkpoint.checkpoint import Checkpoint
 from ingest.checkpoint.lives import status
 from ingest.checkpoint.local_storage import LocalStorage
 from ingest.checkpoint.place import CheckpointAccess, StoredPlace
+from ingest.checkpoint.requests import BackfillRequest, ask
 from ingest.driver.backfill import RowsAgainStartup
 from ingest.driver.context import RunContext, Settings
 from ingest.driver.counters import Counters
@@ -129,6 +130,35 @@ def change(pipeline: InProcessPipeline, **tables: tuple[str, list[str]]) -> None
             f"UPDATE {name} SET v = 100 WHERE v = 1",  # noqa: S608
             f"INSERT INTO {name} VALUES ({values[-1]}, 9)",  # noqa: S608
         )
+
+
+BEGINNINGS: Final = ("tables", "all", "request")
+"""How tables are read again: by a run of its own, of some tables or after a lost log, or by the run that is there."""
+
+
+def read_again(pipeline: InProcessPipeline, beginning: str, *tables: str) -> None:
+    """Let tables be read again, and leave nothing undone but what a death leaves."""
+    if beginning == "request":
+        storage, names = LocalStorage(pipeline.folder / "c", lock=False), [f"{pipeline.database}.{t}" for t in tables]
+        pipeline.run(while_it_runs=lambda: _ask_once(storage, names))
+    elif beginning == "all":
+        pipeline.server.rotate()
+        pipeline.server.purge(pipeline.server.position()[0])
+        pipeline.run(everything=True)
+    else:
+        pipeline.run(*tables)
+
+
+def _ask_once(storage: LocalStorage, names: list[str]) -> None:
+    ask(storage, BackfillRequest(names))
+
+
+def is_at_rest(pipeline: InProcessPipeline) -> bool:
+    """Whether another run finds nothing to read: what was asked is done, and is not done once more."""
+    summary = pipeline.run()
+    left = LocalStorage(pipeline.folder / "c", lock=False).names("requests")
+    again = [one for one in pipeline.warnings if "read again" in one]
+    return (summary.records, again, [one for one in left if one.endswith(".request")]) == (0, [], [])
 
 
 def texts(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:

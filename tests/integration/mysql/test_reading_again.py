@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 from delta_lake import DeltaLake
 from lake import Lake
-from mysql_in_process import KEYS, InProcessPipeline, change, dying, make, texts
+from mysql_in_process import BEGINNINGS, KEYS, InProcessPipeline, change, dying, is_at_rest, make, read_again, texts
 
 from ingest.checkpoint.checkpoint import Checkpoint
 from ingest.checkpoint.local_storage import LocalStorage
@@ -18,11 +18,14 @@ from ingest.driver.replacement import TableReplacement
 from ingest.driver.schemas import SchemaStore
 from ingest.driver.sink_tables import SinkTables
 from ingest.errors import ConfigError, DataLoss
+from ingest.kafka.transactions import TransactionalWriter
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from harness import Kafka
+    from mysql_in_process import Death
     from mysql_servers import MySql
 
 
@@ -31,6 +34,16 @@ def sink_of(kind: str, folder: Path, **more: Any) -> tuple[dict[str, Any], Any]:
     place = "catalog.properties.warehouse" if kind == "iceberg" else "warehouse"
     found: Any = Lake(folder) if kind == "iceberg" else DeltaLake(folder)
     return {"type": kind, place: str(folder), **more}, found
+
+
+def to_topics(server: MySql, kafka: Kafka, folder: Path, base: str, guarantee: str) -> InProcessPipeline:
+    """A pipeline into topics of rows."""
+    return InProcessPipeline(
+        folder, server, base,
+        {"type": "upsert-kafka", "properties.bootstrap.servers": kafka.bootstrap, "sink.delivery-guarantee": guarantee,
+         "sink.transactional-id-prefix": kafka.name},
+        route=[{"source-table": rf"{base}.\.*", "sink-table": f"{kafka.name}.<>", "replace-symbol": "<>"}],
+    )  # fmt: skip
 
 
 def of_topic(kafka: Kafka, topic: str) -> list[tuple[Any, ...]]:
@@ -66,12 +79,7 @@ def test_rows_of_topics_that_the_server_lacks_get_tombstones(
     mariadb: MySql, kafka: Kafka, tmp_path: Path, guarantee: str
 ) -> None:
     base = f"again_{guarantee}".replace("-", "_")
-    pipeline = InProcessPipeline(
-        tmp_path, mariadb, base,
-        {"type": "upsert-kafka", "properties.bootstrap.servers": kafka.bootstrap, "sink.delivery-guarantee": guarantee,
-         "sink.transactional-id-prefix": kafka.name},
-        route=[{"source-table": rf"{base}.\.*", "sink-table": f"{kafka.name}.<>", "replace-symbol": "<>"}],
-    )  # fmt: skip
+    pipeline = to_topics(mariadb, kafka, tmp_path, base, guarantee)
     make(pipeline, **KEYS)
     pipeline.run()
     before = {name: kafka.end(f"{kafka.name}.{name}") for name in KEYS}
@@ -110,6 +118,57 @@ def test_whatever_dies_the_next_run_goes_on(
     pipeline.run()
     for name in ("whole", "texts"):
         assert texts(lake.rows("again_dying", name, columns="k, v")) == pipeline.rows(name, "k, v")
+
+
+OF_TOPICS: Final[dict[str, Death]] = {
+    "planned": (Checkpoint, "plan", 1, "after"),
+    "before a commit": (TransactionalWriter, "commit", 1, "before"),
+    "after a commit": (TransactionalWriter, "commit", 1, "after"),
+    "before rows are deleted": (TableReplacement, "_replace", 1, "before"),
+    "rows are deleted": (SinkTables, "keep_only", 1, "after"),
+    "before it is stored": (Books, "store", 1, "before"),
+}
+
+
+def dies_and_goes_on(
+    pipeline: InProcessPipeline, kafka: Kafka, beginning: str, dies: AbstractContextManager[None]
+) -> None:
+    """Let tables be read again, the run die of it, and the next one go on."""
+    some = {name: KEYS[name] for name in ("whole", "texts")}
+    make(pipeline, **some)
+    pipeline.run()
+    change(pipeline, **some)
+    with dies:
+        read_again(pipeline, beginning, *some)
+    pipeline.execute("INSERT INTO whole VALUES (50, 50)", "DELETE FROM whole WHERE v = 2", "UPDATE texts SET v = v + 7")
+    pipeline.run()
+    for name in some:
+        assert texts(of_topic(kafka, f"{kafka.name}.{name}")) == pipeline.rows(name, "k, v")
+    assert is_at_rest(pipeline)
+
+
+@pytest.mark.parametrize(
+    ("death", "beginning"), [("after a commit", "request"), ("rows are deleted", "all")],
+)  # fmt: skip
+def test_topics_that_are_filled_again_are_filled_by_the_next_run_where_one_dies(
+    mariadb: MySql, kafka: Kafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, death: str, beginning: str
+) -> None:
+    pipeline = to_topics(mariadb, kafka, tmp_path, "again_dying", "exactly-once")
+    dies_and_goes_on(pipeline, kafka, beginning, dying(monkeypatch, OF_TOPICS[death]))
+
+
+@pytest.mark.parametrize("beginning", BEGINNINGS)
+@pytest.mark.parametrize(
+    ("guarantee", "death"),
+    [(guarantee, death) for guarantee in ("exactly-once", "at-least-once") for death, where in OF_TOPICS.items()
+     if guarantee == "exactly-once" or where[0] is not TransactionalWriter],
+)  # fmt: skip
+def test_topics_at_each_death(
+    mariadb: MySql, kafka: Kafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    guarantee: str, beginning: str, death: str,
+) -> None:  # fmt: skip
+    pipeline = to_topics(mariadb, kafka, tmp_path, "again_dying_topics", guarantee)
+    dies_and_goes_on(pipeline, kafka, beginning, dying(monkeypatch, OF_TOPICS[death]))
 
 
 def test_a_table_that_was_emptied_is_emptied_though_the_run_is_killed_before(

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 from backfills import BackfillShop
-from mysql_in_process import KEYS, InProcessPipeline, change, make, texts
+from mysql_in_process import BEGINNINGS, KEYS, InProcessPipeline, change, dying, is_at_rest, make, read_again, texts
 
+from ingest.checkpoint.checkpoint import Checkpoint
+from ingest.driver.books import Books
+from ingest.driver.sink_tables import SinkTables
 from ingest.errors import ConfigError
+from ingest.postgres.writer import PostgresWriter
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
+    from mysql_in_process import Death
     from mysql_servers import MySql
     from postgres import Database
 
@@ -96,6 +102,60 @@ def test_rows_that_a_database_lacks_leave_its_tables(
     rows = [row[:2] for row in postgres.rows(f"{name}.whole", f"k, v{flag}") if not (flag and row[2])]
     expected = [row for row in rows if row != (2, 100)] if deletes == "ignore" else rows
     assert texts(expected) == pipeline.rows("whole", "k, v")
+
+
+DEATHS: Final[dict[str, Death]] = {
+    "planned": (Checkpoint, "plan", 1, "after"),
+    "rows are written": (PostgresWriter, "_write_rows", 1, "after"),
+    "rows are committed": (PostgresWriter, "_commit", 1, "after"),
+    "before rows are deleted": (SinkTables, "keep_only", 1, "before"),
+    "rows are deleted": (SinkTables, "keep_only", 1, "after"),
+    "before it is stored": (Books, "store", 1, "before"),
+}
+
+
+def dies_and_goes_on(
+    mariadb: MySql, postgres: Database, target: tuple[str, str], folder: Path, beginning: str,
+    dies: AbstractContextManager[None],
+) -> None:  # fmt: skip
+    """Let tables be read again, the run die of it, and the next one go on. `target`: a product and a schema."""
+    kind, name = target
+    base = f"again_dying_{kind}"
+    route = [{"source-table": rf"{base}.\.*", "sink-table": f"{name}.<>", "replace-symbol": "<>"}]
+    pipeline = InProcessPipeline(folder, mariadb, base, sections(postgres, name, "t", type=kind)["sink"], route=route)
+    some = {table: KEYS[table] for table in ("whole", "texts")}
+    make(pipeline, **some)
+    pipeline.run()
+    change(pipeline, **some)
+    with dies:
+        read_again(pipeline, beginning, *some)
+    pipeline.execute("INSERT INTO whole VALUES (50, 50)", "DELETE FROM whole WHERE v = 2", "UPDATE texts SET v = v + 7")
+    pipeline.run()
+    for table in some:
+        assert texts(postgres.rows(f"{name}.{table}", "k, v")) == pipeline.rows(table, "k, v")
+    assert is_at_rest(pipeline)
+
+
+@pytest.mark.parametrize(
+    ("death", "beginning", "kind"),
+    [("rows are committed", "request", "postgres"), ("rows are written", "tables", "hologres"),
+     ("rows are deleted", "all", "postgres")],
+)  # fmt: skip
+def test_tables_that_are_read_again_are_read_by_the_next_run_where_one_dies(
+    mariadb: MySql, postgres: Database, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    death: str, beginning: str, kind: str,
+) -> None:  # fmt: skip
+    dies_and_goes_on(mariadb, postgres, (kind, name), tmp_path, beginning, dying(monkeypatch, DEATHS[death]))
+
+
+@pytest.mark.parametrize("kind", ["postgres", "hologres"])
+@pytest.mark.parametrize("beginning", BEGINNINGS)
+@pytest.mark.parametrize("death", DEATHS)
+def test_tables_at_each_death(
+    mariadb: MySql, postgres: Database, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    kind: str, beginning: str, death: str,
+) -> None:  # fmt: skip
+    dies_and_goes_on(mariadb, postgres, (kind, name), tmp_path, beginning, dying(monkeypatch, DEATHS[death]))
 
 
 def test_a_key_that_the_server_cannot_have_keeps_no_row_and_stops_nothing(
