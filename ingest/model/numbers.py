@@ -120,13 +120,25 @@ def nearest(data_type: DataType, raw: bytes) -> float | None:
 
 
 def is_key(data_type: DataType, raw: bytes, said: DataType | None = None) -> bool:
-    """Return whether a FLOAT or DOUBLE tells a number of a key from others. `said`: see `fit_of`."""
-    if fit_of(data_type, raw, said) is Fit.EXACT:
+    """Return whether a FLOAT or DOUBLE tells a number of a key from others. `said`: see `fit_of`.
+
+    Of all numbers that are the same one there, only the shortest is: the others are other keys, and where the column
+    becomes a text, its rows have the text of that one.
+    """
+    exact = fit_of(data_type, raw, said) is Fit.EXACT
+    if isinstance(said, FLOATS) and exact:
         return True
-    if not isinstance(data_type, FloatType):
+    if not exact and not isinstance(data_type, FloatType):
         return False
     value = nearest(data_type, raw)
-    return value is not None and _is_said_by(value, raw)
+    if value is None:
+        return False
+    if not value:
+        return _equal(value, raw)
+    try:
+        return Decimal(_shortest(data_type, value)) == Decimal(raw.decode())
+    except DecimalException:  # an exponent past all reason
+        return False
 
 
 def rounds_number(raw: bytes, said: DataType | None, data_type: DataType) -> bool:
@@ -206,6 +218,14 @@ def _inside(raw: bytes, first: bytes) -> list[tuple[str, bytes]]:
         return [(name, bytes(one)) for name, one in fields_of(msgspec.Raw(opened)).items()]
     except (*MALFORMED, UnicodeEncodeError):
         return []  # it is no value of its type, which is said elsewhere
+
+
+def _shortest(data_type: DataType, value: float) -> str:
+    """Return the shortest number by which a FLOAT or DOUBLE is known."""
+    if not isinstance(data_type, FloatType):
+        return repr(value)
+    texts = (f"{value:.{digits}e}" for digits in range(9))
+    return next(text for text in texts if nearest(data_type, text.encode()) == value)
 
 
 def _is_single(value: float) -> bool:

@@ -18,6 +18,9 @@ from ingest.native.scan cimport (
 from ingest.native.table cimport MAX_KEYS, TableColumn, Table
 from ingest.native.workspace cimport Typing
 
+cdef enum:
+    SHORT_DOUBLE = 16  # bytes of a number that is the shortest of those that are one DOUBLE, and so its key
+
 # -- Values ------------------------------------------------------------------------------------------------------------
 
 
@@ -59,7 +62,7 @@ cdef uint8_t mode_of(const TableColumn *column, const Field *field) noexcept nog
     elif column.kind == COLUMN_DOUBLE:
         fits = fits_double(field)
     elif column.kind == COLUMN_EXACT_DOUBLE:
-        fits = fits_exact_double(field)
+        fits = fits_exact_double(field) and (column.key < 0 or field.size <= SHORT_DOUBLE)
     elif column.kind == COLUMN_EXACT_FLOAT:
         fits = fits_exact_float(field)
     elif column.kind == COLUMN_BOOL:

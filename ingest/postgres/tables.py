@@ -16,6 +16,7 @@ from ingest.model.numbers import LARGEST, stored_as
 from ingest.model.reject import RowError
 from ingest.model.schema import NO_ORDER, Misfit
 from ingest.model.types import STRING, is_text
+from ingest.postgres.converted import becoming
 from ingest.postgres.dialect import POSTGRES
 from ingest.postgres.history_columns import ChangeError
 from ingest.postgres.types import has_order, is_number, type_of_kind
@@ -371,10 +372,9 @@ def changes(
         elif (to := _widened(table, there, one, dialect)) is not None:
             if isinstance(to, ChangeError):
                 raise to
-            using = _converted(column, known_type, to, of_key=one.name in table.key)
-            by = f" COLLATE {there.collations[one.name]}" if to == "text" and one.name in there.collations else ""
-            statement = sql.SQL("ALTER TABLE {} ALTER COLUMN {} TYPE {}{} USING {}")
-            yield statement.format(table.place, column, sql.SQL(to), sql.SQL(by), using)
+            by = there.collations.get(one.name) if to == "text" else None
+            kinds = known_type, to if by is None else f"{to} COLLATE {by}"
+            yield from becoming(table.place, column, *kinds, of_key=one.name in table.key)
 
 
 def _check_own_values(table: SqlTable, there: ExistingTable) -> None:
@@ -475,19 +475,3 @@ def _check_sequence(table: SqlTable, there: Mapping[str, str]) -> None:
 def listed(parts: Iterable[sql.Composable]) -> sql.Composed:
     """Return parts of a statement with commas between them."""
     return sql.SQL(", ").join(parts)
-
-
-def _converted(column: sql.Identifier, known: str, to: str, *, of_key: bool) -> sql.Composed:
-    """Return the expression that makes values of a column's new type: numbers by their digits, moments in UTC."""
-    as_text = "{}::text"
-    if known == "bytea":
-        as_text = "translate(encode({}, 'base64'), E'\\n', '')"
-    elif known.endswith("with time zone"):
-        as_text = "replace({}::text, '+00', 'Z')"
-    elif of_key and is_number(known):  # as keys have it
-        as_text = "trim_scale({}::text::numeric)::text"
-    if to == "text":
-        return sql.SQL(as_text).format(column)
-    if to.endswith("with time zone"):
-        return sql.SQL("{}::timestamp AT TIME ZONE 'UTC'").format(column)
-    return sql.SQL("{}::text::{}" if is_number(known) else "{}::{}").format(column, sql.SQL(to))
