@@ -6,6 +6,10 @@ TESTS_AT_ONCE ?= auto
 
 # Tests start hundreds of processes: Python is to keep what it has compiled, and pytest the assertions it has rewritten
 unexport PYTHONDONTWRITEBYTECODE
+# CI tries the same each time, so sets have the same order, too
+ifdef CI
+export PYTHONHASHSEED = 0
+endif
 
 # make bench SAVE=--save puts the figures into bench/results
 SAVE ?=

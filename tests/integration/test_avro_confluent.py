@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import datetime as dt
-import uuid
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from examples import own_name
 from harness import free_port
 from registry_pipelines import becomes
 from schema_registry import Registry, decoded, envelope, framed, options, record, written
@@ -286,7 +286,7 @@ def test_an_address_of_something_else_is_said(server: Registry) -> None:
 
 def test_an_id_that_is_registered_later_is_found(server: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ingest.registry.client.MISSING_S", 0.0)
-    name = f"r{uuid.uuid4().hex}"
+    name = own_name("r")
     schema = record(f"{name}later", id="int")
     last = server.register(f"{name}-before", record(name, id="int"))
     number = last + 1

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import io
 import json
-import uuid
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import fastavro
 import pytest
+from examples import own_name
 from growing_table import UPSERTS, run_twice
 from harness import free_port, message
 from planted import planted_into_records
@@ -171,7 +171,7 @@ def test_a_sink_that_may_not_register_needs_the_schema_there(
 
 
 def test_a_schema_and_a_subject_of_ones_own(kafka: Kafka, pipeline: Pipeline, registry: str, reader: Reader) -> None:
-    subject = f"mine-{uuid.uuid4().hex}"
+    subject = own_name("mine-")
     schema = record(
         "shop.Order", id="int", kind={"type": "enum", "name": "k", "symbols": ["a", "b"]}, more=["null", "string"]
     )

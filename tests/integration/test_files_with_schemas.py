@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import uuid
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from commands import called
+from examples import own_name
 from harness import free_port
 from line_files import lines_of, run_files
 from schema_registry import ask
@@ -22,7 +22,7 @@ KEY = [{"source-table": r"\.*", "primary-keys": "id"}]
 @pytest.fixture
 def table() -> str:
     """A table that no other test has."""
-    return f"t{uuid.uuid4().hex}"
+    return own_name("t")
 
 
 def events(table: str, *changes: tuple[str, dict[str, Any]]) -> bytes:

@@ -207,7 +207,7 @@ def test_each_alert_fires_for_its_fault_and_a_lost_database_is_visible(tmp_path:
         until(lambda: asked("/readyz") == (200, "ok\n") and written() == 1, 90, run)
 
         database.stop()
-        until(lambda: asked("/readyz")[0] == 503, 10, run)
+        until(lambda: asked("/readyz")[0] == 503, 60, run)
         assert asked("/readyz")[1].startswith("the sink does not answer: cannot connect at the database 127.0.0.1:")
         for number in range(2, 12):
             row(number)
@@ -293,7 +293,7 @@ def test_a_lost_broker_of_the_sink_is_visible_and_waited_for(tmp_path: Path, sha
             until(lambda: asked("/readyz") == (200, "ok\n") and pending(asked("/metrics")[1]) == 0, 90, run)
             assert written() == {0}
             down(folder)
-            until(lambda: asked("/readyz")[0] == 503, 10, run)
+            until(lambda: asked("/readyz")[0] == 503, 60, run)
             assert asked("/readyz")[1].startswith("the sink does not answer: ")
             for number in range(1, 4):
                 row(number)

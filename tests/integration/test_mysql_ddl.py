@@ -6,12 +6,12 @@ before those whose columns only the server can tell.
 
 from __future__ import annotations
 
-import os
 import random
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pytest
+from examples import seed
 from mysql_judge import Judge
 
 if TYPE_CHECKING:
@@ -94,16 +94,16 @@ def _action(draw: random.Random, columns: list[str]) -> str:
 @pytest.mark.parametrize("judge", ["mariadb", "mysql5"], indirect=True)
 def test_alterations_by_chance_are_applied_as_the_server_does(judge: Judge) -> None:
     """Several actions at once: swapped names, names dropped and added again, places after new columns."""
-    seed = 7 if "CI" in os.environ else random.SystemRandom().randrange(1 << 30)
-    draw = random.Random(seed)  # noqa: S311  (it guards nothing)
+    chosen = seed()
+    draw = random.Random(chosen)  # noqa: S311  (it guards nothing)
     done = 0
     for _ in range(12):
         judge.execute("DROP TABLE IF EXISTS t")
         judge.tables = {}
         names = draw.sample(_NAMES, 3)
         created = judge.runs("create table t (" + ", ".join(f"`{n}` {draw.choice(_TYPES)}" for n in names) + ")")
-        assert created is not None, seed
-        assert not judge.differs(created), seed
+        assert created is not None, chosen
+        assert not judge.differs(created), chosen
         for _ in range(8):
             columns = [column.name for column in judge.tables["d", "t"].columns if not column.hidden]
             statement = "alter table t " + ", ".join(_action(draw, columns) for _ in range(draw.choice([1, 1, 2, 3])))
@@ -111,5 +111,5 @@ def test_alterations_by_chance_are_applied_as_the_server_does(judge: Judge) -> N
             if effect is not None:
                 done += 1
                 wrong = judge.differs(effect)
-                assert not wrong, (seed, statement, wrong)
-    assert done > 10, seed
+                assert not wrong, (chosen, statement, wrong)
+    assert done > 10, chosen

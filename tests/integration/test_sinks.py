@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import shutil
-import uuid
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from confluent_kafka import TopicPartition
+from examples import own_name
 from harness import message
 from planted import planted_into_records
 from verified import FilePipeline, found, found_in
@@ -211,7 +211,7 @@ def test_verify_reads_an_upsert_topic_from_its_first_record(kafka: Kafka, tmp_pa
 
 def test_a_topic_of_rows_that_the_source_empties_gets_a_tombstone_for_each_key(kafka: Kafka) -> None:
     """In the partition that has the key, be it another one than that of its hash; a changelog keeps what it has."""
-    name = kafka.create(f"emptied-{uuid.uuid4().hex[:8]}", partitions=3)
+    name = kafka.create(own_name("emptied-"), partitions=3)
     given = {"type": "upsert-kafka", "properties.*": {"bootstrap.servers": kafka.bootstrap}}
     options: Any = SINKS["upsert-kafka"].model_validate({**given, "key.format": "json", "value.format": "json"})
     for partition, key in ((0, b"a"), (0, b"b"), (1, b"c"), (2, b"d")):

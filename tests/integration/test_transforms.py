@@ -204,6 +204,6 @@ def test_rows_that_wait_beside_spark_are_gone_when_they_are_written(
     fill(kafka, pipeline, 100, 20_000)
     until(lambda: written(len(expected(0, 20_000))), 60, process)
     assert [*scratch.rglob("blockmgr-*")]
-    until(lambda: not [*scratch.rglob("ingest-*")], 10, process)
+    until(lambda: not [*scratch.rglob("ingest-*")], 60, process)
     process.send_signal(signal.SIGTERM)
     assert finish(process).code == 0

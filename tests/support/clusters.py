@@ -13,6 +13,7 @@ from urllib.request import urlopen
 
 import pyspark
 from brokers import FOR_MINUTES
+from examples import own_name
 from harness import Kafka, free_port
 
 from ingest.paths import java
@@ -53,7 +54,8 @@ class Nodes:
         self.bootstrap = ",".join(f"127.0.0.1:{port}" for port in self.ports.values())
         self.processes: dict[int, subprocess.Popen[bytes]] = {}
         controller = free_port()
-        cluster = "--cluster-id=" + urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        own = uuid.uuid5(uuid.NAMESPACE_URL, own_name("cluster-"))
+        cluster = "--cluster-id=" + urlsafe_b64encode(own.bytes).decode().rstrip("=")
         for node, port in self.ports.items():
             home = folder / str(node)
             home.mkdir()

@@ -1,12 +1,17 @@
-"""How many examples a property tries: the number that its test says, times INGEST_EXAMPLES.
+"""What tests try that no one of them says: how many examples of a property, values by chance, names.
 
-`make test` tries a quarter of that number, `make test-fast` a tenth, `make nightly` four times as many.
+A property tries the number of examples that its test says, times INGEST_EXAMPLES: `make test` tries a quarter of it,
+`make test-fast` a tenth, `make nightly` four times as many. CI tries the same values each time, as a change is judged
+by itself there; `tests/unit/test_schedule.py` looks for tests that draw in another way.
 """
 
 from __future__ import annotations
 
 import os
 import random
+import uuid
+from collections import Counter
+from hashlib import sha256
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
@@ -14,6 +19,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _TIMES = float(os.environ.get("INGEST_EXAMPLES", "1"))
+_NAMED: Counter[str] = Counter()
+"""How many names each test has."""
 
 
 def examples(count: int) -> int:
@@ -22,6 +29,23 @@ def examples(count: int) -> int:
 
 
 def some(every: Sequence[T]) -> Sequence[T]:
-    """Return all of these, or that share of them at random, the same ones on CI: a failure has to name its one."""
-    chosen = random.Random(7 if "CI" in os.environ else None)  # noqa: S311  (a sample, no secret)
+    """Return all of these, or that share of them by chance: a failure has to name its one."""
+    chosen = random.Random(seed())  # noqa: S311  (a sample, no secret)
     return every if _TIMES >= 1 else chosen.sample(every, examples(len(every)))
+
+
+def seed() -> int:
+    """Return what a test draws by, the same number on CI: a failure has to name it."""
+    return 7 if "CI" in os.environ else random.SystemRandom().randrange(1 << 30)
+
+
+def own_name(prefix: str) -> str:
+    """Return a name of these letters and ten hexadecimal digits that nothing else on a server has.
+
+    A test has the same names whenever it runs.
+    """
+    test = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" (")[0]
+    if not test:  # a tool, whose server may have been there before
+        return prefix + uuid.uuid4().hex[:10]
+    _NAMED[test] += 1
+    return prefix + sha256(f"{test} {_NAMED[test]}".encode()).hexdigest()[:10]

@@ -9,7 +9,6 @@ import socket
 import subprocess
 import sys
 import time
-import uuid
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from examples import own_name
 from warm import forked
 
 from ingest.errors import Unavailable
@@ -60,7 +60,7 @@ class Kafka:
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
-        self.name = f"t{uuid.uuid4().hex[:10]}"
+        self.name = own_name("t")
         self.admin = AdminClient({"bootstrap.servers": bootstrap})
         self.cluster = Cluster({"bootstrap.servers": bootstrap})
 
@@ -181,7 +181,7 @@ class Background:
     """A command in the background; its output goes to files: a pipe that nobody reads is soon full."""
 
     def __init__(self, command: list[str], env: Mapping[str, str], folder: Path, cwd: Path | None = None) -> None:
-        name = uuid.uuid4().hex[:8]
+        name = own_name("run-")
         self._files = [folder / f"{name}.out", folder / f"{name}.err"]
         with self._files[0].open("w") as out, self._files[1].open("w") as err:
             warm = forked(command, env, cwd or Path.cwd(), out.fileno(), err.fileno())

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import uuid
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
+
+from examples import own_name
 
 from ingest.model import types
 from ingest.model.commit import OLDER, CommitScope
@@ -56,7 +57,7 @@ def options(postgres: Database, **more: Any) -> SqlSinkOptions:
     """Options of a sink in this database; `type` is `postgres` where it is not given."""
     given = {
         "type": "postgres", "endpoint": f"127.0.0.1:{postgres.port}", "dbname": "postgres", "username": "ingest",
-        "password": "of-the-tests", "sink.transactional-id-prefix": uuid.uuid4().hex, **more,
+        "password": "of-the-tests", "sink.transactional-id-prefix": own_name("x"), **more,
     }  # fmt: skip
     made: Any = SINKS[given["type"]].model_validate(given)
     return made  # type: ignore[no-any-return]

@@ -1,8 +1,9 @@
-"""The order of `make test`: what stays together, and who begins with what."""
+"""The order of `make test`: what stays together, and who begins with what. And that CI tries the same each time."""
 
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -58,6 +59,25 @@ def test_times_are_those_of_files_and_folders_and_what_is_new_begins(
     ]  # fmt: skip
     names = [f"{here}::test_a", "tests/unit/test_names.py::test_b", "tests/unit/test_new.py::test_c"]
     assert sorted(names, key=turn) == [names[2], names[0], names[1]]
+
+
+OTHER_EACH_TIME = re.compile(
+    r"(?<![\w.])(?:os\.urandom|uuid\.uuid[14]|(?:random\.)?SystemRandom|(?:random\.)?Random\(\)|random\.[a-z]\w*\("
+    r"|secrets\.\w+\(|(?<!== )hash\((?!.*==))"
+)
+"""What gives something else in each process. A hash that is compared is no value."""
+
+
+def test_ci_tries_the_same_each_time() -> None:
+    """What draws begins with a number of its own or with `seed`, and names are those of `own_name`."""
+    calls = ("random.choice(a)", "random.Random()", "uuid.uuid4()", "f'{abs(hash(a))}'")
+    assert all(OTHER_EACH_TIME.search(call) for call in calls)
+    assert not OTHER_EACH_TIME.search("random.Random(7).choice(a), self.random.choice(a), hash(a) == hash(b)")
+    files = {path.relative_to(ROOT).as_posix(): path for path in (ROOT / "tests").rglob("*.py")}
+    del files["tests/support/examples.py"], files["tests/unit/test_schedule.py"]
+    texts = {name: path.read_text(encoding="utf-8") for name, path in files.items()}
+    assert {name: found for name, text in texts.items() if (found := OTHER_EACH_TIME.findall(text))} == {}
+    assert "ifdef CI\nexport PYTHONHASHSEED = 0\n" in (ROOT / "Makefile").read_text(encoding="utf-8")
 
 
 class Worker:

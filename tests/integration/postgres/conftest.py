@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import uuid
 from typing import TYPE_CHECKING
 
 import postgres_sink
 import pytest
+from examples import own_name
 from postgres import running
 from postgres_shop import Shop
 from postgres_sink import options
@@ -38,7 +38,7 @@ def sink(postgres: Database) -> SqlSinkOptions:
 @pytest.fixture
 def name() -> str:
     """The schema of a test's tables."""
-    return f"s{uuid.uuid4().hex[:10]}"
+    return own_name("s")
 
 
 @pytest.fixture(autouse=True)

@@ -41,7 +41,7 @@ class Port:
     def ask(self, path: str, **headers: str) -> tuple[int, str, str]:
         url = f"http://127.0.0.1:{self.server.port}{path}"
         try:
-            with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=5) as answer:
+            with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=60) as answer:
                 return answer.status, answer.headers["Content-Type"], answer.read().decode()
         except urllib.error.HTTPError as exc:
             return exc.code, exc.headers["Content-Type"], exc.read().decode()
@@ -79,7 +79,7 @@ def test_a_client_that_goes_leaves_no_traceback(port: Port, sent: bytes, capfd: 
 def test_a_host_may_be_an_address_of_ipv6() -> None:
     health = Health(300)
     server = MetricsServer("::1", 0, Exposition(registry_of(Metrics("p", 10, health))), health)
-    with urllib.request.urlopen(f"http://[::1]:{server.port}/livez", timeout=5) as answer:
+    with urllib.request.urlopen(f"http://[::1]:{server.port}/livez", timeout=60) as answer:
         assert answer.status == 200
     server.close()
 
@@ -137,7 +137,7 @@ def test_a_port_with_a_password_tells_nobody_else_anything() -> None:
         health(STARTED)
         health(SideAnswers("sink", answers=False, why="db.internal refuses"))
         with pytest.raises(urllib.error.HTTPError) as refused:
-            urllib.request.urlopen(f"http://127.0.0.1:{server.port}/readyz", timeout=5)
+            urllib.request.urlopen(f"http://127.0.0.1:{server.port}/readyz", timeout=60)
         assert (refused.value.code, refused.value.read()) == (503, b"no\n"), "a probe needs no more"
         refused.value.close()
     finally:
@@ -230,7 +230,7 @@ def test_nobody_watches_unless_that_is_asked_for() -> None:
         assert isinstance(serving, Serving)
         observer(STARTED)
         assert shown == [serving, STARTED]
-        with urllib.request.urlopen(f"http://127.0.0.1:{serving.port}/readyz", timeout=5) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{serving.port}/readyz", timeout=60) as answer:
             assert answer.status == 200
     with pytest.raises(urllib.error.URLError):
-        urllib.request.urlopen(f"http://127.0.0.1:{serving.port}/readyz", timeout=5)
+        urllib.request.urlopen(f"http://127.0.0.1:{serving.port}/readyz", timeout=60)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import uuid
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from examples import own_name
 from lake_tables import overwrite
 from mysql_servers import PASSWORD, USER
 from verified import FilePipeline, found
@@ -30,7 +30,7 @@ class _Shop:
 
     def __init__(self, server: MySql, folder: Path) -> None:
         self.server, self.folder = server, folder
-        self.database = f"v{uuid.uuid4().hex[:10]}"
+        self.database = own_name("v")
         server.execute(f"CREATE DATABASE {self.database}")
         self.execute(
             "CREATE TABLE orders (id INT PRIMARY KEY, name VARCHAR(20), price DECIMAL(20,4), at TIMESTAMP(6) NULL,"

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from examples import own_name
 from mysql_log import Tables, place_of, read_log, reader_of, tables_of
 from mysql_run import Run
 from mysql_servers import MARIADB_10, MYSQL_5
@@ -29,9 +30,9 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def shop(mariadb: MySql, request: pytest.FixtureRequest) -> tuple[MySql, dict[str, Any]]:
+def shop(mariadb: MySql) -> tuple[MySql, dict[str, Any]]:
     """A server with a table of this test's own, and the option that chooses it."""
-    name = f"s{abs(hash(request.node.name))}"
+    name = own_name("s")
     mariadb.execute(f"CREATE DATABASE {name}", f"CREATE TABLE {name}.t (id INT PRIMARY KEY, a INT)")
     return mariadb, {"tables": rf"{name}.\.*", "name": name}
 
