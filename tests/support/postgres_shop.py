@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 from typing import TYPE_CHECKING, Any
 
+from commands import ran_here
+from examples import own_name
 from harness import INGEST, Background, finished
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ class Shop:
 
     def __init__(self, folder: Path, postgres: Database, java: SharedJava) -> None:
         self.folder, self.java = folder, java
-        self.table = f"t{os.urandom(5).hex()}"
+        self.table = own_name("t")
         self.postgres = postgres
         self.lines = folder / "in.jsonl"
         self.file = folder / "pipeline.yaml"
@@ -46,7 +47,12 @@ class Shop:
         with self.lines.open("a") as file:
             file.write(change(op, before, after, self.table))
 
-    def run(self, *more: str, fault: str = "") -> Result:
+    def run(self) -> Result:
+        """Run to the end, in this process."""
+        return ran_here(str(self.file), "--checkpoint", str(self.folder / "c"))
+
+    def run_on_spark(self, *more: str, fault: str = "") -> Result:
+        """Run to the end as a job of Spark, whose driver may die."""
         command = [INGEST, "run", str(self.file), "--once", "--checkpoint", str(self.folder / "c"), *more]
         return finished(command, self.java, self.folder, fault=fault)
 

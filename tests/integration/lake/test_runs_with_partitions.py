@@ -43,7 +43,7 @@ def test_rows_that_move_between_partitions_are_there_once_and_are_the_newest(sho
     send(range(300))
     assert shop.run().code == 0
     send(range(300, 600))
-    died = shop.run(fault=fault)
+    died = shop.run_on_spark(fault=fault)
     assert died.code == -9, died.err
     send(range(600, 700))
     ran = shop.run()

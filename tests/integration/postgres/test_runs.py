@@ -64,7 +64,7 @@ def test_a_run_into_hologres_refuses_what_needs_another_type(shop: Shop) -> None
 def test_a_driver_that_dies_loses_and_doubles_nothing(shop: Shop, fault: str) -> None:
     for number in range(500):
         shop.add("c", None, {"id": number % 100, "n": number, **({"late": 1} if number >= 250 else {})})
-    died = shop.run(fault=fault)
+    died = shop.run_on_spark(fault=fault)
     assert died.code == -9, died.err
     ran = shop.run()
     assert ran.code == 0, ran.err
@@ -81,7 +81,7 @@ def test_a_server_that_goes_away_ends_the_run_to_be_tried_again(shop: Shop) -> N
     shop.add("c", None, {"id": 2, "n": 2})
     shop.postgres.stop("immediate")
     try:
-        away = shop.run()
+        away = shop.run_on_spark()
     finally:
         shop.postgres.start()
     assert away.code == 75, away.err
@@ -210,7 +210,7 @@ def test_what_each_attempt_at_a_task_fails_with_is_told(shop: Shop) -> None:
         f"CREATE TRIGGER ends AFTER INSERT ON shop.{shop.table} EXECUTE FUNCTION shop.ends()"
     )
     shop.add("c", None, {"id": 2, "n": 2})
-    ran = shop.run()
+    ran = shop.run_on_spark()
     assert ran.code == 75, ran.err
     assert f"write rows of the table shop.{shop.table} at the database" in ran.err
     assert "terminating connection due to administrator command" in ran.err
