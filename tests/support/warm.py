@@ -28,7 +28,9 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-COMMANDS: Final = frozenset({"run", "plan", "replay", "checkpoint"})
+_COMMAND: Final = str(Path(sys.executable).with_name("ingest"))
+_STARTED: Final = frozenset({"sandbox", "warmup"})
+"""Commands that start what outlives them, or that look at how Java starts."""
 _MODULES: Final = (
     "ingest.cli.run", "ingest.cli.plan", "ingest.cli.replay", "ingest.sources.kafka", "ingest.sinks.upsert_kafka",
     "ingest.kafka.native.client", "ingest.driver.schemas", "pyspark.sql", "rich.live",
@@ -139,7 +141,9 @@ _warm: Warm | None = None
 def forked(command: Sequence[str], env: Mapping[str, str], cwd: Path, out: int, err: int) -> Forked | None:
     """Run a command as a fork of the warm process; None where it has to be started."""
     global _warm  # noqa: PLW0603  (one for this process, started when it is first wanted)
-    if len(command) < 2 or (command[1] not in COMMANDS and not command[1].endswith("faulty_driver.py")):
+    program, first = (*command, "")[:2]
+    own = program == _COMMAND and first not in _STARTED
+    if not own and not first.endswith("faulty_driver.py"):
         return None
     usual = _at_import(os.environ)
     if (_at_import(env), env.get(_PATH)) != (usual, os.environ.get(_PATH)):
