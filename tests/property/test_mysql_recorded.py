@@ -19,8 +19,9 @@ from recorded_logs import RECORDED, events_of, recorded, replay, without_end
 from replay_server import _fake_format
 
 from ingest.errors import IngestError
+from ingest.model.record import offset_of
 from ingest.sources.mysql.connection import MySqlServer
-from ingest.sources.mysql.log_model import LogPlace
+from ingest.sources.mysql.log_model import NO_TRANSACTIONS, LogPlace
 from ingest.sources.mysql.log_reader import LogReader
 from ingest.sources.mysql.reader import _Tables
 
@@ -48,11 +49,12 @@ class Recording:
         server = MySqlServer("127.0.0.1", 1, "nobody", None)
         opened: Any = lambda: Served(events)  # noqa: E731  (its type)
         reader = LogReader(server, 1, self.tables, native=native, open_stream=opened)
-        records: list[tuple[bytes | None, int | None]] = []
+        records: list[tuple[bytes | None, int, str]] = []
         try:
             for chunk in reader.read(LogPlace("binlog.000001", 4, 0), len(self.data)):
                 messages = chunk.messages if chunk is not None else ()
-                records += [(record.value(), record.offset()) for record in messages]
+                named = chunk.transactions if chunk is not None else NO_TRANSACTIONS
+                records += [(record.value(), at := offset_of(record), named.gtid(at)) for record in messages]
         except IngestError as exc:
             return type(exc), str(exc)
         except AssertionError as exc:  # the stream has no more

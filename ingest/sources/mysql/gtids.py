@@ -61,7 +61,7 @@ class GtidSet:
                     if not 0 < first <= last:
                         raise ValueError(_refused(part))
                     sources.setdefault(f"{source}:{tag}" if tag else source, []).append((first, last))
-                elif _TAG.fullmatch(piece) and "-" in source and not _PAIR.fullmatch(source):
+                elif _TAG.fullmatch(piece) and "-" in source and not is_pair(source):
                     tag = piece.lower()
                 else:
                     raise ValueError(_refused(part))
@@ -166,6 +166,11 @@ class GtidSet:
             domain = source.partition("-")[0]
             last[domain] = max(last.get(domain, (0, "")), (intervals[-1][1], source))
         return ",".join(f"{source}-{number}" for number, source in last.values())
+
+
+def is_pair(source: str) -> bool:
+    """Tell whether a source is MariaDB's."""
+    return _PAIR.fullmatch(source) is not None
 
 
 def canonical(source: str) -> str:

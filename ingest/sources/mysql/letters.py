@@ -14,6 +14,7 @@ import msgspec
 from ingest.model.record import Record, offset_of
 from ingest.sources.mysql.format import HEAD, head_of
 from ingest.sources.mysql.history import History, SchemaEntry
+from ingest.sources.mysql.log_model import NumberedTransactions
 from ingest.sources.mysql.state import LOG
 from ingest.sources.mysql.types import is_tinyint1
 
@@ -31,6 +32,7 @@ SCHEMA: Final = PREFIX + "schema"
 """The entries of the history of schemas by which the changes were decoded, as JSON."""
 FILE: Final = PREFIX + "file"
 POSITION: Final = PREFIX + "position"
+GTID: Final = PREFIX + "gtid"
 SERVER: Final = PREFIX + "server"
 _BROKEN: Final = head_of(0)
 """The value of a letter that is none of a row: no change of any table."""
@@ -48,6 +50,8 @@ class RowLetter:
     place: tuple[str, int] | None
     """A file of the log and an offset in it; None where that is not known."""
     server: str
+    gtid: str = ""
+    """The transaction, as the server writes it; empty where it has none, and for rows of a chunk."""
 
     def key(self) -> None:
         """Return None: the key is in the row."""
@@ -77,7 +81,7 @@ class RowLetter:
         found: Headers = [(SCHEMA, self.columns), (SERVER, self.server.encode())]
         if self.place is not None:
             found += [(FILE, self.place[0].encode()), (POSITION, b"%d" % self.place[1])]
-        return found
+        return [*found, (GTID, self.gtid.encode())] if self.gtid else found
 
     def leader_epoch(self) -> None:
         """Return None: there is no such thing."""
@@ -92,12 +96,16 @@ class RowLetter:
 
 
 def as_letter(
-    assigned: MySqlAssignment, history: History, split: Split, record: Record, place: tuple[str, int] | None
-) -> RowLetter:
+    assigned: MySqlAssignment, history: History, split: Split, record: Record,
+    place: tuple[str, int] | NumberedTransactions | None,
+) -> RowLetter:  # fmt: skip
     """Return the record that a dead letter is of.
 
-    `place`: of a chunk of rows, the place in the log that they are of.
+    `place`: of a row of a chunk, the place in the log that it is of; of a record of the log, its chunk's transactions.
     """
+    gtid = ""
+    if isinstance(place, NumberedTransactions):
+        gtid, place = place.gtid(offset_of(record)), None
     value = record.value() or _BROKEN
     text, entries = value[HEAD:], {int.from_bytes(value[1:HEAD], "big")}
     if text[:1] == b"[":
@@ -111,7 +119,7 @@ def as_letter(
         base, file = max(before, default=(0, ""))
         place = (file, at - base) if file else None
     server = "" if assigned.server is None else assigned.server.name
-    return RowLetter(record, split, text, columns, place, server)
+    return RowLetter(record, split, text, columns, place, server, gtid)
 
 
 class _Part(msgspec.Struct):

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import zlib
 from dataclasses import dataclass
+from struct import pack
 from typing import TYPE_CHECKING, Final
 
 from ingest.sources.mysql import events
 from ingest.sources.mysql.events import EventHeader, FormatDescription, Gtid
+from ingest.sources.mysql.log_model import NO_END, NumberedTransactions
 from ingest.sources.mysql.log_records import PendingRecords
 from ingest.sources.mysql.replication import Packets
 
@@ -87,6 +89,8 @@ class LogDecoder:
         """Where the open transaction began; CLOSED where none is open."""
         self.gtid: Gtid | None = None
         """The GTID of the open transaction."""
+        self._numbered: list[tuple[int, int, Gtid]] = []
+        """The same transactions as `runs`: where each begins and ends, as positions."""
         self.asks = False
         """True if the caller decides by its GTID whether a transaction is read."""
         self.time = 0
@@ -148,6 +152,7 @@ class LogDecoder:
         self.ended, self.last, self.last_crc = event.end, event.start, zlib.crc32(event.data)
         if self.gtid is not None:
             self._count(self.gtid)
+            self._numbered.append((self.base + self.opened, self.base + event.end, self.gtid))
         self.abandon()
 
     def pass_over(self, event: Event) -> None:
@@ -164,7 +169,16 @@ class LogDecoder:
 
     def begin_runs(self) -> None:
         """Forget the transactions that ended."""
-        self.runs = []
+        self.runs, self._numbered = [], []
+
+    def numbered(self, first: int, last: int) -> NumberedTransactions:
+        """Return the transactions with GTIDs that have positions from `first` to `last`; also the one that is open."""
+        found = [one for one in self._numbered if one[1] > first and one[0] <= last]
+        if self.opened != CLOSED and self.gtid is not None:
+            found.append((self.base + self.opened, NO_END, self.gtid))
+        sources = [*dict.fromkeys(gtid.source for _, _, gtid in found)]
+        places = (pack("=qqQq", begin, end, one.number, sources.index(one.source)) for begin, end, one in found)
+        return NumberedTransactions(b"".join(places), sources)
 
     def _count(self, gtid: Gtid) -> None:
         """Add a transaction to those that ended."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
+
+from ingest.sources.mysql.gtids import is_pair
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -13,6 +16,10 @@ if TYPE_CHECKING:
     from ingest.model.record import Record
     from ingest.sources.mysql.columns import Table
     from ingest.sources.mysql.events import Query
+
+
+NO_END: Final = (1 << 63) - 1
+"""The end of a transaction whose end was not read."""
 
 
 class LogPlace(msgspec.Struct, array_like=True, frozen=True):
@@ -31,6 +38,27 @@ class LogPlace(msgspec.Struct, array_like=True, frozen=True):
     def position(self) -> int:
         """The position of the place."""
         return self.base + self.offset
+
+
+@dataclass(frozen=True, slots=True)
+class NumberedTransactions:
+    """The transactions with GTIDs to which consecutive records belong."""
+
+    places: bytes
+    """For each, in order, four numbers of eight bytes: the position where it begins, the one where it ends, its number,
+    and which of the sources it is of."""
+    sources: Sequence[str]
+    """Sources as GTIDs name them: a server's UUID (MySQL), with a tag perhaps, or domain-server (MariaDB)."""
+
+    def gtid(self, position: int) -> str:
+        """Return the GTID of the record at a position, as the server writes it; empty where it has none."""
+        numbers = memoryview(self.places).cast("Q")
+        at = bisect_right(range(len(numbers) // 4), position, key=lambda index: numbers[4 * index]) - 1
+        if at < 0:
+            return ""
+        _, end, number, source = numbers[4 * at : 4 * at + 4]
+        name = self.sources[source]
+        return f"{name}{'-' if is_pair(name) else ':'}{number}" if position < end else ""
 
 
 class PartOfTransaction(msgspec.Struct, array_like=True, frozen=True):
@@ -84,6 +112,9 @@ class LogTables(Protocol):
         """Tell whether a statement may touch a table that is read."""
 
 
+NO_TRANSACTIONS: Final = NumberedTransactions(b"", ())
+
+
 @dataclass(frozen=True, slots=True)
 class LogChunk:
     """Consecutive records of the log."""
@@ -93,6 +124,8 @@ class LogChunk:
     """The position behind them."""
     inside: PartOfTransaction | None = None
     """What of the open transaction was given on with them and before; None where none is open, or it has no GTID."""
+    transactions: NumberedTransactions = NO_TRANSACTIONS
+    """Those that they are of."""
 
 
 @dataclass(frozen=True, slots=True)

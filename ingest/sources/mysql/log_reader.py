@@ -228,13 +228,14 @@ class LogReader:
         if not count:
             return
         taken = self._decoder.records.take(count)
-        position = taken[-1].offset() + 1
+        last = offset_of(taken[-1])
+        transactions, position = self._decoder.numbered(offset_of(taken[0]), last), last + 1
         found = self.pieces.rest(taken, self._decoder)
         if found and offset_of(found[0]) < self._after:
             found = [record for record in found if offset_of(record) >= self._after]
         self._after = max(self._after, position)
         if found:
-            yield LogChunk(found, position, self.pieces.given(self._decoder))
+            yield LogChunk(found, position, self.pieces.given(self._decoder), transactions)
 
     def _packet(self, packet: bytes) -> None:
         try:

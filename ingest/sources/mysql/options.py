@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ingest.sources.mysql.coordinator import MySqlCoordinator
     from ingest.sources.mysql.history import History
     from ingest.sources.mysql.letters import LetterRows
+    from ingest.sources.mysql.log_model import NumberedTransactions
     from ingest.sources.mysql.reader import MySqlAssignment, MySqlReader
 
 PREFIX: Final = "jdbc.properties."
@@ -446,8 +447,9 @@ class MySqlSource(Labelled, DeclaringOptions):
         return MySqlCoordinator(self, pipeline, warn)
 
     def as_letter(
-        self, assigned: MySqlAssignment, history: History, split: Split, record: Record, place: tuple[str, int] | None
-    ) -> Record:
+        self, assigned: MySqlAssignment, history: History, split: Split, record: Record,
+        place: tuple[str, int] | NumberedTransactions | None,
+    ) -> Record:  # fmt: skip
         """Return the record that a dead letter of a row is of (`LettersOfRows` of `sources/stateful.py`)."""
         from ingest.sources.mysql.letters import as_letter  # noqa: PLC0415  (as above)
 

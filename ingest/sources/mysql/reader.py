@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from ingest.sources.mysql.columns import Table
     from ingest.sources.mysql.connection import Connection
     from ingest.sources.mysql.history import History, KnownSchemas
-    from ingest.sources.mysql.log_model import Statement
+    from ingest.sources.mysql.log_model import NumberedTransactions, Statement
     from ingest.sources.mysql.options import MySqlSource
     from ingest.sources.mysql.passing import LoggedChange
 
@@ -57,8 +57,8 @@ class MySqlChunk:
     topic: str
     more: bool = False
     """True if they are a part of something that has one position: the split stays at it."""
-    place: tuple[str, int] | None = None
-    """Of rows of a chunk: the place in the log that they are of."""
+    place: tuple[str, int] | NumberedTransactions | None = None
+    """Of rows of a chunk: the place in the log that they are of; of records of the log: their transactions."""
 
 
 _MOST_GTIDS: Final = 1500
@@ -340,7 +340,7 @@ class MySqlReader:
             self._keep_place(log)
             messages = found.messages if not passing else passed(found.messages, passing)
             if messages:
-                yield MySqlChunk(LOG, messages, LOG[0])
+                yield MySqlChunk(LOG, messages, LOG[0], place=found.transactions)
         self._keep_place(log)
         self._statement = log.statement
         self._position[LOG] = self._places[-1].position if log.statement is None else log.statement.position

@@ -339,6 +339,8 @@ def test_rejected_rows_are_letters_of_their_change_and_are_replayed(
         assert headers["__ingest.mysql.file"] == file
         position = int(headers["__ingest.mysql.position"])
         assert (position > before) == (op == "c"), "rows are as of a place before the change"
+        gtid = headers.get("__ingest.mysql.gtid")
+        assert gtid == (mariadb.execute("SELECT @@GLOBAL.gtid_binlog_pos")[0][0] if op == "c" else None)
         assert '"days"' in headers["__ingest.mysql.schema"]
     looked = called("tap", str(pipeline.file), "--checkpoint", str(pipeline.checkpoint), "--at", f"{file}:{position}",
                     "--format", "json")  # fmt: skip

@@ -2,6 +2,7 @@ from collections.abc import Sequence
 
 from ingest.sources.mysql.events import FormatDescription, Gtid
 from ingest.sources.mysql.log_decoder import Event, GtidRun
+from ingest.sources.mysql.log_model import NumberedTransactions
 from ingest.sources.mysql.native.log_records import PendingRecords
 from ingest.sources.mysql.native.row_image import RowPlan
 
@@ -77,3 +78,6 @@ class LogDecoder:
 
     def begin_runs(self) -> None:
         """Forget the transactions that ended."""
+
+    def numbered(self, first: int, last: int) -> NumberedTransactions:
+        """Return the transactions with GTIDs that have positions from `first` to `last`; also the one that is open."""

@@ -15,6 +15,7 @@ from libc.string cimport memcmp, memcpy, memmove
 
 from ingest.sources.mysql.events import FormatDescription, uuid_text
 from ingest.sources.mysql.log_decoder import GtidRun, read_event
+from ingest.sources.mysql.log_model import NO_END, NumberedTransactions
 from ingest.sources.mysql.native.log_records cimport PendingRecords
 from ingest.sources.mysql.native.packed cimport crc32_of, low_bytes
 from ingest.sources.mysql.native.row_image cimport RowPlan
@@ -25,6 +26,7 @@ cdef enum:
     TABLE_ID = 6              # bytes of it, at the beginning of a table map
     FULL_PACKET = (1 << 24) - 1
     FIRST_ROOM = 1 << 19
+    FIRST_NUMBERS = 1 << 10
     CACHED = 64               # places of tables that were looked up
     QUERY = 2
     XID = 16
@@ -53,6 +55,13 @@ cdef struct Number:           # a GTID: of MySQL's server, or of MariaDB's domai
     uint32_t domain
     uint32_t server
     uint64_t number
+
+
+cdef struct Numbered:         # a transaction with a GTID, as `NumberedTransactions` of log_model.py has it
+    int64_t begin             # positions
+    int64_t end
+    uint64_t number
+    int64_t source            # which of the sources
 
 
 cdef struct Head:
@@ -108,6 +117,11 @@ cdef class LogDecoder:
     cdef Number run                   # the first of the transactions that ended last, with numbers without a gap
     cdef uint64_t run_last
     cdef list done                    # the runs before it
+    cdef Numbered *numbers            # the same transactions one by one
+    cdef size_t numbers_used, numbers_room
+    cdef Number source                # the source of the last of them
+    cdef int64_t source_at            # which of all it is
+    cdef list sources                 # all of them, by name
     cdef dict tables                  # by id: a plan, or the body of the table map of a table that is not read
     cdef dict maps                    # the same by the bodies of table maps, without the id
     cdef uint64_t cached_ids[CACHED]
@@ -119,12 +133,13 @@ cdef class LogDecoder:
         """Stand nowhere. `next` returns after so many bytes of records: if transactions ended, if one is open, held."""
         self.most, self.open_most, self.held_most = most, open_most, held_most
         self.records = PendingRecords(with_metadata)
-        self.done = []
+        self.done, self.sources = [], []
         self.cached = [None] * CACHED
         self.reset(0, 0)
 
     def __dealloc__(self):
         PyMem_Free(self.data)
+        PyMem_Free(self.numbers)
 
     def reset(self, int64_t base, int64_t offset):
         """Stand at a place of a file, of whose events nothing is known."""
@@ -441,6 +456,7 @@ cdef class LogDecoder:
     cdef int end_group(self, int64_t start, int64_t end, uint32_t crc) except -1:
         self.records.ended = self.records.count
         self.ended, self.last, self.last_crc = end, start, crc
+        self.count_number(end)
         if self.other is not None:
             self.close_run()
             self.done.append(GtidRun(self.other.source, self.other.number, self.other.number))
@@ -454,6 +470,67 @@ cdef class LogDecoder:
         self.opened, self.begun = -1, False
         self.number.kind, self.other = NO_GTID, None
         return 0
+
+    cdef int count_number(self, int64_t end) except -1:
+        """Add the open transaction to those with a GTID, if it has one."""
+        cdef Numbered *grown
+        cdef size_t room = self.numbers_room * 2 or FIRST_NUMBERS
+        if self.other is None and self.number.kind == NO_GTID:
+            return 0
+        if self.numbers_used == self.numbers_room:
+            if room > (<size_t> 1 << 32):
+                raise MemoryError
+            grown = <Numbered *> PyMem_Realloc(self.numbers, room * sizeof(Numbered))
+            if grown == NULL:
+                raise MemoryError
+            self.numbers, self.numbers_room = grown, room
+        if self.other is not None:
+            self.numbers[self.numbers_used].number = self.other.number
+            self.source_at = self.place_of(self.other.source)
+            self.source.kind = NO_GTID
+        else:
+            self.numbers[self.numbers_used].number = self.number.number
+            if not is_same_source(&self.source, &self.number):
+                self.source_at = self.place_of(source_of(&self.number))
+                self.source = self.number
+        self.numbers[self.numbers_used].source = self.source_at
+        self.numbers[self.numbers_used].begin = self.base + self.opened
+        self.numbers[self.numbers_used].end = self.base + end
+        self.numbers_used += 1
+        return 0
+
+    cdef int64_t place_of(self, str name) except -1:
+        """Return which of the sources one is."""
+        if name not in self.sources:
+            self.sources.append(name)
+        return <int64_t> self.sources.index(name)
+
+    def numbered(self, int64_t first, int64_t last):
+        """Return the transactions with GTIDs that have positions from `first` to `last`; also the one that is open."""
+        cdef size_t low = 0, counted = self.numbers_used, high, middle, end
+        cdef bytes places = b""
+        if self.opened >= 0:
+            self.count_number(<int64_t> NO_END - self.base)
+        high = self.numbers_used
+        while low < high:  # the first that ends behind `first`
+            middle = (low + high) // 2
+            if self.numbers[middle].end > first:
+                high = middle
+            else:
+                low = middle + 1
+        end, high = low, self.numbers_used
+        while end < high:  # the first behind it that begins behind `last`
+            middle = (end + high) // 2
+            if self.numbers[middle].begin > last:
+                high = middle
+            else:
+                end = middle + 1
+        if end > low:
+            places = PyBytes_FromStringAndSize(
+                <const char *> (self.numbers + low), <Py_ssize_t> ((end - low) * sizeof(Numbered))
+            )
+        self.numbers_used = counted
+        return NumberedTransactions(places, list(self.sources))
 
     cdef int close_run(self) except -1:
         if self.run.kind != NO_GTID:
@@ -497,8 +574,9 @@ cdef class LogDecoder:
 
     def begin_runs(self):
         """Forget the transactions that ended."""
-        self.done = []
-        self.run.kind = NO_GTID
+        self.done, self.sources = [], []
+        self.run.kind = self.source.kind = NO_GTID
+        self.numbers_used = 0
 
     def event(self, bytes data not None):
         """Return the event of a packet, and go on to its end. Raise BadEvent."""

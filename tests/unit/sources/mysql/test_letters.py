@@ -3,24 +3,36 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+import pickle
+import re
+from bisect import bisect_left
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from mysql_log import Tables, server_of, tables_of
 
 from ingest.deadletter.dead_letter import DeadLetter
 from ingest.model.change import Reject
+from ingest.model.record import offset_of
 from ingest.model.table import table_id
+from ingest.sources.mysql import log_reader
 from ingest.sources.mysql.columns import Column, Table
 from ingest.sources.mysql.format import MySqlRows, head_of
 from ingest.sources.mysql.history import History, KnownSchemas, SchemaEntry
 from ingest.sources.mysql.letters import LetterRow, LetterRows, as_letter
 from ingest.sources.mysql.log_model import LogPlace
+from ingest.sources.mysql.log_reader import LogReader
 from ingest.sources.mysql.log_records import LogRecord
 from ingest.sources.mysql.positions import ServerIdentity
 from ingest.sources.mysql.reader import MySqlAssignment
 from ingest.sources.mysql.state import LOG
 from ingest.testing.records import MemoryRecord
 
+if TYPE_CHECKING:
+    from mysql_servers import MySql
+
+OF_OTHER = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 COLUMNS = (
     Column("id", "bigint", unsigned=True, nullable=False), Column("flag", "tinyint", length=1), Column("n", "tinyint"),
     Column("d", "date"), Column("t", "varchar", length=9, charset="utf8mb4"),
@@ -62,11 +74,59 @@ def test_a_letter_is_the_change_with_its_columns_and_its_place() -> None:
         7, ["shop", "orders"], ["id", "flag", "n", "d", "t"],
     )  # fmt: skip
     assert kept.where == "b.000002:234"
+    assert "__ingest.mysql.gtid" not in headers, "its transaction has none"
     chunk = as_letter(ASSIGNED, HISTORY, ("snapshot", 3), LogRecord(head_of(7) + CHANGE, 2, 5_000), ("b.000001", 99))
     assert (chunk.topic(), chunk.partition(), chunk.offset()) == ("snapshot", 3, 2)
     assert (chunk.where, dict(chunk.headers())["__ingest.mysql.position"]) == ("rows as of b.000001:99", b"99")
     nowhere = as_letter(ASSIGNED, HISTORY, ("snapshot", 3), LogRecord(head_of(7) + CHANGE, 2, 5_000), None)
     assert (nowhere.where, "__ingest.mysql.file" in dict(nowhere.headers())) == ("", False)
+
+
+@pytest.mark.parametrize("native", [True, False])
+@pytest.mark.parametrize("server", ["mariadb", "mysql5"])
+def test_a_letter_of_the_log_has_the_gtid_that_the_server_says(
+    server: str, native: bool, request: pytest.FixtureRequest
+) -> None:
+    """Also where a transaction of another source is between, in another file, and where it was given on in pieces."""
+    running: MySql = request.getfixturevalue(server)
+    running.execute("DROP DATABASE IF EXISTS named", "CREATE DATABASE named")
+    running.execute("CREATE TABLE named.t (id INT PRIMARY KEY, v VARCHAR(9000))")
+    file, offset = running.position()
+    bulk = ", ".join(f"({number}, REPEAT('x', 9000))" for number in range(100, 140))
+    other = "SET @@SESSION.server_id = 77" if running.kind.is_mariadb else f"SET GTID_NEXT = '{OF_OTHER}:{8 + native}'"
+    back = "SET @@SESSION.server_id = DEFAULT" if running.kind.is_mariadb else "SET GTID_NEXT = 'AUTOMATIC'"
+    running.execute(
+        "INSERT INTO named.t VALUES (1, '')", "INSERT INTO named.t VALUES (2, ''), (3, '')", "FLUSH BINARY LOGS",
+        other, "INSERT INTO named.t VALUES (4, '')", back, f"INSERT INTO named.t VALUES {bulk}",  # noqa: S608
+        "ALTER TABLE named.t COMMENT 'passed over'", "UPDATE named.t SET v = 'new' WHERE id < 3",
+    )  # fmt: skip
+    wanted, bases, base = [], {file: 0}, offset
+    for name, begin in ((file, offset), (running.position()[0], 4)):
+        bases.setdefault(name, base)
+        gtid = ""
+        for row in running.execute(f"SHOW BINLOG EVENTS IN '{name}' FROM {begin}"):
+            found = re.search(r"GTID (\d+-\d+-\d+)|GTID_NEXT= '([^']+)'", str(row[5]))
+            gtid = found[1] or found[2] if found else gtid
+            if "rows" in row[2].lower():
+                wanted.append((bases[name] + row[4] - 1, gtid))
+            base = max(base, bases[name] + row[4])
+    assert len({gtid for _, gtid in wanted}) == 5
+    assert len({gtid.rpartition("-" if running.kind.is_mariadb else ":")[0] for _, gtid in wanted}) == 2
+    tables = Tables(tables_of(running, "named"))
+    for pieces in (False, True):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(log_reader, "OPEN_BYTES", 50_000 if pieces else log_reader.OPEN_BYTES)
+            reader = LogReader(server_of(running), 4711, tables, native=native)
+            with closing(reader):
+                chunks = list(filter(None, reader.read(LogPlace(file, offset, 0), wanted[-1][0], bases=bases)))
+        assert len(chunks) > (3 if pieces else 0)
+        named = [(offset_of(one), pickle.loads(pickle.dumps(chunk.transactions)).gtid(offset_of(one)))  # noqa: S301
+                 for chunk in chunks for one in chunk.messages]  # fmt: skip
+        ends = [end for end, _ in wanted]
+        assert [gtid for _, gtid in named] == [wanted[bisect_left(ends, at)][1] for at, _ in named]
+        assert len(named) == 46
+    kept = as_letter(ASSIGNED, HISTORY, LOG, chunks[0].messages[0], chunks[0].transactions)
+    assert dict(kept.headers())["__ingest.mysql.gtid"] == wanted[0][1].encode()
 
 
 @pytest.mark.parametrize("booleans", [True, False])
