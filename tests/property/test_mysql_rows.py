@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from struct import pack
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ from mysql_log import Tables
 from picking import pick
 
 from ingest.errors import IngestError
-from ingest.sources.mysql.columns import Column
+from ingest.sources.mysql.columns import Column, ForeignKey
 
 if TYPE_CHECKING:
     from hypothesis.strategies import DrawFn
@@ -119,9 +120,15 @@ def logs(draw: DrawFn) -> tuple[Log, Tables]:
         update = kind in {24, 31}
         body = b"".join(image(first) + (image(second) if update else b"") for _ in range(draw(st.integers(1, 3))))
         bitmaps = [one.to_bytes((count + 7) // 8, "little") for one in ((first, second) if update else (first,))]
-        log.rows(kind, 7, count, body, bitmaps)
+        log.rows(kind, 7, count, body, bitmaps, flags=pick(draw, (1, 1, 3)))
         log.xid()
-    return log, Tables({("shop", "t"): of}, partial=draw(st.booleans()))
+    keys = []
+    for _ in range(draw(st.integers(0, 2))):
+        name = pick(draw, ("unknown", *(column.name for column, *_ in named)))
+        keys.append(ForeignKey("k", ("shop", "t"), pick(draw, ("", "CASCADE")), "SET NULL", ("c",), (name,)))
+    child = replace(table("child", Column("c", "int")), cascades=tuple(keys))
+    unread = frozenset(["t"] if draw(st.booleans()) else [])
+    return log, Tables({("shop", "t"): of, ("shop", "child"): child}, partial=draw(st.booleans()), unread=unread)
 
 
 _FIELDS = ("type", "length", "precision", "scale", "fsp", "unsigned", "charset", "collation", "labels")
@@ -135,7 +142,7 @@ def outcome(data: bytes, bound: int, tables: Tables, piece: int, *, native: bool
         return type(exc), str(exc)
     except AssertionError as exc:  # the stream has no more
         return str(exc)
-    return records, list(reader.gtids), reader.place, dict(reader.invalid)
+    return records, list(reader.gtids), reader.place, dict(reader.invalid), dict(reader.maps.parents)
 
 
 @settings(max_examples=examples(300), deadline=None)

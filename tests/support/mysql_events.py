@@ -65,11 +65,13 @@ class Log:
         body += packed(len(types)) + types + packed(len(metadata)) + metadata + b"\xff" * ((len(types) + 7) // 8) + more
         return self.add(19, body)
 
-    def rows(self, kind: int, table: int, columns: int, body: bytes, present: Sequence[bytes] = ()) -> bytes:
+    def rows(
+        self, kind: int, table: int, columns: int, body: bytes, present: Sequence[bytes] = (), *, flags: int = 1
+    ) -> bytes:  # fmt: skip
         full = b"\xff" * ((columns + 7) // 8)
         bitmaps = present or [full] * (2 if kind in {24, 31, 39} else 1)
         extra = pack("<H", 2) if kind in {30, 31, 32, 39} else b""
-        start = table.to_bytes(6, "little") + b"\1\0" + extra + packed(columns)
+        start = table.to_bytes(6, "little") + pack("<H", flags) + extra + packed(columns)
         return self.add(kind, start + b"".join(bitmaps) + body)
 
     def xid(self) -> None:

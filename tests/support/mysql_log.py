@@ -9,14 +9,17 @@ from typing import TYPE_CHECKING, Any
 import orjson
 from mysql_servers import PASSWORD, USER
 
+from ingest.sources.mysql.cascades import referenced
 from ingest.sources.mysql.columns import Column, Table
 from ingest.sources.mysql.connection import MySqlServer, Tls
+from ingest.sources.mysql.history import History, SchemaEntry
 from ingest.sources.mysql.log_model import LogPlace
 from ingest.sources.mysql.log_reader import LogReader
 
 if TYPE_CHECKING:
     from mysql_servers import MySql
 
+    from ingest.sources.mysql.cascades import Referenced
     from ingest.sources.mysql.log_model import Statement
 
 _FAR = 1 << 62
@@ -34,12 +37,21 @@ class Tables:
     all_known: bool = True
     met: list[Statement] = field(default_factory=list)
     partial: bool = False
+    unread: frozenset[str] = frozenset()
+    """Names of tables whose rows are not read, and to which others may refer."""
 
     def read(self, database: str, name: str, _position: int) -> tuple[int, Table] | None:
         for at, (key, table) in enumerate(self.tables.items()):
-            if key == (database, name):
+            if key == (database, name) and name not in self.unread:
                 return at + 1, table
         return None
+
+    def referenced(self, database: str, name: str, position: int) -> Referenced | None:
+        entries = [
+            SchemaEntry(at, 0, key, table, read=True, booleans=False)
+            for at, (key, table) in enumerate(self.tables.items(), 1)
+        ]
+        return referenced(History(tuple(entries)), (database, name), position)
 
     def answered(self, position: int) -> bool:
         return self.all_known or position in self.known

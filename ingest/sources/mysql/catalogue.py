@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pymysql
 from pymysql.constants import ER
 
-from ingest.sources.mysql import charset_names
+from ingest.sources.mysql import charset_names, ddl
 from ingest.sources.mysql.columns import Column, ForeignKey, Table
 from ingest.sources.mysql.definitions import column_type
 from ingest.sources.mysql.hidden import ROW_END, ROW_START, row_hash, with_expressions
@@ -40,8 +40,10 @@ def server(connection: Any) -> ServerRules:  # noqa: ANN401  (PyMySQL has no typ
     with connection.cursor() as cursor:
         cursor.execute("SELECT VERSION(), @@lower_case_table_names, @@character_set_server")
         version, lower_case, charset = cursor.fetchone()
-        cursor.execute("SHOW VARIABLES LIKE 'explicit_defaults_for_timestamp'")
-        explicit = cursor.fetchone()
+        cursor.execute(
+            "SHOW VARIABLES WHERE Variable_name IN ('explicit_defaults_for_timestamp', 'innodb_native_foreign_keys')"
+        )
+        variables = dict(cursor.fetchall())
     text = version.removeprefix("5.5.5-")
     found = _VERSION.match(text)
     number = 0
@@ -53,7 +55,8 @@ def server(connection: Any) -> ServerRules:  # noqa: ANN401  (PyMySQL has no typ
         mariadb="mariadb" in version.lower(),
         lower_case=int(lower_case),
         charset=charset_names.charset(charset),
-        explicit_timestamp=explicit is not None and explicit[1] == "ON",
+        explicit_timestamp=variables.get("explicit_defaults_for_timestamp") == "ON",
+        logs_cascades=variables.get("innodb_native_foreign_keys") == "OFF",
     )
 
 
@@ -157,7 +160,9 @@ def _tables(connection: Any, database: str, some: tuple[str, ...], about: Server
 
     columns = by_table("COLUMNS", "TABLE_NAME, ORDINAL_POSITION")
     indexes = by_table("STATISTICS", "TABLE_NAME, NON_UNIQUE, INDEX_NAME, SEQ_IN_INDEX")
-    foreign = by_table("REFERENTIAL_CONSTRAINTS", "TABLE_NAME", chosen.replace("TABLE_SCHEMA", "CONSTRAINT_SCHEMA"))
+    referring = f"{chosen} AND REFERENCED_TABLE_NAME IS NOT NULL"
+    used = by_table("KEY_COLUMN_USAGE", "TABLE_NAME, CONSTRAINT_NAME, ORDINAL_POSITION", referring)
+    foreign = {} if about.logs_cascades else _foreign_keys(connection, database, used, about)
     out: dict[TableName, Table] = {}
     for name, rows in by_table("TABLES", "TABLE_NAME").items():
         row = rows[0]
@@ -172,7 +177,7 @@ def _tables(connection: Any, database: str, some: tuple[str, ...], about: Server
             collation=charset_names.collation(collation) if collation else None,
             engine=row["ENGINE"] or "",
             comment=row["TABLE_COMMENT"] or "",
-            cascades=tuple(key for each in foreign.get(name, ()) if (key := _foreign(each)) is not None),
+            cascades=foreign.get(name, ()),
         )
         if row["TABLE_TYPE"] == "SYSTEM VERSIONED":
             table = _versioned(table, columns[name])
@@ -211,13 +216,53 @@ def _literal(default: str) -> str | None:
     return _ESCAPED.sub(lambda found: _ESCAPES.get(found[1] or "'", found[1] or "'"), default[1:-1])
 
 
-def _foreign(row: dict[str, Any]) -> ForeignKey | None:
-    """Return a foreign key by which changes of another table change rows of this one."""
-    on_delete, on_update = (row[rule] if row[rule] in _ACTIONS else "" for rule in ("DELETE_RULE", "UPDATE_RULE"))
-    if not on_delete and not on_update:
-        return None
-    parent = (row["UNIQUE_CONSTRAINT_SCHEMA"], row["REFERENCED_TABLE_NAME"])
-    return ForeignKey(row["CONSTRAINT_NAME"], parent, on_delete, on_update)
+def _foreign_keys(
+    connection: Any,  # noqa: ANN401  (as above)
+    database: str,
+    used: dict[str, list[dict[str, Any]]],
+    about: ServerRules,
+) -> dict[str, tuple[ForeignKey, ...]]:
+    """Return the foreign keys of tables by which changes of other tables change their rows.
+
+    `used`: their columns. Only who may do more with a table than read it sees in information_schema of MariaDB what its
+    foreign keys do; who may read it sees how it is made.
+    """
+    rules = {
+        (row["TABLE_NAME"], row["CONSTRAINT_NAME"]): (row["DELETE_RULE"], row["UPDATE_RULE"])
+        for row in _rows(
+            connection, "SELECT * FROM information_schema.REFERENTIAL_CONSTRAINTS WHERE CONSTRAINT_SCHEMA = %s",
+            (database,),
+        )
+    } if used else {}  # fmt: skip
+    out: dict[str, tuple[ForeignKey, ...]] = {}
+    for table, rows in used.items():
+        if any((table, row["CONSTRAINT_NAME"]) not in rules for row in rows):
+            out[table] = _as_made(connection, (database, table), about)
+            continue
+        keys: dict[str, ForeignKey] = {}
+        for row in rows:
+            name = row["CONSTRAINT_NAME"]
+            on_delete, on_update = (rule if rule in _ACTIONS else "" for rule in rules[table, name])
+            parent = (row["REFERENCED_TABLE_SCHEMA"], row["REFERENCED_TABLE_NAME"])
+            key = keys.get(name, ForeignKey(name, parent, on_delete, on_update))
+            columns, referenced = (*key.columns, row["COLUMN_NAME"]), (*key.referenced, row["REFERENCED_COLUMN_NAME"])
+            keys[name] = replace(key, columns=columns, referenced=referenced)
+        out[table] = tuple(key for key in keys.values() if key.on_delete or key.on_update)
+    return out
+
+
+def _as_made(connection: Any, name: TableName, about: ServerRules) -> tuple[ForeignKey, ...]:  # noqa: ANN401
+    """Return the same of one table, from the statement that makes it."""
+    with connection.cursor() as cursor:
+        try:
+            cursor.execute("SHOW CREATE TABLE " + ".".join("`" + part.replace("`", "``") + "`" for part in name))
+        except pymysql.MySQLError as exc:
+            if exc.args[0] in {ER.NO_SUCH_TABLE, ER.BAD_DB_ERROR}:
+                return ()
+            raise
+        text = cursor.fetchone()[1]
+    made = ddl.apply({}, text, default_database=name[0], sql_mode=0, server=about).tables.get(name)
+    return () if made is None else made.cascades
 
 
 def _versioned(table: Table, rows: list[dict[str, Any]]) -> Table:

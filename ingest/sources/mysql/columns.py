@@ -38,7 +38,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class ForeignKey:
-    """A foreign key by which a change of another table changes rows of this table, which no log shows in MySQL."""
+    """A foreign key by which a change of another table changes rows of this table, which MySQL logs from 9.6 on."""
 
     name: str
     parent: tuple[str, str]
@@ -46,6 +46,9 @@ class ForeignKey:
     on_delete: str
     """`CASCADE`, `SET NULL`, `SET DEFAULT`, or nothing."""
     on_update: str
+    columns: tuple[str, ...] = ()
+    referenced: tuple[str, ...] = ()
+    """The columns of the other table; nothing where they are not known."""
 
 
 @dataclass(frozen=True, slots=True)

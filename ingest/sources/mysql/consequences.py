@@ -15,9 +15,8 @@ from ingest.model.table import show, table_in
 from ingest.model.text import one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable
 
-    from ingest.sources.mysql.columns import Table
     from ingest.sources.mysql.effects import Effect, TableName
     from ingest.sources.mysql.history import History, SchemaEntry
 
@@ -131,16 +130,6 @@ def refuse(
         msg = f"table {show(table_in(*name))} changed, and pipeline.schema.change.behavior is 'exception'; the "
         msg += f"statement: {one_line(statement)[:_SHOWN]}"
         raise SchemaChangeRefused(msg, "apply the change downstream, then allow it with 'lenient' or 'evolve'")
-
-
-def children(tables: Iterable[Table]) -> Mapping[TableName, tuple[TableName, ...]]:
-    """Return for each table the tables whose rows change with it by a foreign key, which the log does not show."""
-    out: dict[TableName, tuple[TableName, ...]] = {}
-    for table in tables:
-        child = (table.database, table.name)
-        for parent in dict.fromkeys(key.parent for key in table.cascades):
-            out[parent] = (*out.get(parent, ()), child)
-    return out
 
 
 def warning(found: Consequence, *, keyed: bool) -> str:

@@ -6,7 +6,9 @@ Rules: docs/spec/mysql.md.
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 import msgspec
@@ -15,10 +17,19 @@ import pymysql
 from ingest.errors import ConfigError, DataLoss
 from ingest.model.table import show, table_in
 from ingest.sources.mysql import catalogue
+from ingest.sources.mysql.cascades import (
+    LOOK_S,
+    PAUSE_S,
+    changed_since,
+    moment,
+    note_parents,
+    unknown_parents,
+    unseen_parent,
+)  # fmt: skip
 from ingest.sources.mysql.checks import ServerNeeds, check_server
 from ingest.sources.mysql.comparing import compare, note_applied, note_asked, note_read_again, note_used
 from ingest.sources.mysql.connection import connect, explain
-from ingest.sources.mysql.consequences import Remedy, RowPolicy, consequences, refuse, warning
+from ingest.sources.mysql.consequences import Consequence, Remedy, RowPolicy, consequences, refuse, warning
 from ingest.sources.mysql.failover import excluded_sources, follow
 from ingest.sources.mysql.gtids import GtidSet
 from ingest.sources.mysql.history import History, SchemaEntry, from_document, to_document
@@ -87,6 +98,9 @@ class MySqlCoordinator:
         self._sink, self._anew = SinkHabits(), "never"
         self.begun_anew = False
         """True if `start` has begun at the log's end, wherever the log was read."""
+        self._unseen: set[Name] = set()
+        """Tables that others refer to, and that this user may not see."""
+        self._clock: Callable[[], float] = time.time
         self._settled = -1
         """A position below which the server shows all that its log has."""
 
@@ -189,13 +203,14 @@ class MySqlCoordinator:
         if not note.file:
             self._lanes.mark(state, note.lane, note.position, None)
             return
-        if state.files.file(note.file) is None:
+        low_file, low = (note.low_file, note.low) if note.low_file else (note.file, note.offset)
+        if state.files.file(note.file) is None or state.files.file(low_file) is None:
             state.files = state.files.grown(self._ask("list its log files", log_listing))
-        mark = state.files.position(note.file, note.offset)
+        mark, low = state.files.position(note.file, note.offset), state.files.position(low_file, low)
         if not self._sink.once:
             # An attempt that died may have left rows of an earlier mark. Changes since then have to follow
-            mark = min(mark, state.place.position)
-        self._lanes.mark(state, note.lane, note.position, mark, note.rows)
+            mark, low = min(mark, state.place.position), min(low, state.place.position)
+        self._lanes.mark(state, note.lane, note.position, mark, note.rows, low)
 
     def _learn_log(self, note: LogNote) -> None:
         state = self._now
@@ -208,8 +223,8 @@ class MySqlCoordinator:
             left = state.left_out
             if left is not None and GtidSet.parse(note.gtids).has(left.source, left.number):
                 state.left_out = None
-        for name, _, time in note.files:
-            state.files = state.files.timed(name, time)
+        for name, _, began in note.files:
+            state.files = state.files.timed(name, began)
         for column in sorted(note.invalid.keys() - self._with_invalid):
             count = note.invalid[column]
             self._warn(
@@ -218,6 +233,7 @@ class MySqlCoordinator:
             )
         self._with_invalid |= note.invalid.keys()
         note_used(state, note.used)
+        note_parents(state, self._history, note.parents)
         statement = note.statement
         if statement is None or self._history.answered(statement.position):
             return
@@ -254,31 +270,79 @@ class MySqlCoordinator:
         self._add(entries, answers)
         for entry in entries:
             old = before[entry.name]
-            if old is not None and old.table is not None and entry.table is not None:
+            if old is not None and old.table is not None and entry.table is not None and entry.read:
                 self._lanes.follow(self._now, entry.name, old.table, entry.table)
+        self._add_parents(entries[0].position if entries else 0)
+
+    def _add_parents(self, position: int) -> None:
+        """Add the tables to the history that are not read, and to which tables refer by foreign keys that change rows.
+
+        Of one that nobody may see, each update counts as one of what others refer to.
+        """
+        while wanted := unknown_parents(self._history) - self._unseen:
+            about = self._ask("ask for its version", catalogue.server)
+            there = self._ask("ask for columns", partial(catalogue.tables, wanted=wanted, about=about))
+            self._add(
+                [
+                    SchemaEntry(number, position, name, table, read=False, booleans=self._options.booleans)
+                    for number, (name, table) in enumerate(sorted(there.items()), self._now.next_entry)
+                ],
+                [],
+            )
+            for name in sorted(wanted - there.keys()):
+                self._warn(unseen_parent(name))
+            self._unseen |= wanted - there.keys()
+
+    def _follow_parents(self) -> None:
+        """Let tables be read again whose rows have changed with those of others, or mark them."""
+        state, now = self._now, self._clock()
+        for one in changed_since(state, self._history):
+            is_marked = shown(one.name) in state.marked
+            if is_marked and now < one.after:
+                continue
+            remedy = self._policy().marks(self._count_of_rows(one.name))
+            if remedy is Remedy.STAY:
+                one.after = int(now) + LOOK_S
+                why = one.why
+            elif now < one.after:
+                why = f"{one.why}; it is read again from {moment(one.after)} on"
+            else:
+                one.after = int(now) + PAUSE_S
+                self._act_on(Consequence(one.name, remedy, one.why))
+                continue
+            if not is_marked:
+                self._act_on(Consequence(one.name, Remedy.STAY, why))
 
     def _act(self, effect: Effect, reads: Callable[[Name], bool], known: Collection[Name]) -> None:
         """Do what a statement means for the rows that the sink has. `known`: tables that were read before it."""
-        state, options = self._now, self._options
-        truncate = options.truncate if self._sink.empties else "ignore"
-        policy = RowPolicy(self._sink.keyed, truncate, options.resnapshot, options.resnapshot_rows)
         made = consequences(
-            effect, policy, reads=reads, was_read=lambda name: name in known,
-            rows=lambda name: self._ask("count rows", lambda connection: catalogue.count_of_rows(connection, name)),
-        )  # fmt: skip
+            effect, self._policy(), reads=reads, was_read=lambda name: name in known, rows=self._count_of_rows
+        )
         for one in made:
-            if one.remedy is Remedy.DELETE:
-                state.emptied.append(one.table)
-                state.marked.pop(shown(one.table), None)  # what was wrong of its rows is gone with them
-                if state.snapshot(one.table) is not None:
-                    self._lanes.restart(state, one.table)
-            elif one.remedy is Remedy.READ_AGAIN:
-                self._begin([one.table], again=True)
-                state.marked.pop(shown(one.table), None)
-                self._warn(f"{shown(one.table)}: {one.why}; the table is read anew beside the log")
-            else:
-                state.marked[shown(one.table)] = one.why
-                self._warn(warning(one, keyed=self._sink.keyed))
+            self._act_on(one)
+
+    def _policy(self) -> RowPolicy:
+        truncate = self._options.truncate if self._sink.empties else "ignore"
+        return RowPolicy(self._sink.keyed, truncate, self._options.resnapshot, self._options.resnapshot_rows)
+
+    def _count_of_rows(self, name: Name) -> int | None:
+        return self._ask("count rows", lambda connection: catalogue.count_of_rows(connection, name))
+
+    def _act_on(self, one: Consequence) -> None:
+        """Do what becomes of one table."""
+        state = self._now
+        if one.remedy is Remedy.DELETE:
+            state.emptied.append(one.table)
+            state.marked.pop(shown(one.table), None)  # what was wrong of its rows is gone with them
+            if state.snapshot(one.table) is not None:
+                self._lanes.restart(state, one.table)
+        elif one.remedy is Remedy.READ_AGAIN:
+            self._begin([one.table], again=True)
+            state.marked.pop(shown(one.table), None)
+            self._warn(f"{shown(one.table)}: {one.why}; the table is read anew beside the log")
+        else:
+            state.marked[shown(one.table)] = one.why
+            self._warn(warning(one, keyed=self._sink.keyed))
 
     def _with_statements(self) -> StatementHistory:
         if self._statements is None:
@@ -486,6 +550,7 @@ class MySqlCoordinator:
             for number, (name, table) in enumerate(sorted(tables.items()), self._now.next_entry)
         ]
         self._add(entries, [])
+        self._add_parents(position)
         return [entry.name for entry in entries]
 
     def check(self, positions: Mapping[Split, int]) -> dict[Split, int]:
@@ -516,6 +581,7 @@ class MySqlCoordinator:
         """
         state = self._now
         self._add(self._lanes.leave(state, self._history, self._options.reads), [])
+        self._add(self._without_cascades(), [])
         left = self._lanes.left(self._history)
         status, tables = place_of_tables(
             self._options, self._ask, lambda: self._ask("ask for the log's position", log_status), self._history
@@ -530,6 +596,20 @@ class MySqlCoordinator:
                 state.marked[shown(name)] = why
         if self._options.new_tables and not self._options.new_tables_log_only:
             self._begin([name for name in names if name not in left])
+
+    def _without_cascades(self) -> list[SchemaEntry]:
+        """Return entries without foreign keys that change rows, from the log's end on, where the log has such rows now.
+
+        So it is after an upgrade of the server to MySQL 9.6.
+        """
+        if not self._ask("ask for its version", catalogue.server).logs_cascades:
+            return []
+        known = [(entry, table) for entry in self._history.newest() if (table := entry.table) and table.cascades]
+        end = self._see(self._ask("ask for the log's position", log_status)) if known else 0
+        return [
+            replace(entry, id=number, position=max(end, entry.position), table=replace(table, cascades=()))
+            for number, (entry, table) in enumerate(known, self._now.next_entry)
+        ]
 
     def _begin(self, names: Sequence[Name], *, again: bool = False) -> None:
         """Let the rows of tables be read."""
@@ -549,6 +629,7 @@ class MySqlCoordinator:
         end = self._see(self._ask("ask for the log's position", log_status))
         if state.applied and positions[LOG] == end:
             self._compare(end)
+        self._follow_parents()
         self._lanes.forget(state, positions)
         waits = self._lanes.plan(
             state, self._history, positions, lambda question: self._ask("cut a table", question),

@@ -458,6 +458,7 @@ def _keep_keys(draft: Draft, dropped: Collection[str], by_old: Mapping[str, _Add
         if index.columns or not had:
             kept.append(index)
     draft.indexes = kept
+    draft.foreign = [replace(key, columns=tuple(names.get(c.lower(), c) for c in key.columns)) for key in draft.foreign]
     if draft.row_end is not None:
         draft.row_end = names.get(draft.row_end.lower(), draft.row_end)
 

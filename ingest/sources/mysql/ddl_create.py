@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from ingest.sources.mysql import charset_names
 from ingest.sources.mysql.columns import ForeignKey, Table
-from ingest.sources.mysql.definitions import Context, definition, references, table_name
+from ingest.sources.mysql.definitions import Context, Reference, definition, references, table_name
 from ingest.sources.mysql.hidden import ROW_END, ROW_START, is_hashed, row_hash, with_expressions
 from ingest.sources.mysql.types import BINARIES, TEXTS
 from ingest.sources.mysql.word_cursor import NotUnderstood
@@ -238,20 +238,21 @@ def keys_of_definition(draft: Draft, found: Definition, session: StatementRun) -
         draft.add_index(Index("", [name], unique=True))
     if found.period == "end":
         draft.row_end = name
-    if found.references is not None and session.server.mariadb:  # MySQL reads these words, and does nothing
-        add_foreign(draft, session, "", found.references)
+    if found.references is not None and session.server.has_inline_keys:
+        add_foreign(draft, session, "", (name,), found.references)
 
 
-def add_foreign(draft: Draft, session: StatementRun, name: str, found: tuple[tuple[str | None, str], str, str]) -> None:
+def add_foreign(draft: Draft, session: StatementRun, name: str, columns: tuple[str, ...], found: Reference) -> None:
     """Add a foreign key whose changes of the other table change rows here."""
-    (database, parent), on_delete, on_update = found
+    (database, parent), on_delete, on_update, referenced = found
     if not on_delete and not on_update:
         return
     begin = f"{draft.table.name}_ibfk_"
     taken = [int(n) for key in draft.foreign if (n := key.name.removeprefix(begin)) != key.name and n.isdigit()]
     called = name or f"{begin}{max(taken, default=0) + 1}"
     place = session.server.named(database if database is not None else draft.table.database)
-    draft.foreign.append(ForeignKey(called, (place, session.server.named(parent)), on_delete, on_update))
+    other = (place, session.server.named(parent))
+    draft.foreign.append(ForeignKey(called, other, on_delete, on_update, columns, referenced))
 
 
 def add_keys(parts: list[WordCursor], draft: Draft, session: StatementRun) -> None:
@@ -280,9 +281,9 @@ def _add_key(part: WordCursor, draft: Draft, session: StatementRun, periods: dic
     if part.take("FOREIGN", "KEY"):
         part.take("IF", "NOT", "EXISTS")
         name = constraint if part.peek() == "(" else part.name()
-        part.brackets()
+        columns = tuple(each.name() for each in part.brackets().parts())
         part.expect("REFERENCES")
-        add_foreign(draft, session, constraint or name, references(part, session.server))
+        add_foreign(draft, session, constraint or name, columns, references(part, session.server))
         return
     primary = part.take("PRIMARY", "KEY")
     unique = primary or part.take("UNIQUE")

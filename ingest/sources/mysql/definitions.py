@@ -60,8 +60,10 @@ class Reference(NamedTuple):
 
     table: tuple[str | None, str]
     on_delete: str
-    """Nothing where the database refuses the change."""
+    """Nothing where the database refuses the change, or logs the rows that it changes."""
     on_update: str
+    columns: tuple[str, ...] = ()
+    """The columns of that table; nothing where it is its primary key."""
 
 
 @dataclass(slots=True)
@@ -358,8 +360,7 @@ def _attribute(cursor: WordCursor, found: Definition, context: Context) -> None:
 def references(cursor: WordCursor, server: ServerRules) -> Reference:
     """Return what follows REFERENCES: the table, and what its changes do. Raise NotUnderstood."""
     table = table_name(cursor)
-    if cursor.peek() == "(":
-        cursor.brackets()
+    columns = tuple(part.name() for part in cursor.brackets().parts()) if cursor.peek() == "(" else ()
     matched = cursor.take("MATCH")
     if matched:
         cursor.next()
@@ -374,9 +375,9 @@ def references(cursor: WordCursor, server: ServerRules) -> Reference:
         else:
             msg = f"what stands {cursor.place()} is no action of a foreign key"
             raise NotUnderstood(msg)
-    if matched and not server.mariadb:  # MySQL then ignores the actions
-        return Reference(table, "", "")
-    return Reference(table, actions["DELETE"], actions["UPDATE"])
+    if server.logs_cascades or (matched and not server.mariadb):  # with MATCH, MySQL ignores the actions
+        return Reference(table, "", "", columns)
+    return Reference(table, actions["DELETE"], actions["UPDATE"], columns)
 
 
 def table_name(cursor: WordCursor) -> tuple[str | None, str]:

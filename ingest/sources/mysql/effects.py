@@ -107,4 +107,9 @@ def rename(session: StatementRun, pairs: list[tuple[TableName, TableName]]) -> N
         now[after] = origin
     session.effect.renamed += [(before, after) for after, before in now.items() if before != after]
     moved = {before: after for after, before in now.items()}
+    for name in {*session.tables, *session.effect.tables}:  # foreign keys go on to refer to the table that they did
+        found = session.table(name)
+        if found is not None and any(key.parent in moved for key in found.cascades):
+            keys = tuple(replace(key, parent=moved.get(key.parent, key.parent)) for key in found.cascades)
+            session.put(name, replace(found, cascades=keys))
     session.effect.marks = [replace(mark, table=moved.get(mark.table, mark.table)) for mark in session.effect.marks]

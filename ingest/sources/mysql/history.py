@@ -172,6 +172,8 @@ class History:
     """Positions of statements whose effect the entries have."""
     _by_name: dict[Name, tuple[list[int], list[SchemaEntry]]] = field(default_factory=dict, repr=False)
     _by_id: dict[int, SchemaEntry] = field(default_factory=dict, repr=False)
+    _children: dict[Name, dict[Name, None]] = field(default_factory=dict, repr=False)
+    """For each table those that refer to it, at some position, by a foreign key that changes their rows."""
 
     def __post_init__(self) -> None:
         """Index the entries."""
@@ -181,6 +183,8 @@ class History:
             positions.insert(at, entry.position)
             found.insert(at, entry)
             self._by_id[entry.id] = entry
+            for key in () if entry.table is None else entry.table.cascades:
+                self._children.setdefault(key.parent, {})[entry.name] = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Return what it is made of: a worker makes the indexes anew."""
@@ -203,6 +207,10 @@ class History:
         positions, found = self._by_name.get(name, ((), ()))
         index = bisect_right(positions, position)
         return found[index - 1] if index else None
+
+    def children(self, name: Name) -> Iterable[Name]:
+        """Return the tables whose rows may change with those of another one, by a foreign key, at some position."""
+        return self._children.get(name, ())
 
     def newest(self) -> Iterator[SchemaEntry]:
         """Yield the last entry of each table that there is."""

@@ -236,8 +236,10 @@ class Lanes:
             table.mark(chunk.upper, state.place.position, table.chunk_rows)
 
     @staticmethod
-    def mark(state: State, lane: int, position: int, mark: int | None, rows: int = 0) -> None:
-        """Note the mark of a chunk that was read, and its rows; None: the table is gone."""
+    def mark(
+        state: State, lane: int, position: int, mark: int | None, rows: int = 0, low: int | None = None
+    ) -> None:  # fmt: skip
+        """Note the mark of a chunk that was read, and its rows; None: the table is gone. `low`: of `TableSnapshot`."""
         chunk = next((one for one in state.lanes[lane] if one.position == position), None)
         table = None if chunk is None else state.snapshot(chunk.name)
         if chunk is None or table is None or chunk.stale:
@@ -245,4 +247,4 @@ class Lanes:
         if mark is None:
             state.snapshots = [one for one in state.snapshots if one.name != chunk.name]
         else:
-            table.mark(chunk.upper, mark, rows)
+            table.mark(chunk.upper, mark, rows, low)

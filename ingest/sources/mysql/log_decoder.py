@@ -18,6 +18,7 @@ from ingest.sources.mysql.log_records import PendingRecords
 from ingest.sources.mysql.replication import Packets
 
 if TYPE_CHECKING:
+    from ingest.sources.mysql.cascades import ParentWatch
     from ingest.sources.mysql.native.row_image import RowPlan
 
 CLOSED: Final = -1
@@ -97,6 +98,8 @@ class LogDecoder:
         """When the event was logged that was read last, in seconds since 1970."""
         self.bound = 0
         """The position at which or behind which a transaction ends that is the last."""
+        self.watched: dict[int, ParentWatch] = {}
+        """By the ids of tables: what looks at rows that others refer to."""
         self.reset(0, 0)
 
     def reset(self, base: int, offset: int) -> None:
@@ -187,8 +190,11 @@ class LogDecoder:
         else:
             self.runs.append(GtidRun(gtid.source, gtid.number, gtid.number))
 
-    def learn(self, table: int, plan: RowPlan | bytes | None) -> None:
-        """Take a table's plan, for native code."""
+    def learn(self, table: int, _plan: RowPlan | bytes | None, watch: ParentWatch | None = None) -> None:
+        """Take a table's plan, for native code, and what looks at its rows, as others refer to them."""
+        self.watched.pop(table, None)
+        if watch is not None:
+            self.watched[table] = watch
 
     def plan(self, _table: int) -> RowPlan | bytes | None:
         """Return what native code has learned of a table: nothing here."""
@@ -203,3 +209,4 @@ class LogDecoder:
 
     def forget(self) -> None:
         """Forget what is known of tables: a statement may have changed them."""
+        self.watched.clear()

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ingest.model.record import Record
+    from ingest.sources.mysql.cascades import Referenced
     from ingest.sources.mysql.columns import Table
     from ingest.sources.mysql.events import Query
 
@@ -104,6 +105,9 @@ class LogTables(Protocol):
 
     def read(self, database: str, name: str, position: int, /) -> tuple[int, Table] | None:
         """Return the entry of the history of schemas that a table has at a position; None if it is not read."""
+
+    def referenced(self, database: str, name: str, position: int, /) -> Referenced | None:
+        """Return what of a table others depend on at a position; None if nothing."""
 
     def answered(self, position: int) -> bool:
         """Tell whether the history of schemas has the result of the statement at a position."""

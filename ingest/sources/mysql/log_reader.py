@@ -65,6 +65,10 @@ class LogReader:
         self.keeps_prepared = False
         """True if rows of an XA transaction count where it is prepared."""
         self._prepared: dict[str, LogPlace] = {}
+        self._before_xa: dict[tuple[str, str, str | None], int] = {}
+        """What was noted of rows that others refer to before the XA transaction that was begun last."""
+        self._of_prepared: dict[tuple[str, str, str | None], int] = {}
+        """Of the XA transaction that is committed: changes of rows that others refer to."""
         self._began: int | None
         self._sure: int | None
         self._stream: LogStream | None = None
@@ -427,6 +431,7 @@ class LogReader:
         if verb in {b"START", b"BEGIN"}:
             self._decoder.begin_at(event.start, None, True)
             self._decoder.held = True
+            self._before_xa = dict(self.maps.parents)
         elif verb in {b"COMMIT", b"ROLLBACK"}:
             xid = text.split(None, 2)[2].decode("ascii", "replace")
             self._decoder.begin_at(event.start, None, True)
@@ -447,6 +452,8 @@ class LogReader:
             self._prepared[found.xid] = place
         self.prepared.append(Prepared(found.xid, place))
         self._decoder.records.drop(self._decoder.records.ended)
+        self.maps.parents.clear()
+        self.maps.parents |= self._before_xa
         self._decoder.end_with(event)
 
     def _xa_commit(self, event: Event, xid: str) -> None:
@@ -458,9 +465,11 @@ class LogReader:
         decoder = self._decoder
         position, end = decoder.base + event.start, LogPlace(self._file, event.start, decoder.base)
         tables = TablesAt(self._tables, position)
+        self._of_prepared.clear()
         values = rows_of_prepared(self._server, self._other, xid, self._prepared.pop(xid, None), end, tables)
         for at, value in enumerate(spread(values, event.end - event.start)):
             decoder.records.add(value, position + at, event.header.time * 1000)
+        self.maps.parents |= dict.fromkeys(self._of_prepared, position)  # what others saw at the commit only
 
     def _other(self, tables: LogTables) -> LogReader:
         """Return another reader of the same log."""
@@ -469,6 +478,7 @@ class LogReader:
             native=self.maps.native, open_stream=self._open_other,
         )  # fmt: skip
         other._commits = False
+        other.maps.parents = self._of_prepared
         return other
 
     def _statement(self, event: Event, query: Query, text: bytes) -> None:

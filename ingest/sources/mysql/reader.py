@@ -17,6 +17,7 @@ import pymysql
 from ingest.errors import ConfigError, DataLoss
 from ingest.model.record import offset_of
 from ingest.sources.mysql import catalogue
+from ingest.sources.mysql.cascades import referenced
 from ingest.sources.mysql.chunk_rows import Reading
 from ingest.sources.mysql.chunks import TableChunk
 from ingest.sources.mysql.connection import connect, explain
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
     from ingest.kafka.admin import Split
     from ingest.model.record import Record
+    from ingest.sources.mysql.cascades import Referenced
     from ingest.sources.mysql.columns import Table
     from ingest.sources.mysql.connection import Connection
     from ingest.sources.mysql.history import History, KnownSchemas
@@ -61,6 +63,8 @@ class MySqlChunk:
     """Of rows of a chunk: the place in the log that they are of; of records of the log: their transactions."""
 
 
+_MOST_PARENTS: Final = 20
+"""Columns of referenced tables that a commit keeps at most. Of more, the log is read once more from its last place."""
 _MOST_GTIDS: Final = 1500
 """Characters of GTIDs that a commit keeps at most."""
 _AGAIN_S: Final = 1.0
@@ -101,6 +105,9 @@ class ChunkNote(msgspec.Struct, array_like=True, frozen=True):
     offset: int
     rows: int = 0
     """Rows that it had."""
+    low_file: str = ""
+    low: int = 0
+    """A place at or before the mark, up to which nothing is missing in the rows, also what the log does not have."""
 
 
 class MySqlAssignment(msgspec.Struct, frozen=True):
@@ -156,6 +163,8 @@ class LogNote(msgspec.Struct, frozen=True):
     """Of the entries that were asked for: those by which rows were decoded; None where nobody knows."""
     time: int = 0
     """When the event was logged that it has read last, in seconds since 1970; 0 where it has read none."""
+    parents: list[tuple[str, str, str | None, int]] = []
+    """Changes of rows that others refer to by foreign keys: database, table, column, position (`cascades.py`)."""
 
 
 class TaskNotes(msgspec.Struct, frozen=True):
@@ -177,6 +186,9 @@ class _Tables:
     def read(self, database: str, name: str, position: int) -> tuple[int, Table] | None:
         return self._schemas.history.read(database, name, position)
 
+    def referenced(self, database: str, name: str, position: int) -> Referenced | None:
+        return referenced(self._schemas.history, (database, name), position)
+
     def answered(self, position: int) -> bool:
         return self._schemas.history.answered(position)
 
@@ -195,6 +207,9 @@ class _OneTable:
     def read(self, database: str, name: str, _position: int) -> tuple[int, Table] | None:
         same = (database, name) == (self._table.database, self._table.name)
         return (1, self._table) if same else None
+
+    def referenced(self, _database: str, _name: str, _position: int) -> None:
+        return None
 
     def answered(self, _position: int) -> bool:
         return False
@@ -252,7 +267,8 @@ class MySqlReader:
             # The statement is met again. What is too long for a commit is what was known before this task
             log = msgspec.structs.replace(log, files=[], statement=None, invalid={}, used=None)
             at_start = log.place == self._assigned.place and log.inside is None
-            log = None if len(log.gtids) > _MOST_GTIDS or at_start else log
+            long = len(log.gtids) > _MOST_GTIDS or len(log.parents) > _MOST_PARENTS
+            log = None if long or at_start else log
         return msgspec.to_builtins(TaskNotes(log, chunks)) if log is not None or chunks else None
 
     def resume(self, note: Any) -> None:  # noqa: ANN401  (as above)
@@ -285,7 +301,8 @@ class MySqlReader:
         invalid = {} if self._log is None else dict(self._log.invalid)
         used = [] if self._log is None else sorted(self._log.maps.used.intersection(self._assigned.applied))
         logged = 0 if self._log is None else self._log.time
-        return LogNote(found, files, self._read_gtids(found), statement, invalid, inside, used, logged)
+        parents = [] if self._log is None else [(*name, position) for name, position in self._log.maps.parents.items()]
+        return LogNote(found, files, self._read_gtids(found), statement, invalid, inside, used, logged, parents)
 
     def _read_gtids(self, place: LogPlace) -> str:
         """Return the transactions that were read up to a place, of those of this task."""
@@ -393,7 +410,7 @@ class MySqlReader:
         for position in range(start, end):
             chunk = chunks[position]
             entry = self._schemas.history.entry(chunk.entry)
-            mark, self._rows_given = LogPoint("", 0), 0
+            mark, low, self._rows_given = LogPoint("", 0), LogPoint("", 0), 0
             if entry is not None and entry.table is not None:
                 columns = {column.name: column for column in entry.table.columns}
                 reading = Reading(
@@ -401,19 +418,21 @@ class MySqlReader:
                     TableChunk(chunk.lower, chunk.upper), position, int(time.time() * 1000),
                 )  # fmt: skip
                 try:
-                    mark = yield from self._read_chunk(split, reading)
+                    mark, low = yield from self._read_chunk(split, reading)
                 except TableChanged:
                     self._changed = True
                     return
                 except TableGone:
                     mark = LogPoint("", 0)
-            note = ChunkNote(split[1], position, mark.file, mark.offset, self._rows_given)
+            note = ChunkNote(split[1], position, mark.file, mark.offset, self._rows_given, low.file, low.offset)
             before = [one for one in self._chunks if (one.lane, one.position) != (note.lane, note.position)]
             self._chunks = [*before, note]
             self._position[split] = position + 1
 
-    def _read_chunk(self, split: Split, reading: Reading) -> Generator[MySqlChunk | None, None, LogPoint]:
-        """Yield a chunk's rows, and return its mark; raises TableChanged and TableGone."""
+    def _read_chunk(
+        self, split: Split, reading: Reading
+    ) -> Generator[MySqlChunk | None, None, tuple[LogPoint, LogPoint]]:
+        """Yield a chunk's rows; return its mark, and up to where nothing is missing. Raise TableChanged, TableGone."""
         options = self._options
         try:
             reader = self._chunk_reader
@@ -439,7 +458,7 @@ class MySqlReader:
         except BadEvent as exc:
             msg = f"rows of {reading.table.database}.{reading.table.name} have a value that cannot be read: {exc}"
             raise ConfigError(msg, "mend it in the database, or leave the table out (tables.exclude)") from exc
-        return reader.mark
+        return reader.mark, reader.low
 
     def _connect_for_rows(self) -> Connection:
         """Return a connection to the server that marks of chunks are positions of. Raise DataLoss at another one."""

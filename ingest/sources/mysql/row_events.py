@@ -135,6 +135,13 @@ def table_of(event: bytes, kind: int, lengths: FormatDescription) -> int:
     return Cursor(event, HEADER_BYTES).number(4 if size == 6 else 6)
 
 
+def flags_of(event: bytes, kind: int, lengths: FormatDescription) -> int:
+    """Return the flags of a row event. Raise BadEvent."""
+    cursor = Cursor(event, HEADER_BYTES)
+    cursor.take(4 if lengths.length(kind, 10 if kind in _WITH_EXTRA else 8) == 6 else 6)
+    return cursor.number(2)
+
+
 def unpacked(event: bytes, kind: int, lengths: FormatDescription) -> tuple[int, bytes]:
     """Return the kind and the bytes that a row event has where it is not compressed. Raise BadEvent."""
     if kind not in _COMPRESSED_ROWS:

@@ -26,8 +26,10 @@ else:
     _MADE = True
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ingest.sources.mysql.columns import Column
-    from ingest.sources.mysql.native.row_image import RowPlan
+    from ingest.sources.mysql.native.row_image import RowPlan, RowShape
     from ingest.sources.mysql.row_decoder import KnownTable
     from ingest.sources.mysql.row_values import ValueReader
 
@@ -60,6 +62,28 @@ def plan_of(known: KnownTable, raw: bytes, values: ValueReader) -> RowPlan | Non
         return _plan_of(known, raw, values)
     except (ValueError, IndexError):  # lengths or digits that no server writes: the reference says so
         return None
+
+
+def sizes_of(known: KnownTable, values: ValueReader) -> list[tuple[int, int]]:
+    """Return for each column the bytes of a value's length, and the bytes of a value where it has none of its own.
+
+    Nothing for lengths or digits that no server writes.
+    """
+    out = []
+    try:
+        for at, column in enumerate(known.columns):
+            _, length, size, *_ = _step(
+                UNKNOWN if column.hidden else column, known.map.types[at], known.map.metadata[at], values
+            )
+            out.append((length, size))
+    except (ValueError, IndexError):
+        return []
+    return out
+
+
+def row_shape(sizes: Sequence[tuple[int, int]], places: Sequence[int]) -> RowShape | None:
+    """Return what native code compares some columns of rows by; None where native code is not there."""
+    return row_image.RowShape(sizes, places) if NATIVE else None
 
 
 def _plan_of(known: KnownTable, raw: bytes, values: ValueReader) -> RowPlan:

@@ -88,6 +88,8 @@ class ChunkReader:
         """False where the server does not say the position of a snapshot."""
         self.mark = LogPoint("", 0)
         """The mark of the chunk that was read last."""
+        self.low = self.mark
+        """A point at or before it, up to which nothing is missing in the rows, also what the log does not have."""
 
     def read(self, reading: Reading) -> Generator[Sequence[Record]]:
         """Yield a chunk's rows, and set `mark`, which is final when all were given.
@@ -125,7 +127,7 @@ class ChunkReader:
         transactional = reading.table.engine.lower() in _TRANSACTIONAL
         point = snapshot_point(self._connection) if transactional and self._says_points else None
         if point is not None:
-            self.mark = point
+            self.low = self.mark = point
             self._check(reading, point)
             yield from self._rows(self._connection, reading)
             return
@@ -145,7 +147,7 @@ class ChunkReader:
         self._end()
         high = log_end(self._connection)
         changes = self._between(reading.table, low, high) if low != high else ()
-        self.mark = high
+        self.low, self.mark = low, high
         if changes:
             rows = [reading.fields(record) for group in groups for record in group]
             merged = merge(reading.table, reading.key, reading.chunk, rows, changes, self._ask)
@@ -156,7 +158,7 @@ class ChunkReader:
     def _read_locked(self, reading: Reading, lock: Lock, *, transactional: bool) -> Generator[Sequence[Record]]:
         """Yield the rows of a table without a key, which nobody may write until the transaction has begun."""
         with lock.of(name_of(reading.table)) as locking:
-            self.mark = log_end(self._connection)
+            self.low = self.mark = log_end(self._connection)
             _begin(self._connection)
             self._check(reading, self.mark)
             if transactional:
@@ -167,7 +169,7 @@ class ChunkReader:
         """Yield the rows of a table without a key, in a transaction during whose beginning nothing was written."""
         point = self._visibility.quiet_point(lambda: _begin(self._connection))
         if point is not None:
-            self.mark = point
+            self.low = self.mark = point
             self._check(reading, point)
             yield from self._rows(self._connection, reading)
             # A table without transactions shows what is written while it is read

@@ -65,6 +65,8 @@ class TableSnapshot(msgspec.Struct):
     rows: int = 0
     """The server's estimate of the table's rows."""
     rows_read: int = 0
+    low: int | None = None
+    """All that happened up to there is in the rows that are read, also what the log does not have."""
     chunk_rows: int = 0
     """Rows of one of its chunks; 0 until it is cut."""
 
@@ -85,8 +87,10 @@ class TableSnapshot(msgspec.Struct):
         if self.rest:
             yield None, None
 
-    def mark(self, upper: Bound | None, at: int, rows: int = 0) -> None:
-        """Note at which position a piece was read, and how many rows it has."""
+    def mark(self, upper: Bound | None, at: int, rows: int = 0, low: int | None = None) -> None:
+        """Note at which position a piece was read, how many rows it has, and up to where nothing is missing in them."""
+        low = at if low is None else low
+        self.low = low if self.low is None else min(self.low, low)
         for piece in self.pieces:
             if piece.upper == upper:
                 if piece.mark is None:
@@ -118,6 +122,19 @@ class TableSnapshot(msgspec.Struct):
         self.pieces = out
 
 
+class Dependent(msgspec.Struct):
+    """A table whose rows change with those of others, by foreign keys, of which the log has nothing (`cascades.py`)."""
+
+    name: Name
+    low: int | None = None
+    """The sink has of its rows all that happened up to there; None where that is not known."""
+    position: int = -1
+    """Where in the log its rows changed so last."""
+    why: str = ""
+    after: int = 0
+    """Seconds since 1970 before which it is not read again for this reason."""
+
+
 class AppliedStatement(msgspec.Struct, array_like=True, frozen=True):
     """A table as a statement of the log was taken to leave it, until it is compared with the server's."""
 
@@ -147,6 +164,8 @@ class State(msgspec.Struct):
     """Positions of statements whose effect the history has, as far as they may be read again."""
     marked: dict[str, str] = {}
     """Tables whose rows in the sink may differ from the database's, each with what changed them."""
+    dependents: list[Dependent] = []
+    """Tables whose rows change with those of others."""
     emptied: list[Name] = []
     """Tables that were emptied behind the last row that was written, and that the driver has not emptied yet."""
     used_answers: list[str] = []

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from ingest.errors import ConfigError
 from ingest.sources.mysql import events, row_events
+from ingest.sources.mysql.cascades import ParentWatch
 from ingest.sources.mysql.events import BadEvent
 from ingest.sources.mysql.row_decoder import KnownTable, check, decode
 from ingest.sources.mysql.row_plan import plan_of
@@ -43,16 +44,19 @@ class TableMaps:
         self.values, self.native = values, native
         self._known: dict[int, KnownTable | None] = {}
         """By the ids of tables in the log."""
-        self._read: dict[bytes, tuple[TableMap, KnownTable | None, RowPlan | bytes | None]] = {}
+        self._read: dict[bytes, tuple[TableMap, KnownTable | None, RowPlan | bytes | None, ParentWatch | None]] = {}
         """What table maps say, by their bodies without the id, of which a table may get a new one at any moment."""
         self.used: set[int] = set()
         """The entries of the history that tables had since `begin`."""
+        self.parents: dict[tuple[str, str, str | None], int] = {}
+        """Changes of rows that others refer to by foreign keys since `begin`, as `ParentWatch` notes them."""
         self.nested = False
         """True within a compressed transaction, whose rows get their positions at its end."""
 
     def begin(self) -> None:
         """Forget which entries were used, but for tables that native code goes on with by itself."""
         self.used = {known.id for known in self._known.values() if known is not None}
+        self.parents.clear()
 
     def trim(self) -> None:
         """Forget all of them where they are many: servers give a table another id each time that they open it."""
@@ -82,17 +86,22 @@ class TableMaps:
                 )
                 raise AnotherDefinition(msg, hint)
             plan = None if not self.native else body if known is None else plan_of(known, body, self.values)
-            made = self._read[body[_ID_BYTES:]] = found, known, plan
+            of = self._tables.referenced(found.database, found.name, self._decoder.base + event.start)
+            watch = None if of is None else ParentWatch(found, of, self.values, self.parents, native=self.native)
+            made = self._read[body[_ID_BYTES:]] = found, known, plan, watch
         self._known[table] = made[1]
         if made[1] is not None:
             self.used.add(made[1].id)
-        if self.native:
-            self._decoder.learn(table, made[2])
+        self._decoder.learn(table, made[2], made[3])
 
     def rows(self, event: Event) -> None:
         """Add the records of a row event. Raise BadEvent."""
         decoder, kind, data = self._decoder, event.header.kind, event.data
-        known = self._lookup(row_events.table_of(data, kind, decoder.description))
+        table = row_events.table_of(data, kind, decoder.description)
+        known, watch = self._lookup(table), decoder.watched.get(table)
+        if watch is not None and not decoder.skipped:
+            plain, body = row_events.unpacked(data, kind, decoder.description)
+            watch.look(body, plain, decoder.base + event.start, decoder.description)
         if known is None or decoder.unheld or decoder.skipped:
             return
         if not event.filed:
@@ -119,5 +128,5 @@ class TableMaps:
 
     def without_transactions(self, ids: Iterable[int]) -> set[int]:
         """Return those entries of the history that are tables without transactions."""
-        by_id = {known.id: known.table.engine.lower() for _, known, _ in self._read.values() if known is not None}
+        by_id = {known.id: known.table.engine.lower() for _, known, *_ in self._read.values() if known is not None}
         return {one for one in ids if by_id.get(one) in _WITHOUT_TRANSACTIONS}

@@ -29,6 +29,13 @@ class ServerRules:
     """The default character set of a new database."""
     explicit_timestamp: bool = True
     """`explicit_defaults_for_timestamp`."""
+    logs_cascades: bool = False
+    """True if the log has the rows that foreign keys change: MySQL from 9.6 on, unless it is told otherwise."""
+
+    @property
+    def has_inline_keys(self) -> bool:
+        """True if REFERENCES in a column's definition makes a foreign key; MySQL before 9.0 passes over it."""
+        return self.mariadb or self.version >= 90000
 
     def named(self, name: str) -> str:
         """Return the name of a database or a table as rows of the log have it."""

@@ -16,6 +16,7 @@ from ingest.sources.mysql.log_search import LogSearch
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ingest.sources.mysql.cascades import Referenced
     from ingest.sources.mysql.columns import Table
     from ingest.sources.mysql.connection import MySqlServer
     from ingest.sources.mysql.log_model import LogTables, Statement
@@ -36,6 +37,10 @@ class TablesAt:
     def read(self, database: str, name: str, _position: int, /) -> tuple[int, Table] | None:
         """Return the table's entry at the one position."""
         return None if self._tables is None else self._tables.read(database, name, self._position)
+
+    def referenced(self, database: str, name: str, _position: int, /) -> Referenced | None:
+        """Return what of the table others depend on at the one position."""
+        return None if self._tables is None else self._tables.referenced(database, name, self._position)
 
     def answered(self, _position: int) -> bool:
         """Return True: each statement was passed once already."""

@@ -1,5 +1,6 @@
 from collections.abc import Sequence
 
+from ingest.sources.mysql.cascades import ParentWatch
 from ingest.sources.mysql.events import FormatDescription, Gtid
 from ingest.sources.mysql.log_decoder import Event, GtidRun
 from ingest.sources.mysql.log_model import NumberedTransactions
@@ -27,6 +28,7 @@ class LogDecoder:
     plain: bool
     asks: bool
     bound: int
+    watched: dict[int, ParentWatch]
 
     def __init__(self, most: int, open_most: int, held_most: int, with_metadata: bool = False) -> None: ...
     @property
@@ -42,7 +44,7 @@ class LogDecoder:
     def forget(self) -> None:
         """Forget what is known of tables."""
 
-    def learn(self, table: int, plan: RowPlan | bytes | None) -> None:
+    def learn(self, table: int, plan: RowPlan | bytes | None, watch: ParentWatch | None = None) -> None:
         """Take a table's plan; in place of one the body of its table map, where its rows are not read."""
 
     def plan(self, table: int) -> RowPlan | bytes | None:

@@ -18,7 +18,7 @@ from ingest.sources.mysql.log_decoder import GtidRun, read_event
 from ingest.sources.mysql.log_model import NO_END, NumberedTransactions
 from ingest.sources.mysql.native.log_records cimport PendingRecords
 from ingest.sources.mysql.native.packed cimport crc32_of, low_bytes
-from ingest.sources.mysql.native.row_image cimport RowPlan
+from ingest.sources.mysql.native.row_image cimport RowPlan, RowShape
 
 cdef enum:
     HEADER = 19
@@ -44,6 +44,7 @@ cdef enum:
     MARIADB_GTID = 162
     ARTIFICIAL = 0x20
     STANDALONE = 1
+    NO_FOREIGN_KEYS = 2
     NO_GTID = 0
     OF_MYSQL = 1
     OF_MARIADB = 2
@@ -124,6 +125,8 @@ cdef class LogDecoder:
     cdef list sources                 # all of them, by name
     cdef dict tables                  # by id: a plan, or the body of the table map of a table that is not read
     cdef dict maps                    # the same by the bodies of table maps, without the id
+    cdef readonly dict watched        # by id: what looks at rows that others refer to
+    cdef dict watches                 # the same by the bodies of table maps, without the id
     cdef uint64_t cached_ids[CACHED]
     cdef list cached
     cdef int post_query, post_map, post_rows_1, post_rows_2
@@ -168,22 +171,29 @@ cdef class LogDecoder:
     def forget(self):
         """Forget what is known of tables: a statement may have changed them."""
         cdef int at
-        self.tables, self.maps = {}, {}
+        self.tables, self.maps, self.watched, self.watches = {}, {}, {}, {}
         for at in range(CACHED):
             self.cached[at] = None
 
-    def learn(self, uint64_t table, plan):
+    def learn(self, uint64_t table, plan, watch=None):
         """Take a table's plan; in place of one the body of its table map, where its rows are not read.
 
-        None: the reference has to do all of it.
+        None: the reference has to do all of it. `watch`: what looks at its rows, as others refer to them.
         """
         cdef int at = table % CACHED
+        self.watched.pop(table, None)
+        if watch is not None:
+            self.watched[table] = watch
         if plan is None:
             self.tables.pop(table, None)
             self.cached[at] = None
             return
+        body = ((<RowPlan> plan).map if isinstance(plan, RowPlan) else plan)[TABLE_ID:]
+        self.maps[body] = plan
+        self.watches.pop(body, None)
+        if watch is not None:
+            self.watches[body] = watch
         self.give(table, plan)
-        self.maps[((<RowPlan> plan).map if isinstance(plan, RowPlan) else plan)[TABLE_ID:]] = plan
 
     cdef void give(self, uint64_t table, plan):
         """Let a plan be that of an id."""
@@ -365,9 +375,12 @@ cdef class LogDecoder:
         table = low_bytes(body, 6)
         plan = self.table(table)
         if plan is None:  # servers give a table another id each time that they open it
-            plan = self.maps.get(PyBytes_FromStringAndSize(<const char *> body + TABLE_ID, <Py_ssize_t> size - TABLE_ID))
+            named = PyBytes_FromStringAndSize(<const char *> body + TABLE_ID, <Py_ssize_t> size - TABLE_ID)
+            plan = self.maps.get(named)
             if plan is None:
                 return False
+            if named in self.watches:
+                self.watched[table] = self.watches[named]
             self.give(table, plan)
             return True
         known = (<RowPlan> plan).map if isinstance(plan, RowPlan) else plan
@@ -399,9 +412,20 @@ cdef class LogDecoder:
         found = self.table(low_bytes(p, 6))
         if found is None:
             return False
-        if self.unheld or self.skipped or not isinstance(found, RowPlan):
+        if self.skipped:
             return True
-        plan = <RowPlan> found
+        watch = self.watched.get(low_bytes(p, 6)) if kind and self.watched else None
+        if watch is not None and low_bytes(p + 6, 2) & NO_FOREIGN_KEYS:
+            watch = None
+        if watch is not None and kind == 2 and watch.deletes:
+            watch.deleted(self.base + start)
+        if watch is not None and (kind == 2 or not watch.updates):
+            watch = None
+        if watch is not None and watch.shape is None:
+            watch.updated(self.base + start, None)
+            watch = None
+        if watch is None and (self.unheld or not isinstance(found, RowPlan)):
+            return True
         p += post
         if post == 10:
             count = low_bytes(p - 2, 2)
@@ -418,7 +442,14 @@ cdef class LogDecoder:
             count = low_bytes(p, 2)
             p += 2
         bitmap = <size_t> (count + 7) // 8
-        if count != <uint64_t> plan.count or <size_t> (end - p) < bitmap * (2 if kind == 1 else 1):
+        if <size_t> (end - p) < bitmap * (2 if kind == 1 else 1):
+            return False
+        if watch is not None and not self.look(watch, watch.shape, count, p, bitmap, end, start):
+            return False
+        if self.unheld or not isinstance(found, RowPlan):
+            return True
+        plan = <RowPlan> found
+        if count != <uint64_t> plan.count:
             return False
         if kind != 0:
             before = p
@@ -429,6 +460,19 @@ cdef class LogDecoder:
                 return False
             p += bitmap
         return plan.rows(self.records, p, end, before, after, self.base + start, <int64_t> head.time * 1000)
+
+    cdef bint look(
+        self, watch, RowShape shape, uint64_t count, const uint8_t *p, size_t bitmap, const uint8_t *end, int64_t start
+    ) except -1:
+        """Let a watch know which columns of its own an update changes; False where the reference has to look."""
+        if count != <uint64_t> shape.count:
+            return False
+        changed = shape.changed(p + 2 * bitmap, end, p, p + bitmap)
+        if changed is None:
+            return False
+        if changed:
+            watch.updated(self.base + start, changed)
+        return True
 
     def rows_of(self, bytes data not None, int64_t position):
         """Add the records of a row event, at positions from one on; False where the reference has to do it."""

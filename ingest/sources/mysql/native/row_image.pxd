@@ -46,6 +46,22 @@ cdef struct ColumnStep:
     int label_count
 
 
+cdef class RowShape:
+    cdef int *lengths             # of each column: bytes that say how many follow; 0: `sizes` follow
+    cdef int *sizes
+    cdef uint8_t *wanted          # 1 for a column that is compared
+    cdef const uint8_t **begins   # of each column before an update: where its value is; NULL: nowhere
+    cdef const uint8_t **ends
+    cdef int count
+
+    cdef set changed(
+        self, const uint8_t *p, const uint8_t *end, const uint8_t *before, const uint8_t *after
+    )
+    cdef const uint8_t *image(
+        self, const uint8_t *p, const uint8_t *end, const uint8_t *present, set changed
+    ) except? NULL
+
+
 cdef class RowPlan:
     cdef readonly bytes map       # the body of the table map that it is for
     cdef readonly object known    # the table, as the reference has it

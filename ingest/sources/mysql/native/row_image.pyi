@@ -2,6 +2,11 @@ from collections.abc import Callable, Sequence
 
 from ingest.sources.mysql.row_decoder import KnownTable
 
+class RowShape:
+    """Where values of a row are, so that some can be compared; see ingest/sources/mysql/cascades.py."""
+
+    def __init__(self, sizes: Sequence[tuple[int, int]], places: Sequence[int]) -> None: ...
+
 class RowPlan:
     """How rows of a table are decoded natively; see ingest/sources/mysql/row_plan.py."""
 

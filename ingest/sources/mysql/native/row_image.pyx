@@ -6,7 +6,7 @@ cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from libc.stdint cimport int64_t, uint8_t, uint64_t
-from libc.string cimport memcpy, memset
+from libc.string cimport memcmp, memcpy, memset
 
 from ingest.native.scan cimport is_utf8, put_base64, put_int, put_quoted_text, put_short_double
 from ingest.sources.mysql.native.log_records cimport PendingRecords
@@ -81,6 +81,96 @@ cdef int check_step(ColumnStep *made) except -1:
 
 cdef inline bint has(const uint8_t *bits, int at) noexcept nogil:
     return bits[at >> 3] >> (at & 7) & 1
+
+
+@cython.final
+cdef class RowShape:
+    """See row_image.pyi."""
+
+    def __cinit__(self, sizes, places):
+        cdef int at
+        cdef size_t room = <size_t> len(sizes) or 1
+        if len(sizes) > MAX_COLUMNS:
+            raise ValueError(len(sizes))
+        self.lengths = <int *> PyMem_Calloc(room, sizeof(int))
+        self.sizes = <int *> PyMem_Calloc(room, sizeof(int))
+        self.wanted = <uint8_t *> PyMem_Calloc(room, 1)
+        self.begins = <const uint8_t **> PyMem_Calloc(room, sizeof(void *))
+        self.ends = <const uint8_t **> PyMem_Calloc(room, sizeof(void *))
+        if NULL in (<void *> self.lengths, <void *> self.sizes, <void *> self.wanted, <void *> self.begins,
+                    <void *> self.ends):
+            raise MemoryError
+        self.count = len(sizes)
+        for at, (length, size) in enumerate(sizes):
+            if not (0 <= length <= 4 and 0 <= size <= MAX_WIDTH):
+                raise ValueError((length, size))
+            self.lengths[at], self.sizes[at] = length, size
+        for at in places:
+            if not 0 <= at < self.count:
+                raise ValueError(at)
+            self.wanted[at] = 1
+
+    def __dealloc__(self):
+        PyMem_Free(self.lengths)
+        PyMem_Free(self.sizes)
+        PyMem_Free(self.wanted)
+        PyMem_Free(self.begins)
+        PyMem_Free(self.ends)
+
+    cdef set changed(
+        self, const uint8_t *p, const uint8_t *end, const uint8_t *before, const uint8_t *after
+    ):
+        """Return the places at which rows have other bytes after an update; None where the reference has to look."""
+        cdef set out = set()
+        cdef const uint8_t *begin
+        while p < end:
+            begin = p
+            memset(self.begins, 0, <size_t> self.count * sizeof(void *))
+            p = self.image(p, end, before, None)
+            if p != NULL:
+                p = self.image(p, end, after, out)
+            if p == NULL or p == begin:
+                return None
+        return out
+
+    cdef const uint8_t *image(
+        self, const uint8_t *p, const uint8_t *end, const uint8_t *present, set changed
+    ) except? NULL:
+        """Go over an image, and return where it ends; NULL for one that is cut. Without `changed`: keep its values."""
+        cdef const uint8_t *nulls = p
+        cdef const uint8_t *begin
+        cdef int at, count = 0, seen = 0
+        cdef size_t size
+        cdef bint other
+        for at in range(self.count):
+            count += has(present, at)
+        if end - p < (count + 7) // 8:
+            return NULL
+        p += (count + 7) // 8
+        for at in range(self.count):
+            if not has(present, at):
+                continue
+            begin = p  # of NULL: no bytes
+            if not has(nulls, seen):
+                size = <size_t> self.sizes[at]
+                if self.lengths[at]:
+                    if end - p < self.lengths[at]:
+                        return NULL
+                    size = <size_t> low_bytes(p, self.lengths[at])
+                    p += self.lengths[at]
+                if <size_t> (end - p) < size:
+                    return NULL
+                p += size
+            seen += 1
+            if not self.wanted[at]:
+                continue
+            if changed is None:
+                self.begins[at], self.ends[at] = begin, p
+                continue
+            other = self.begins[at] == NULL or self.ends[at] - self.begins[at] != p - begin
+            if other or memcmp(self.begins[at], begin, <size_t> (p - begin)):
+                changed.add(at)
+        return p
 
 
 @cython.final

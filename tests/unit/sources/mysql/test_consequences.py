@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ingest.sources.mysql.columns import Column, ForeignKey, Table
-from ingest.sources.mysql.consequences import Remedy, RowPolicy, children, consequences, warning
+from ingest.sources.mysql.columns import Column, Table
+from ingest.sources.mysql.consequences import Remedy, RowPolicy, consequences, warning
 from ingest.sources.mysql.ddl import apply
 from ingest.sources.mysql.tokens import ServerRules
 
@@ -89,10 +89,3 @@ def test_a_warning_names_table_column_and_command() -> None:
     assert "d.t: ALTER TABLE: ADD COLUMN with a default (column c)" in said
     assert said.endswith("ingest backfill FILE --table d.t")
     assert "backfill" not in warning(made[0], keyed=False)
-
-
-def test_tables_whose_rows_change_with_another_one() -> None:
-    """By foreign keys, each once."""
-    keys = (ForeignKey("a", ("d", "p"), "CASCADE", ""), ForeignKey("b", ("d", "p"), "", "SET NULL"))
-    tables = [Table("d", "c", (), cascades=keys), Table("d", "e", (), cascades=keys[:1]), Table("d", "p", ())]
-    assert children(tables) == {("d", "p"): (("d", "c"), ("d", "e"))}
