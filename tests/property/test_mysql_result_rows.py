@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ingest.sources.mysql import query_values
+from ingest.sources.mysql.events import BadEvent
 from ingest.sources.mysql.log_records import LogRecord
 
 if TYPE_CHECKING:
@@ -142,3 +143,9 @@ def test_the_server_ends_the_rows() -> None:
     other = result_rows.ResultSetRows(HEAD, TAIL, [b'"c"'], [query_values.number], 0, 0)
     with pytest.raises(ValueError, match="behind"):
         other.feed(END + b"\0")
+
+
+@pytest.mark.parametrize("write", [query_values.truth, query_values.single, query_values.double])
+def test_a_text_that_is_no_number_is_an_error_of_the_row(write: ValueWriter) -> None:
+    with pytest.raises(BadEvent, match="is no number"):
+        write(b"\0.5e10")

@@ -7,13 +7,14 @@ text by docs/spec/mysql.md#types. This is the reference; `native/` writes the sa
 from __future__ import annotations
 
 from base64 import b64encode
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import orjson
 
 from ingest.model import types
 from ingest.model.floats import shortest
 from ingest.sources.mysql.chunks import FLOATS, INTEGERS, TIMES, quoted
+from ingest.sources.mysql.events import BadEvent
 from ingest.sources.mysql.geometry import geometry
 from ingest.sources.mysql.types import BINARIES, GEOMETRIES, boolean, is_tinyint1
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from ingest.sources.mysql.columns import Column
 
     ValueWriter: TypeAlias = "Callable[[bytes], bytes]"
+
+_N = TypeVar("_N")
 
 
 def is_selectable(column: Column) -> bool:
@@ -78,18 +81,26 @@ def quoted_number(text: bytes) -> bytes:
 
 
 def truth(text: bytes) -> bytes:
-    """Return a TINYINT(1) that the pipeline takes as a BOOLEAN."""
-    return boolean(int(text))
+    """Return a TINYINT(1) that the pipeline takes as a BOOLEAN. Raise BadEvent."""
+    return boolean(_number(int, text))
 
 
 def single(text: bytes) -> bytes:
-    """Return a FLOAT, which the statement asks for as a DOUBLE."""
-    return orjson.dumps(shortest(float(text)))
+    """Return a FLOAT, which the statement asks for as a DOUBLE. Raise BadEvent."""
+    return orjson.dumps(shortest(_number(float, text)))
 
 
 def double(text: bytes) -> bytes:
-    """Return a DOUBLE."""
-    return orjson.dumps(float(text))
+    """Return a DOUBLE. Raise BadEvent."""
+    return orjson.dumps(_number(float, text))
+
+
+def _number(of: Callable[[bytes], _N], text: bytes) -> _N:
+    try:
+        return of(text)
+    except ValueError as exc:
+        msg = f"{text[:40].decode('latin-1')!r} is no number"
+        raise BadEvent(msg) from exc
 
 
 def flag(value: bytes) -> bytes:
