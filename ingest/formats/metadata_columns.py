@@ -7,20 +7,24 @@ puts the prefixes before names. Rules: docs/spec/columns.md.
 from __future__ import annotations
 
 import base64
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
+from ingest.formats.connect import key_columns
 from ingest.formats.key_reading import columns_beside, json_key, key_reader, read_key
+from ingest.formats.typed import Typed
 from ingest.model import temporal, types
+from ingest.model.cache import Cache
 from ingest.model.change import InlineSchema, Reject, is_number
 from ingest.model.data_type import MapType
 from ingest.model.jsontext import MALFORMED, fields_of, object_of, reason
 from ingest.model.keytext import key_text, says_number
 from ingest.model.record import origin
-from ingest.model.rowtext import key_image
+from ingest.model.reject import Contradiction
+from ingest.model.rowtext import key_image, schema_of_key
 from ingest.model.values import fits
 
 if TYPE_CHECKING:
@@ -36,7 +40,7 @@ if TYPE_CHECKING:
 
 _NOTHING: Final = InlineSchema()
 _MAX_TABLES: Final = 10_000
-"""Tables whose readers of keys are kept."""
+"""Tables whose readers of keys are kept, and schemas of keys."""
 _PREFIXES: Final = "set key.fields-prefix or value.fields-prefix to have both"
 _NO_TEXT: Final = (
     "the key or the value is no text in UTF-8: declare __raw_key__ and __raw_value__ as BYTES in "
@@ -84,6 +88,8 @@ class ExtraColumns:
     """The columns among `__raw_key__` and `__raw_value__` that are BYTES."""
     compact: bool = False
     """True if rows are made from messages that are no JSON: without white space, and with each column once."""
+    given: Mapping[TableId, Mapping[str, DataType]] = field(default_factory=dict, hash=False)
+    """The types that the pipeline declares for columns of keys in JSON, by table."""
 
     def __bool__(self) -> bool:
         """Return whether there is anything to do."""
@@ -92,6 +98,15 @@ class ExtraColumns:
     def type_of(self, name: str) -> DataType:
         """Return the type of a column of `metadata.list`."""
         return types.BYTES if name in self.as_bytes else TYPES[name]
+
+
+class _KeyColumns(NamedTuple):
+    """The columns that come from a record's key."""
+
+    fields: dict[str, bytes]
+    declared: InlineSchema | None = None
+    came: Mapping[str, bytes] = {}
+    """Those of them that the key's own schema says, as the key has them: a row that has the same has this column."""
 
 
 class MetadataColumns:
@@ -105,6 +120,7 @@ class MetadataColumns:
         self._values = [_value_of(name, extra) for name in extra.metadata]
         self._types = {name: extra.type_of(name) for name in extra.metadata}
         self._readers: dict[TableId, ReadKey | None] = {}
+        self._typed: Cache[tuple[TableId, bytes, tuple[str, ...]], Typed] = Cache(_MAX_TABLES, 16 << 20)
         self._simple = not extra.key and not extra.value_prefix
         self._as_they_are = extra.compact and not (extra.metadata or extra.key_prefix or extra.value_prefix)
         self._last: tuple[_Said, _Said, tuple[str, ...], InlineSchema] | None = None
@@ -124,16 +140,15 @@ class MetadataColumns:
             metadata = b"".join(b + value(record) for b, value in zip(self._begins, self._values, strict=True))
         except UnicodeDecodeError:
             return Reject("malformed", _NO_TEXT, table)
-        key_fields: dict[str, bytes] = {}
-        of_key: _Said = None
+        of_key = _KeyColumns({})
         if self._extra.key:
             read = self._fields_of_key(table, record.key(), parts[0])
             if isinstance(read, Reject):
                 return read
-            key_fields, of_key = read
+            of_key = read
         try:
             for one in parts:
-                made = self._extend(one, key_fields, of_key, metadata)
+                made = self._extend(one, of_key, metadata)
                 if isinstance(made, Reject):
                     return made
                 out.append(made)
@@ -141,13 +156,12 @@ class MetadataColumns:
             return Reject("malformed", f"the row is not a JSON object: {reason(exc)}", table)
         return out[0] if len(out) == 1 else out
 
-    def _fields_of_key(
-        self, table: TableId, key: bytes | None, change: Change
-    ) -> tuple[dict[str, bytes], _Said] | Reject:
+    def _fields_of_key(self, table: TableId, key: bytes | None, change: Change) -> _KeyColumns | Reject:
         """Return the columns that come from a record's key, with what it declares; `change`: one of the record's."""
         if key is None:
-            return {}, None
+            return _KeyColumns({})
         read, declared = self._key_reader(table), None
+        schema = schema_of_key(key) if read is None else None
         if read is not None:
             found = read_key(read, key, table)
             if isinstance(found, Reject):
@@ -161,7 +175,34 @@ class MetadataColumns:
         missing = () if self._extra.key_is_primary else [n for n in self._extra.key_fields if n not in chosen]
         if missing:
             return Reject("null-key", f"the key has no field {missing[0]!r} (key.fields)", table, of_key=True)
-        return chosen, declared
+        if schema is None:
+            return _KeyColumns(chosen, declared)
+        return self._by_own_schema(table, schema, chosen, _row_of(change))
+
+    def _by_own_schema(
+        self, table: TableId, schema: bytes, chosen: dict[str, bytes], row: msgspec.Raw | None
+    ) -> _KeyColumns | Reject:
+        """Return the columns of a key in an envelope as its schema says.
+
+        Of change messages, whose keys are columns of the row, those that the row has are the row's.
+        """
+        extra = self._extra
+        try:
+            of_row = () if row is None or extra.except_key or extra.key_is_primary else fields_of(row)
+            own = {extra.value_prefix + name for name in of_row}
+            names = tuple(name for name in chosen if extra.key_prefix + name not in own)
+            typed = self._typed.get((table, schema, names))
+            if typed is None:
+                columns = {name: column for name, column in key_columns(schema).items() if name in names}
+                typed = Typed(columns, as_string=extra.as_string, given=extra.given.get(table, {}))
+                self._typed.put((table, schema, names), typed, len(schema) + typed.size)
+            read = fields_of(typed.image(msgspec.Raw(object_of(chosen))))
+        except Contradiction as exc:
+            return Reject("type-mismatch", f"the key: {exc}", table, of_key=True)
+        except MALFORMED:  # what is no schema says nothing, and a row that is no object is a reject
+            return _KeyColumns(chosen)
+        came = {name: chosen[name] for name in typed.declared.types if name in chosen}
+        return _KeyColumns({name: bytes(value) for name, value in read.items()}, typed.declared, came)
 
     def _key_reader(self, table: TableId) -> ReadKey | None:
         """Return the function that reads keys of a table's records; None where they are JSON."""
@@ -176,7 +217,8 @@ class MetadataColumns:
         names = [name for name in self._extra.key_fields if name in fields] if self._extra.key_fields else fields
         return {name: bytes(fields[name]) for name in names}
 
-    def _extend(self, change: Change, key_fields: dict[str, bytes], of_key: _Said, metadata: bytes) -> Change | Reject:
+    def _extend(self, change: Change, of_key: _KeyColumns, metadata: bytes) -> Change | Reject:
+        key_fields = of_key.fields
         table, kind, before, after, key, declared = change
         if before is None and after is None and (key_fields or metadata):
             before = msgspec.Raw(b"{}")
@@ -192,29 +234,32 @@ class MetadataColumns:
                 made = text
             else:
                 is_old = image is before and after is not None
-                found = self._rebuild(text, key_fields, metadata, declared, is_old=is_old)
+                found = self._rebuild(text, of_key, metadata, declared, is_old=is_old)
                 if isinstance(found, str):
                     return Reject("column-clash", found, table)
                 made = found
             images.append(msgspec.Raw(made))
         if key is not None and self._extra.value_prefix:
             key = _renamed(key, self._extra.value_prefix, columns_beside(key, _row_of(change)))
-        return (table, kind, images[0], images[1], key, self._declared(declared, of_key, key_fields))
+        return (table, kind, images[0], images[1], key, self._declared(declared, of_key))
 
     def _may_clash(self, text: bytes) -> bool:
         return b"\\" in text or any(name in text for name in self._names)
 
     def _rebuild(
-        self, text: bytes, key_fields: dict[str, bytes], metadata: bytes, declared: InlineSchema | None, *, is_old: bool
+        self, text: bytes, of_key: _KeyColumns, metadata: bytes, declared: InlineSchema | None, *, is_old: bool
     ) -> bytes | str:
         """Return the row with all its columns, or why two of them cannot be one. Raises one of MALFORMED.
 
         `is_old`: it is the row before an update, and the key is that of the row after it.
         """
-        out: dict[str, bytes] = {self._extra.key_prefix + name: value for name, value in key_fields.items()}
+        out: dict[str, bytes] = {self._extra.key_prefix + name: value for name, value in of_key.fields.items()}
+        came = {self._extra.key_prefix + name: value for name, value in of_key.came.items()}
         for name, raw in fields_of(text).items():
             column, value = self._extra.value_prefix + name, bytes(raw)
             if column in out and self._extra.except_key:
+                continue
+            if column in came and not is_old and self._same(name, came[column], value, declared):
                 continue
             if column in out and not is_old and not self._same(name, out[column], value, declared):
                 both = f"{_shown(out[column])} in the key and {_shown(value)} in the value"
@@ -238,17 +283,21 @@ class MetadataColumns:
         declared_type = None if declared is None else declared.types.get(name)
         return declared_type is not None and not fits(declared_type, in_key, self._extra.standard)
 
-    def _declared(self, declared: _Said, of_key: _Said, key_names: Iterable[str]) -> InlineSchema:
+    def _declared(self, declared: _Said, of_key: _KeyColumns) -> InlineSchema:
         """Return what a message declares, now that its columns have other names and there are more of them."""
-        names, last = tuple(key_names), self._last
-        if last is None or last[0] is not declared or last[1] is not of_key or last[2] != names:
-            last = self._last = (declared, of_key, names, self._with_key(declared, of_key, names))
+        names, last = tuple(of_key.fields), self._last
+        if last is None or last[0] is not declared or last[1] is not of_key.declared or last[2] != names:
+            made = self._with_key(declared, of_key.declared, names, of_key.came)
+            last = self._last = (declared, of_key.declared, names, made)
         return last[3]
 
-    def _with_key(self, declared: _Said, of_key: _Said, key_names: tuple[str, ...]) -> InlineSchema:
+    def _with_key(
+        self, declared: _Said, of_key: _Said, key_names: tuple[str, ...], came: Iterable[str]
+    ) -> InlineSchema:
         """Return what a message with a key of these fields declares.
 
-        For a column of the value and the key, the word of the one counts that the column is taken from.
+        For a column of the value and the key, the word of the one counts that the column is taken from. `came`: the
+        fields that are the key's in any case.
         """
         extra = self._extra
         of_keys = {extra.key_prefix + name for name in key_names}
@@ -257,7 +306,7 @@ class MetadataColumns:
         primary = tuple(extra.value_prefix + name for name in primary)
         if not primary and extra.key and extra.key_is_primary and (of_keys or extra.key_fields):
             primary = tuple(extra.key_prefix + name for name in extra.key_fields or key_names)
-        theirs = of_keys if extra.except_key else ()
+        theirs = of_keys if extra.except_key else {extra.key_prefix + name for name in came}
         renamed = {extra.value_prefix + name: data_type for name, data_type in declared_types.items()}
         renamed = {name: data_type for name, data_type in renamed.items() if name not in theirs}
         if of_key is not None:

@@ -42,6 +42,18 @@ class _KeyEnvelope(msgspec.Struct):
 _key_envelope = msgspec.json.Decoder(_KeyEnvelope).decode
 
 
+def schema_of_key(message_key: bytes) -> bytes | None:
+    """Return the schema in the envelope around a message key; None where there is none."""
+    try:
+        envelope = _key_envelope(message_key)
+    except MALFORMED:
+        return None
+    if envelope.schema is msgspec.UNSET or envelope.payload is msgspec.UNSET:
+        return None
+    schema = bytes(envelope.schema)
+    return schema if schema.startswith(b"{") else None
+
+
 def key_image(message_key: bytes, columns: Container[str] = ()) -> msgspec.Raw | None:
     """Return the JSON object in a message key, without its envelope, which may lack the schema.
 

@@ -23,6 +23,7 @@ cdef class RowExtender:
     cdef Text key_prefix
     cdef Text value_prefix
     cdef AvroTexts keys       # None: keys are JSON
+    cdef bint has_schema      # the last key was in an envelope
     cdef MetadataWriter metadata
     cdef list kept            # owns the texts of prefixes and names
 

@@ -179,6 +179,15 @@ cdef bint lacks_image(Workspace *ws, RowCodec codec, const RawRecord *record, Ch
     return True
 
 
+cdef bint has_places(const Row *key, const int *places) noexcept nogil:
+    """Return whether a row has all fields of a key."""
+    cdef int k
+    for k in range(key.count):
+        if places[k] < 0:
+            return False
+    return True
+
+
 cdef class RowExtender:
     """Adds columns of the key and of the record to rows, and prefixes to names, as an `ExtraColumnsSpec` says."""
 
@@ -244,6 +253,10 @@ cdef class RowExtender:
                 return False
             change.numbers |= self.keys.last.numbers
         if not read_key(key, &ws.message_key):
+            return False
+        # The reference reads the columns of a key by the schema of its envelope
+        self.has_schema = self.key and self.keys is None and ws.message_key.text != skip_space(key.text, key.text + key.size)
+        if self.has_schema and (self.except_key or self.key_is_primary or self.key_prefix.size or self.value_prefix.size):
             return False
         return not self.key_field_count or self.choose_fields(&ws.message_key, change)
 
@@ -334,6 +347,8 @@ cdef class RowExtender:
             return NULL
         to = prefix_names(to, &self.value_prefix, row)
         if key != NULL and not match_key(key, row, is_old or self.except_key, places):
+            return NULL
+        if key != NULL and self.has_schema and not is_old and not has_places(key, places):
             return NULL
         made.text, made.count = to, 0
         if is_compact(row) or not self.is_plain(row, typing):

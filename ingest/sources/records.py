@@ -328,6 +328,7 @@ class RecordOptions(DeclaringOptions):
                 if column.name in _RAW and isinstance(column.type, BinaryType)
             ),
             compact=isinstance(self.format, RowFormat) and not isinstance(self.format, JsonConfluent),
+            given=self._declared_with(self.key_prefix, self.value_prefix),
         )
 
     def inference(self, max_columns: int) -> Inference:

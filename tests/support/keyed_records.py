@@ -132,12 +132,17 @@ def a_key(draw: Any) -> bytes | None:
     image = draw(an_object(names))
     text = pick(draw, [
             None, *[image] * 20, f" {image} ", f'{{"schema":{{}},"payload":{image}}}',
+            f'{{"schema":{SAID_OF_KEY},"payload":{image}}}', f'{{"schema":{SAID_OF_KEY},"payload":{image}}}',
             f'{{"payload":{image},"schema":null}}', f'{{"schema":1,"payload":{image},"x":1}}', f'{{"payload":{image}}}',
             '{"schema":1,"payload":2}', "5", "null", "", "[]", '{"id":', '{"id":"\\ud800"}', '{"\\u0069d":1}',
         ])  # fmt: skip
     return None if text is None else text.encode("utf-8", "surrogatepass")
 
 
+SAID_OF_KEY = json.dumps({"type": "struct", "fields": [
+    {"field": "id", "type": "int64"}, {"field": "k", "type": "double"}, {"field": "v_id", "type": "int8"},
+    {"field": "d", "type": "int32", "name": "io.debezium.time.Date"},
+]})  # fmt: skip
 SAID = json.dumps({"type": "struct", "fields": [{"type": "struct", "field": "after", "fields": [
     {"field": "id", "type": "int64"}, {"field": "a", "type": "string"}, {"field": "n", "type": "double"},
     {"field": "d", "type": "int32", "name": "io.debezium.time.Date"},
