@@ -133,7 +133,9 @@ class LogReader:
         self._decoder.begin_runs()
         self._decoder.bound = bound
         self._began, self._kept, self._idle, self._sure = None, True, 0, None
-        if self._stream is None or self.place.position != start.position or self._decoder.opened != CLOSED:
+        if moved := self.place.position != start.position:
+            self._prepared.clear()  # another reader had the log meanwhile: an XID may be of a later transaction now
+        if self._stream is None or moved or self._decoder.opened != CLOSED:
             self._start(start, began)
         self.maps.trim()
         try:

@@ -134,6 +134,22 @@ def test_the_log_goes_to_another_worker_though_the_former_one_has_it_and_does_no
     assert found == [*rows]
 
 
+def test_an_xid_that_is_used_again_stands_for_its_last_transaction(mariadb: MySql) -> None:
+    """A worker has met the first one; another one had the log meanwhile, which met its end, and the second one."""
+    mariadb.execute("CREATE DATABASE xids", "CREATE TABLE xids.t (id INT PRIMARY KEY)")
+    start, tables = place_of(mariadb), Tables(tables_of(mariadb, "xids"))
+    prepare = ("XA START 'x'", "INSERT INTO xids.t VALUES ({})", "XA END 'x'", "XA PREPARE 'x'")
+    mariadb.execute(*(one.format(1) for one in prepare))
+    reader = reader_of(mariadb, tables)
+    assert read_log(mariadb, tables, start, reader) == []
+    mariadb.execute("XA ROLLBACK 'x'", *(one.format(2) for one in prepare))
+    start = place_of(mariadb)
+    mariadb.execute("XA COMMIT 'x'")
+    assert [change["after"] for change in changes(read_log(mariadb, tables, start, reader))] == [{"id": 2}]
+    reader.close()
+    mariadb.execute("DROP DATABASE xids")
+
+
 def test_a_chunk_is_read_of_the_server_that_positions_are_of(mysql_server: Starter) -> None:
     one, two = started(MARIADB_10, mysql_server, 1), started(MARIADB_10, mysql_server, 2)
     for server in (one, two):
