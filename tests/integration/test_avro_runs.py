@@ -6,6 +6,7 @@ import datetime as dt
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+from commands import run_here
 from harness import free_port
 from schema_registry import Registry, envelope, record
 
@@ -45,7 +46,7 @@ def test_changes_in_avro_become_upserts_of_their_types(kafka: Kafka, pipeline: P
     kafka.send(pipeline.topic, change(server, "c", first), change(server, "c", {"id": 2, "price": None}, 2))
     kafka.send(pipeline.topic, change(server, "u", {"id": 1, "price": Decimal("2.00"), "at": at}, schema=WIDER))
     kafka.send(pipeline.topic, change(server, "d", {"id": 2, "price": None}, 2), (b"{}", b"\0\0"))
-    done = pipeline.run()
+    done = run_here(pipeline)
     assert done.code == 0, done.err
     values = {record.key: record.value for record in kafka.read(pipeline.out("orders"))}
     assert values == {
@@ -61,10 +62,10 @@ def test_a_registry_that_is_away_ends_a_run_with_75(kafka: Kafka, pipeline: Pipe
     lines = "  value.format: debezium-avro-confluent\n  debezium-avro-confluent.url: {url}\n"
     pipeline.write(source=lines.format(url=f"http://127.0.0.1:{free_port()}") + "  scan.max.pre.fetch.records: 0\n")
     kafka.send(pipeline.topic, change(Registry(registry), "c", {"id": 1, "price": None}))
-    done = pipeline.run()
+    done = run_here(pipeline)
     assert done.code == 75
     assert "no answer from the schema registry" in done.err
     pipeline.write(source=lines.format(url=registry))
-    again = pipeline.run()
+    again = run_here(pipeline)
     assert again.code == 0, again.err
     assert kafka.table(pipeline.out("orders")) == {'{"id":1}': {"id": 1, "price": None}}

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import fastavro
 import pytest
+from commands import run_here
 from examples import own_name
 from growing_table import UPSERTS, run_twice
 from harness import free_port, message
@@ -74,7 +75,7 @@ def test_upserts_in_avro_with_the_schema_of_each_version(
         {"name": "name", "type": ["null", "string"], "default": None},
         {"name": "n", "type": ["null", "double"], "default": None},
     ]
-    again = pipeline.run()
+    again = run_here(pipeline)
     assert again.code == 0, again.err
     assert reader.subject(f"{topic}-value") == [1, 2]
 
@@ -130,23 +131,23 @@ def test_a_schema_that_the_registry_refuses_stops_the_run(
     assert planned.code == 0, planned.err
     assert f"\nwould be declared at the sink:\n    {topic}-key\n    {topic}-value\n" in planned.out
     assert [ask(f"{registry}/subjects/{topic}-{part}/versions") for part in ("key", "value")] == [404, 404]
-    assert pipeline.run().code == 0
+    assert run_here(pipeline).code == 0
     config = f"{registry}/config/{topic}-value"
     assert "BACKWARD" in ask(config, {"compatibility": "BACKWARD"}, method="PUT").values()
     kafka.send(pipeline.topic, message("c", None, {"id": 2, "n": 2}), message("c", None, {"id": 3, "n": "three"}))
     planned = pipeline.plan()
     assert planned.code == 78
     assert f"would refuse the schema for subject '{topic}-value'" in planned.err
-    refused = pipeline.run()
+    refused = run_here(pipeline)
     assert refused.code == 78
     assert f"refuses the schema for subject '{topic}-value'" in refused.err
     assert "change the compatibility that the registry demands" in refused.err
     found = [reader.value(one.value) for one in kafka.read(topic)]
     assert sorted(found, key=lambda row: row["id"]) == [{"id": 1, "n": 1}, {"id": 2, "n": 2}]
     assert reader.subject(f"{topic}-value") == [1]
-    assert pipeline.run().code == 78
+    assert run_here(pipeline).code == 78
     ask(config, {"compatibility": "NONE"}, method="PUT")
-    done = pipeline.run()
+    done = run_here(pipeline)
     assert done.code == 0, done.err
     assert {"id": 3, "n": "three"} in [reader.value(one.value) for one in kafka.read(topic)]
 
@@ -157,7 +158,7 @@ def test_a_sink_that_may_not_register_needs_the_schema_there(
     more = "  value.avro-confluent.properties.auto.register.schemas: 'false'\n"
     pipeline.write(sink=AVRO.format(url=registry) + more)
     kafka.send(pipeline.topic, message("c", None, {"id": 1}))
-    done = pipeline.run()
+    done = run_here(pipeline)
     assert done.code == 78
     topic = pipeline.out("orders")
     assert f"subject '{topic}-key' of the schema registry lacks this schema" in done.err
@@ -165,7 +166,7 @@ def test_a_sink_that_may_not_register_needs_the_schema_there(
     schema["namespace"] = "org.apache.flink.avro.generated"
     for part in ("key", "value"):
         Registry(registry).register(f"{topic}-{part}", schema)
-    again = pipeline.run()
+    again = run_here(pipeline)
     assert again.code == 0, again.err
     assert [reader.value(one.value) for one in kafka.read(topic)] == [{"id": 1}]
 
@@ -182,7 +183,7 @@ def test_a_schema_and_a_subject_of_ones_own(kafka: Kafka, pipeline: Pipeline, re
     pipeline.write(source="  ingestion.ignore-errors: true\n", sink=sink)
     rows = [{"id": 1, "kind": "b"}, {"id": 2, "kind": "c"}, {"id": 3, "kind": "a"}]
     kafka.send(pipeline.topic, *[message("c", None, row) for row in rows])
-    done = pipeline.run()
+    done = run_here(pipeline)
     assert done.code == 0, done.err
     records = kafka.read(pipeline.out("orders"))
     assert {one.key: reader.value(one.value) for one in records} == {
@@ -207,7 +208,7 @@ def test_tables_of_one_topic_have_subjects_of_their_own(
     pipeline.write(sink=sink, route=False)
     pipeline.file.write_text(pipeline.file.read_text().replace("type: upsert-kafka", "type: kafka"))
     kafka.send(pipeline.topic, message("c", None, {"id": 1}), message("c", None, {"id": "x"}, "users"))
-    done = pipeline.run()
+    done = run_here(pipeline)
     assert done.code == 0, done.err
     records = kafka.read(all_of_them)
     rows = [reader.value(one.value)["after"] for one in records]
@@ -219,7 +220,7 @@ def test_tables_of_one_topic_have_subjects_of_their_own(
 def test_a_registry_that_is_away_ends_the_run_with_75(kafka: Kafka, pipeline: Pipeline) -> None:
     pipeline.write(sink=AVRO.format(url=f"http://127.0.0.1:{free_port()}"))
     kafka.send(pipeline.topic, message("c", None, {"id": 1}))
-    done = pipeline.run()
+    done = run_here(pipeline)
     assert done.code == 75
     assert "no answer from the schema registry" in done.err
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from commands import run_here
+
 if TYPE_CHECKING:
     from harness import Kafka, Pipeline
 
@@ -34,7 +36,7 @@ def test_changes_of_maxwell_become_upserts(kafka: Kafka, pipeline: Pipeline) -> 
             pipeline.topic, (f'{{"database":"shop","table":"orders","pk.orderid":{key}}}'.encode(), value.encode())
         )
     kafka.send(pipeline.topic, (None, b'{"type":"table-drop","database":"shop","table":"x"}'), (None, b"{}"))
-    done = pipeline.run()
+    done = run_here(pipeline)
     assert done.code == 0, done.err
     values = {record.key: record.value for record in kafka.read(pipeline.out("orders"))}
     assert values == {
@@ -52,7 +54,7 @@ def test_changes_of_goldengate_become_upserts(kafka: Kafka, pipeline: Pipeline) 
     message = '{{"table":"HR.EMP","op_type":"{}","primary_keys":["ID"],"before":{},"after":{}}}'
     kafka.send(pipeline.topic, *((None, message.format(*change).encode()) for change in OF_GOLDENGATE))
     kafka.send(pipeline.topic, (None, message.format("U", "null", '{"ID":3}').encode()))
-    done = pipeline.run()
+    done = run_here(pipeline)
     assert done.code == 0, done.err
     values = {record.key: json.loads(record.value or b"null") for record in kafka.read(pipeline.out("EMP"))}
     assert values == {b'{"ID":1}': None, b'{"ID":2}': None, b'{"ID":3}': {"ID": 3, "N": "a"}}

@@ -6,7 +6,7 @@ import json
 import time
 from typing import TYPE_CHECKING, Any
 
-from commands import called
+from commands import called, run_here
 from confluent_kafka.admin import NewTopic
 from harness import INGEST, Kafka, Pipeline, Result, finish, message, until
 
@@ -39,7 +39,7 @@ def test_show_reset_and_export(kafka: Kafka, pipeline: Pipeline) -> None:
     feed(kafka, pipeline, 10, 15, partition=1)
     kafka.send(pipeline.topic, (b"{}", b"not JSON"))
     pipeline.write(source="  ingestion.ignore-errors: true\n")
-    first = pipeline.run()
+    first = run_here(pipeline)
     assert first.code == 0, first.err
     feed(kafka, pipeline, 20, 23)
 
@@ -74,7 +74,7 @@ def test_show_reset_and_export(kafka: Kafka, pipeline: Pipeline) -> None:
 
     assert command("reset", pipeline.checkpoint, "--to", "offset:3", *one).code == 0
     assert [p["offset"] for p in shown(pipeline.checkpoint)["positions"]] == [11, 3]
-    done = pipeline.run()
+    done = run_here(pipeline)
     assert (done.code, done.events[-1]["records"]) == (0, 2 + 3)
     assert [p["offset"] for p in shown(pipeline.checkpoint)["positions"]] == [14, 5]
     assert command("reset", pipeline.checkpoint, "--errors").code == 0
@@ -104,22 +104,22 @@ def test_a_checkpoint_in_use_is_not_reset_and_a_recreated_topic_can_be_accepted(
     assert kafka.cluster.wait_until(lambda: pipeline.topic not in kafka.cluster.names(), 10)
     kafka.admin.create_topics([NewTopic(pipeline.topic, 3, 1)])[pipeline.topic].result(10)
     feed(kafka, pipeline, 100, 103)
-    stopped = pipeline.run()
+    stopped = run_here(pipeline)
     assert (stopped.code, "created again" in stopped.err) == (1, True)
     reset = ("reset", pipeline.file, "--checkpoint", pipeline.checkpoint, "--to", "earliest")
     part = command(*reset, "--topic", pipeline.topic, "--partition", "0")  # the others' positions are of the old topic
     assert (part.code, "leave out --partition" in part.err) == (78, True)
-    assert pipeline.run().code == 1
+    assert run_here(pipeline).code == 1
     done = command(*reset)
     assert done.code == 0, done.err
-    again = pipeline.run()
+    again = run_here(pipeline)
     assert again.code == 0, again.err
     assert again.events[-1]["records"] == 3
 
 
 def test_a_pipeline_file_may_change_under_its_checkpoint(kafka: Kafka, pipeline: Pipeline) -> None:
     feed(kafka, pipeline, 0, 3)
-    assert pipeline.run().code == 0
+    assert run_here(pipeline).code == 0
     other = kafka.create(f"{kafka.name}.more", 1)
     pipeline.topic = f"{pipeline.topic};{other}"
     kafka.send(other, message("c", None, {"id": 50, "v": 1}))
@@ -127,7 +127,7 @@ def test_a_pipeline_file_may_change_under_its_checkpoint(kafka: Kafka, pipeline:
         source="  properties.sasl.password: hunter2hunter2\n", sink="  sink.add-tableId-to-header-enabled: true\n",
         rest="pipeline: {parallelism: 1}\n",
     )  # fmt: skip
-    done = pipeline.run()
+    done = run_here(pipeline)
     assert done.code == 0, done.err
     changed = {e["option"]: (e["before"], e["now"]) for e in done.events if e["event"] == "option changed"}
     assert changed["source.topic"] == (pipeline.topic.partition(";")[0], pipeline.topic)
@@ -142,11 +142,11 @@ def test_a_pipeline_file_may_change_under_its_checkpoint(kafka: Kafka, pipeline:
 def test_a_kept_pipeline_is_told_once_of_keys_that_an_older_version_wrote(kafka: Kafka, pipeline: Pipeline) -> None:
     for row in ({"id": 0, "v": 1}, {"id": "A-77", "v": 1}):
         kafka.send(pipeline.topic, message("c", None, row))
-        assert pipeline.run().code == 0
+        assert run_here(pipeline).code == 0
     meta = pipeline.checkpoint / "checkpoint.json"
     stored = json.loads(meta.read_text())
     meta.write_text(json.dumps({name: value for name, value in stored.items() if name != "keys"}))
-    told, again = pipeline.run(), pipeline.run()
+    told, again = run_here(pipeline), run_here(pipeline)
     assert (told.code, again.code) == (0, 0)
     (line,) = [line for line in told.err.splitlines() if "keys have the text of their values" in line]
     assert "(id BIGINT -> STRING)" in line

@@ -22,9 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-@pytest.fixture
-def spark(tmp_path: Path) -> Iterator[Standalone]:
-    cluster = Standalone(tmp_path, workers=1)
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
+    """A master and two executors."""
+    cluster = Standalone(tmp_path_factory.mktemp("cluster"), workers=2)
     yield cluster
     cluster.stop()
 
@@ -102,15 +103,8 @@ def test_directories_are_shared_by_driver_and_executors_or_refused(spark: Standa
     assert [one.name for one in lake.iterdir()] == ["shop"], "no mark is left"
 
 
-@pytest.fixture
-def two(tmp_path: Path) -> Iterator[Standalone]:
-    cluster = Standalone(tmp_path, workers=2)
-    yield cluster
-    cluster.stop()
-
-
 def test_spark_submit_starts_it_as_an_operator_would_on_two_executors(
-    kafka: Kafka, pipeline: Pipeline, two: Standalone, tmp_path: Path
+    kafka: Kafka, pipeline: Pipeline, spark: Standalone, tmp_path: Path
 ) -> None:
     pipeline.write(sink="  sink.delivery-guarantee: exactly-once\n")
     for partition in range(2):
@@ -121,7 +115,7 @@ def test_spark_submit_starts_it_as_an_operator_would_on_two_executors(
     alive = tmp_path / "alive"
     main = str(Path(ingest.__file__).with_name("__main__.py"))
     command = [
-        str(home / "bin" / "spark-submit"), "--master", two.url, "--conf", "spark.driver.host=127.0.0.1",
+        str(home / "bin" / "spark-submit"), "--master", spark.url, "--conf", "spark.driver.host=127.0.0.1",
         "--conf", "spark.executor.cores=1", "--conf", "spark.cores.max=2", main,
         "run", str(pipeline.file), "--once", "--checkpoint", str(pipeline.checkpoint), f"--alive={alive}",
     ]  # fmt: skip

@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 import pytest
-from commands import called
+from commands import called, run_here
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 from harness import INGEST, Kafka, Pipeline, debezium, finish, message, until
@@ -36,7 +36,7 @@ def test_a_record_as_large_as_the_brokers_take_becomes_a_dead_letter(kafka: Kafk
     value = random.Random(7).randbytes(1_048_450)  # noqa: S311  (what does not compress)
     producer.produce(pipeline.topic, value, b"k", partition=0)
     assert producer.flush(20) == 0
-    ran = pipeline.run()
+    ran = run_here(pipeline)
     assert ran.code == 0, ran.err
     (letter,) = kafka.read(f"{kafka.name}.dead")
     assert letter.value == value
@@ -96,7 +96,7 @@ def test_dead_letters_are_the_records_as_they_were_and_can_be_replayed_once(kafk
     producer.produce(pipeline.topic, bad, b'{"id":3}', partition=0)
     assert producer.flush(20) == 0
 
-    ran = pipeline.run()
+    ran = run_here(pipeline)
     assert ran.code == 0, ran.err
     assert kafka.table(pipeline.out("orders")) == {'{"id":1}': {"id": 1, "t": "x"}}
     letters = kafka.read(f"{kafka.name}.dead")
@@ -111,7 +111,7 @@ def test_dead_letters_are_the_records_as_they_were_and_can_be_replayed_once(kafk
         "topic": pipeline.topic, "partition": "1", "offset": "0", "stage": "decode", "code": "malformed",
         "message": "not a Debezium message: truncated, or a lone surrogate", "table": "", "pipeline": "pipe",
     }  # fmt: skip
-    assert pipeline.run().code == 0
+    assert run_here(pipeline).code == 0
     assert len(kafka.read(f"{kafka.name}.dead")) == 3, "what is passed is not collected again"
 
     look(pipeline)
@@ -176,11 +176,11 @@ def test_dead_letters_of_a_pipeline_that_is_tolerant_to_nothing_and_that_would_r
 ) -> None:
     pipeline.write(rest=collector(kafka))
     kafka.send(pipeline.topic, (None, b"{"))
-    stopped = pipeline.run()
+    stopped = run_here(pipeline)
     assert stopped.code == 65
     assert kafka.read(f"{kafka.name}.dead") == [], "it is not passed: the next run meets it again"
     pipeline.write(rest=collector(kafka).replace(f"{kafka.name}.dead", pipeline.topic))
-    refused = pipeline.run()
+    refused = run_here(pipeline)
     assert refused.code == 78
     assert "reads its own dead letters" in refused.err
 
@@ -188,7 +188,7 @@ def test_dead_letters_of_a_pipeline_that_is_tolerant_to_nothing_and_that_would_r
 def test_the_logger_has_every_reject(kafka: Kafka, pipeline: Pipeline) -> None:
     pipeline.write("  ingestion.ignore-errors: true\n", rest="pipeline: {dirty-data.collector: {type: logger}}\n")
     kafka.send(pipeline.topic, *[(b"k", b"{%d" % n) for n in range(300)])
-    ran = pipeline.run()
+    ran = run_here(pipeline)
     assert ran.code == 0, ran.err
     logged = [event for event in ran.events if event["event"] == "dirty data"]
     assert [event["offset"] for event in logged] == [*range(300)]
@@ -287,7 +287,7 @@ def test_records_of_times_that_a_topic_does_not_take_are_rejects(kafka: Kafka, p
         key, value = message("c", None, {"id": i})
         producer.produce(pipeline.topic, value, key, partition=0, timestamp=old if i in {3, 17} else now)
     assert producer.flush(20) == 0
-    done = pipeline.run()
+    done = run_here(pipeline)
     assert done.code == 0, done.err
     assert kafka.ids(out) == {*range(30)} - {3, 17}
     if more:
@@ -310,7 +310,7 @@ def test_one_record_too_large_stops_a_run_that_tolerates_none(kafka: Kafka, pipe
     out = kafka.create(pipeline.out("orders"), 1, **SMALL, **{"cleanup.policy": "compact"})
     pipeline.write(sink=PLAIN)
     rows_and_large(kafka, pipeline)
-    done = pipeline.run()
+    done = run_here(pipeline)
     assert done.code == 65, done.err
     assert f"{pipeline.topic}[0] at offset 7: write/refused: topic {out} does not take" in done.err
     assert "(table shop.orders)" in done.err
@@ -326,7 +326,7 @@ def test_records_without_keys_in_a_compacted_topic_are_rejects_and_so_are_those_
     pipeline.write("  ingestion.ignore-errors: true\n", rest=collector(kafka))
     pipeline.file.write_text(pipeline.file.read_text().replace("type: upsert-kafka", "type: kafka"))
     kafka.send(pipeline.topic, *[message("c", None, {"id": i}) for i in range(20)])
-    done = pipeline.run()
+    done = run_here(pipeline)
     assert done.code == 0, done.err
     assert not kafka.read(out)
     letters = kafka.read(f"{kafka.name}.dead")
@@ -336,7 +336,7 @@ def test_records_without_keys_in_a_compacted_topic_are_rejects_and_so_are_those_
     pipeline.write("  ingestion.ignore-errors: true\n", "  properties.message.max.bytes: 5000\n", collector(kafka))
     rows_and_large(kafka, pipeline)
     pipeline.checkpoint = pipeline.checkpoint.with_name("another")
-    done = pipeline.run()
+    done = run_here(pipeline)
     assert done.code == 0, done.err
     table = kafka.table(out).values()
     assert {row["id"] for row in table} == {*range(300)} - {250}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from brokers import broker
-from commands import called
+from commands import called, run_here
 from confluent_kafka import Producer, TopicPartition
 from harness import EXACTLY, Kafka, debezium, faulty, finish, ids, message, until
 
@@ -29,9 +29,9 @@ def fill(kafka: Kafka, pipeline: Pipeline, first: int, end: int, partitions: int
 def test_everything_arrives_once_over_several_runs(kafka: Kafka, pipeline: Pipeline) -> None:
     pipeline.write(sink=EXACTLY)
     fill(kafka, pipeline, 0, 1000)
-    assert pipeline.run().code == 0
+    assert run_here(pipeline).code == 0
     fill(kafka, pipeline, 1000, 1500)
-    done = pipeline.run()
+    done = run_here(pipeline)
     assert done.code == 0, done.err
     assert sorted(ids(kafka, pipeline.out("orders"))) == [*range(1500)]
 
@@ -82,7 +82,7 @@ def test_what_a_dead_run_left_open_blocks_no_reader_once_the_next_one_has_starte
 ) -> None:
     pipeline.write(sink=EXACTLY + "  properties.transaction.timeout.ms: 600000\n")
     fill(kafka, pipeline, 0, 100)
-    assert pipeline.run().code == 0
+    assert run_here(pipeline).code == 0
     prefix = f"ingest-{pipeline.file.stem}"
     left = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": f"{prefix}/1"})
     left.init_transactions(30)
@@ -93,7 +93,7 @@ def test_what_a_dead_run_left_open_blocks_no_reader_once_the_next_one_has_starte
     before = kafka.cluster.latest([(tp.topic, tp.partition) for tp in ends])
     assert before != kafka.cluster.latest([(tp.topic, tp.partition) for tp in ends], committed=False)
     fill(kafka, pipeline, 100, 200)
-    assert pipeline.run().code == 0
+    assert run_here(pipeline).code == 0
     assert sorted(ids(kafka, pipeline.out("orders"))) == [*range(200)]
 
 
@@ -118,13 +118,13 @@ def test_dead_letters_are_part_of_the_transaction(kafka: Kafka, pipeline: Pipeli
 def test_a_deleted_checkpoint_means_everything_again_with_one_warning(kafka: Kafka, pipeline: Pipeline) -> None:
     pipeline.write(sink=EXACTLY)
     fill(kafka, pipeline, 0, 500)
-    assert pipeline.run().code == 0
+    assert run_here(pipeline).code == 0
     pipeline.checkpoint.rename(pipeline.checkpoint.with_name("lost"))
-    done = pipeline.run()
+    done = run_here(pipeline)
     assert done.code == 0, done.err
     assert sorted(ids(kafka, pipeline.out("orders"))) == sorted([*range(500)] * 2)
     assert done.err.count("older progress of this pipeline was found") == 1
-    after = pipeline.run()
+    after = run_here(pipeline)
     assert after.code == 0
     assert "older progress" not in after.err
 
@@ -132,13 +132,13 @@ def test_a_deleted_checkpoint_means_everything_again_with_one_warning(kafka: Kaf
 def test_an_old_copy_of_a_checkpoint_is_refused(kafka: Kafka, pipeline: Pipeline) -> None:
     pipeline.write(sink=EXACTLY)
     fill(kafka, pipeline, 0, 100)
-    assert pipeline.run().code == 0
+    assert run_here(pipeline).code == 0
     shutil.copytree(pipeline.checkpoint, pipeline.checkpoint.with_name("copy"))
     fill(kafka, pipeline, 100, 200)
-    assert pipeline.run().code == 0
+    assert run_here(pipeline).code == 0
     shutil.rmtree(pipeline.checkpoint)
     pipeline.checkpoint.with_name("copy").rename(pipeline.checkpoint)
-    refused = pipeline.run()
+    refused = run_here(pipeline)
     assert refused.code == 78, refused.err
     assert "it is an old copy" in refused.err
     assert sorted(ids(kafka, pipeline.out("orders"))) == [*range(200)]
@@ -158,7 +158,7 @@ def test_the_newer_of_two_runs_with_one_prefix_stops_the_older(kafka: Kafka, pip
     assert stopped.code == 78, stopped.err
     assert "another run has taken over sink.transactional-id-prefix" in stopped.err
     assert sorted(ids(kafka, pipeline.out("orders"))) == sorted([*range(500)] * 2)
-    assert pipeline.run().code == 0, "its own progress is as it was"
+    assert run_here(pipeline).code == 0, "its own progress is as it was"
     assert sorted(ids(kafka, pipeline.out("orders"))) == sorted([*range(500)] * 2 + [*range(500, 600)])
 
 
@@ -169,7 +169,7 @@ def exists(kafka: Kafka, pipeline: Pipeline) -> bool:
 def test_what_cannot_be_exactly_once_is_refused_at_the_start(kafka: Kafka, pipeline: Pipeline) -> None:
     fill(kafka, pipeline, 0, 1)
     pipeline.write(sink=EXACTLY + "  properties.transaction.timeout.ms: 3600000\n")
-    done = pipeline.run()
+    done = run_here(pipeline)
     assert done.code == 78, done.err
     assert "transaction.timeout.ms is above what the broker allows" in done.err
     pipeline.write(sink=EXACTLY)
@@ -177,7 +177,7 @@ def test_what_cannot_be_exactly_once_is_refused_at_the_start(kafka: Kafka, pipel
     assert done.code == 78, done.err
     assert "spark.speculation" in done.err
     pipeline.write(sink=EXACTLY + "  properties.enable.idempotence: false\n  properties.acks: 1\n")
-    done = pipeline.run()
+    done = run_here(pipeline)
     assert done.code == 78, done.err
     assert "exactly-once needs enable.idempotence=true" in done.err
     assert "exactly-once needs acks=all" in done.err
@@ -186,7 +186,7 @@ def test_what_cannot_be_exactly_once_is_refused_at_the_start(kafka: Kafka, pipel
 def test_an_operator_finds_and_ends_what_was_left_open(kafka: Kafka, pipeline: Pipeline) -> None:
     pipeline.write(sink=EXACTLY + f"  sink.transactional-id-prefix: {kafka.name}\n")
     fill(kafka, pipeline, 0, 10)
-    assert pipeline.run().code == 0
+    assert run_here(pipeline).code == 0
     left = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": f"{kafka.name}/7"})
     left.init_transactions(30)
     left.begin_transaction()

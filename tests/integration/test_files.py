@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+from contextlib import chdir
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from commands import called
+from commands import called, ran_here
 from harness import INGEST, finished
 
 from ingest.errors import INTERRUPTED
@@ -26,6 +27,12 @@ def run(file: Path, checkpoint: Path, cwd: Path, java: SharedJava | None, *more:
     return finished(command, java, checkpoint.parent, cwd=cwd)
 
 
+def run_in(folder: Path, file: Path, checkpoint: Path) -> Result:
+    """Run in a folder, in this process."""
+    with chdir(folder):
+        return ran_here(str(file), "--checkpoint", str(checkpoint))
+
+
 @pytest.mark.usefixtures("java")
 def test_the_quickstart_runs_as_the_readme_says(tmp_path: Path) -> None:
     ran = run(ROOT / "pipelines" / "quickstart.yaml", tmp_path / "c", ROOT, None)
@@ -38,9 +45,7 @@ def test_the_quickstart_runs_as_the_readme_says(tmp_path: Path) -> None:
     ]
 
 
-def test_a_file_pipeline_goes_on_where_it_stood_and_its_output_reads_back(
-    tmp_path: Path, shared_java: SharedJava
-) -> None:
+def test_a_file_pipeline_goes_on_where_it_stood_and_its_output_reads_back(tmp_path: Path) -> None:
     source, sink = tmp_path / "in", tmp_path / "out"
     source.mkdir()
     first = tmp_path / "first.yaml"
@@ -56,7 +61,7 @@ def test_a_file_pipeline_goes_on_where_it_stood_and_its_output_reads_back(
     ]
     file = source / "a.jsonl"
     file.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    ran = run(first, tmp_path / "c1", tmp_path, shared_java)
+    ran = run_in(tmp_path, first, tmp_path / "c1")
     assert ran.code == 0, ran.err
     (orders,) = sink.glob("orders.*.jsonl")
     assert [json.loads(line)["after"] for line in orders.read_text().splitlines()] == [
@@ -77,7 +82,7 @@ def test_a_file_pipeline_goes_on_where_it_stood_and_its_output_reads_back(
         added.write(json.dumps({"key": {"id": 1}, "value": None, "topic": "orders"}) + "\n")
     (source / "more").mkdir()
     (source / "more" / "b.jsonl").write_text(json.dumps({"key": {"id": 9}, "value": {"n": 9}}))  # no line end
-    assert run(first, tmp_path / "c1", tmp_path, shared_java).code == 0
+    assert run_in(tmp_path, first, tmp_path / "c1").code == 0
     assert len([*sink.glob("orders.*.jsonl")]) == 2, "a file for each run"
 
     second = tmp_path / "second.yaml"
@@ -85,7 +90,7 @@ def test_a_file_pipeline_goes_on_where_it_stood_and_its_output_reads_back(
         "source: {type: file, path: 'out/orders.*.jsonl', scan.max.pre.fetch.records: 0}\n"
         "sink: {type: print}\ntransform: [{source-table: orders, primary-keys: id}]\n"
     )
-    back = run(second, tmp_path / "c2", tmp_path, shared_java)
+    back = run_in(tmp_path, second, tmp_path / "c2")
     assert back.code == 0, back.err
     read = [line.split("> ")[1][:6] for line in back.out.splitlines() if "[" in line]
     assert sorted(read) == ["+I[1, ", "+I[2, ", "-D[1, "]  # files are read side by side, each in its order
@@ -96,7 +101,7 @@ def test_a_file_pipeline_goes_on_where_it_stood_and_its_output_reads_back(
         "in/a.jsonl": 4, "in/more/b.jsonl": 1,
     }  # fmt: skip
     file.write_text("")
-    lost = run(first, tmp_path / "c1", tmp_path, shared_java)
+    lost = run_in(tmp_path, first, tmp_path / "c1")
     assert lost.code == 1
     assert "data loss: in/a.jsonl has 0 lines, and 4 of them were read already" in lost.err
 

@@ -8,7 +8,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from commands import called
+from commands import called, run_here
 from harness import message
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def test_a_task_has_one_partition_with_fixed(kafka: Kafka, pipeline: Pipeline) -
 def test_the_default_partitioner_goes_by_the_key(kafka: Kafka, pipeline: Pipeline) -> None:
     as_kafka(pipeline, "  sink.partitioner: default\n  key.format: json\n  sink.add-tableId-to-key-enabled: false\n")
     kafka.send(pipeline.topic, *[message("u", None, {"id": i, "n": n}) for n in range(2) for i in range(60)])
-    assert pipeline.run().code == 0
+    assert run_here(pipeline).code == 0
     where = partitions_of(kafka, pipeline.out("orders"))
     assert {len(partitions) for partitions in where.values()} == {1}
     assert {p for partitions in where.values() for p in partitions} == {0, 1, 2}
@@ -124,7 +124,7 @@ def test_an_error_of_a_partitioner_stops_the_run_and_says_where(
     (pipeline.file.parent / "by_remainder.py").write_text("")
     as_kafka(pipeline, f"  sink.partitioner: {name}:Wrong\n  key.format: json\n  key.fields: id\n")
     kafka.send(pipeline.topic, *[message("c", None, {"id": at})])
-    done = pipeline.run()
+    done = run_here(pipeline)
     assert done.code == 78, done.err
     assert f"sink.partitioner {name}:Wrong {why.format(topic=pipeline.out('orders'))}" in done.err.replace('\\"', '"')
     assert f"it was read from {pipeline.topic}[0] at offset 0" in done.err
@@ -267,9 +267,9 @@ def test_a_key_stays_in_its_partition_when_the_topic_grows(
 def test_other_partitioners_use_all_partitions_of_now(kafka: Kafka, pipeline: Pipeline) -> None:
     as_kafka(pipeline, "  sink.partitioner: round-robin\n")
     kafka.send(pipeline.topic, message("c", None, {"id": 0}))
-    assert pipeline.run().code == 0
+    assert run_here(pipeline).code == 0
     kafka.cluster.widen(pipeline.out("orders"), 6)
     kafka.send(pipeline.topic, *[message("c", None, {"id": i}) for i in range(12)])
-    done = pipeline.run()
+    done = run_here(pipeline)
     assert (done.code, "partitions by now" in done.err) == (0, False)
     assert {record.partition for record in kafka.read(pipeline.out("orders"))} == set(range(6))

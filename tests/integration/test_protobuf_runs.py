@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from commands import run_here
 from growing_table import UPSERTS, run_twice
 from harness import message
 from protobuf_messages import message_of
@@ -41,7 +42,7 @@ def test_messages_become_upserts_of_their_types(kafka: Kafka, pipeline: Pipeline
     kafka.send(topic, sent(server, topic, 1, 'total: 18446744073709551615 tags: "a"'), sent(server, topic, 2, ""))
     kafka.send(topic, sent(server, topic, 1, "total: 5 paid: true", WIDER), sent(server, topic, 2, None))
     kafka.send(topic, (b"\0\0", b"\0\0"))
-    done = pipeline.run()
+    done = run_here(pipeline)
     assert done.code == 0, done.err
     values = {record.key: record.value for record in kafka.read(pipeline.out(topic))}
     assert values == {b'{"id":1}': b'{"id":1,"total":5,"tags":[],"paid":true}', b'{"id":2}': None}
@@ -59,7 +60,7 @@ def test_a_descriptor_file_is_read_where_the_command_runs(kafka: Kafka, pipeline
         sink=named.format(name="Out", file=tmp_path / "out.desc"),
     )
     kafka.send(pipeline.topic, (b'{"id":1}', message_of(ROW, "Row", 'total: 7 tags: "a"')), (b'{"id":1}', None))
-    done = pipeline.run()
+    done = run_here(pipeline)
     assert done.code == 0, done.err
     records = [(record.key, record.value) for record in kafka.read(pipeline.out(pipeline.topic))]
     assert records == [(b'{"id":1}', b"\x0a\x017\x12\x01a\x20\x01"), (b'{"id":1}', None)]
@@ -93,6 +94,6 @@ def test_a_subject_of_another_kind_of_schema_stops_the_run(kafka: Kafka, pipelin
     Registry(registry).register(subject, {"type": "record", "name": "R", "fields": []})
     pipeline.write(sink=BOTH.format(url=registry))
     kafka.send(pipeline.topic, message("c", None, {"id": 1}))
-    done = pipeline.run()
+    done = run_here(pipeline)
     assert done.code == 78
     assert f"subject '{subject}' has a schema of AVRO" in done.err

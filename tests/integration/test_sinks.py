@@ -7,6 +7,7 @@ import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from commands import run_here
 from confluent_kafka import TopicPartition
 from examples import own_name
 from harness import message
@@ -32,7 +33,7 @@ def test_everything_goes_to_partition_zero_in_one_order(kafka: Kafka, pipeline: 
     as_kafka(pipeline, "  sink.topic.partitions: 3\n" + EXACTLY)
     kafka.send(pipeline.topic, *[message("c", None, {"id": i}) for i in range(50)])
     kafka.send(pipeline.topic, *[message("u", {"id": i}, {"id": i, "n": 1}) for i in range(50)])
-    done = pipeline.run()
+    done = run_here(pipeline)
     assert done.code == 0, done.err
     records = kafka.read(pipeline.out("orders"))
     assert {(record.partition, record.key) for record in records} == {(0, None)}
@@ -48,7 +49,7 @@ def test_changes_of_a_key_share_a_partition(kafka: Kafka, pipeline: Pipeline, ke
     for partition in range(2):
         changes = [message("u", None, {"id": i, "n": n}) for n in range(3) for i in range(partition, 100, 2)]
         kafka.send(pipeline.topic, *changes, partition=partition)
-    assert pipeline.run().code == 0
+    assert run_here(pipeline).code == 0
     where: dict[int, set[int]] = {}
     numbers: dict[int, list[int]] = {}
     for record in kafka.read(pipeline.out("orders")):
@@ -72,7 +73,7 @@ def test_topics_by_table_and_headers(kafka: Kafka, pipeline: Pipeline) -> None:
     )  # fmt: skip
     for table in ("orders", "items", "others"):
         kafka.send(pipeline.topic, message("c", None, {"id": 1}, table))
-    done = pipeline.run()
+    done = run_here(pipeline)
     assert done.code == 0, done.err
     first, others = kafka.read(one), kafka.read(rest)
     tables = [json.loads(record.value or b"")["source"] for record in first + others]
@@ -87,7 +88,7 @@ def test_rows_that_change_often_are_written_seldom(kafka: Kafka, pipeline: Pipel
     pipeline.write(sink="  sink.buffer-flush.max-rows: 1000\n  sink.buffer-flush.interval: 10 s\n")
     changes = [message("u", None, {"id": i % 10, "n": i}) for i in range(5000)]
     kafka.send(pipeline.topic, *changes, message("d", {"id": 3}, None))
-    assert pipeline.run().code == 0
+    assert run_here(pipeline).code == 0
     records = kafka.read(pipeline.out("orders"))
     assert len(records) < 500
     last = {record.key: record.value for record in records}
@@ -99,7 +100,7 @@ def test_the_sink_bounds_how_many_write_at_once(kafka: Kafka, pipeline: Pipeline
     pipeline.write(sink="  sink.parallelism: 1\n")
     for partition in range(2):
         kafka.send(pipeline.topic, message("c", None, {"id": partition}), partition=partition)
-    assert pipeline.run().code == 0
+    assert run_here(pipeline).code == 0
     stored = max((pipeline.checkpoint / "batches").glob("*.done"), key=lambda p: int(p.name.partition(".")[0]))
     assert {shard for *_, shard in json.loads(stored.read_bytes())["positions"]} == {0}
 
@@ -126,14 +127,14 @@ def test_an_upsert_topic_becomes_a_changelog_that_survives_the_loss_of_its_state
             kafka.send(pipeline.topic, (b'{"id":%d}' % key, value), partition=key % 2)
 
     send((1, 1), (2, 1), (1, 2), (2, None), (3, 1))
-    done = pipeline.run()
+    done = run_here(pipeline)
     assert done.code == 0, done.err
     assert [*state.glob("changelog/*/*.db")], "the rows are where they were to be"
     send((1, 3), (2, 2), (3, None))
-    assert pipeline.run().code == 0
+    assert run_here(pipeline).code == 0
     shutil.rmtree(state)  # as when a split moves to another machine
     send((1, 4), (2, None), (3, 2), (4, None))
-    assert pipeline.run().code == 0
+    assert run_here(pipeline).code == 0
     log: dict[int, list[tuple[str, int | None, int | None]]] = {}
     for record in kafka.read(f"{kafka.name}.log"):
         value = json.loads(record.value or b"")

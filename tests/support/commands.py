@@ -6,7 +6,7 @@ import io
 import json
 import pickle
 from contextlib import redirect_stderr, redirect_stdout
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import pytest
 from harness import Result
@@ -20,6 +20,7 @@ from ingest.testing.in_process import InProcessEngine, InProcessRunner, LocalVal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
+    from pathlib import Path
 
     from ingest.driver.context import RunContext
 
@@ -49,8 +50,22 @@ def ran_here(*arguments: str) -> Result:
         return called("run", "--once", *arguments)
 
 
+class Piped(Protocol):
+    """A pipeline file of a test and its checkpoint."""
+
+    file: Path
+    checkpoint: Path
+
+
+def run_here(pipeline: Piped, *arguments: str) -> Result:
+    """Run a test's pipeline to the end in this process (`ran_here`)."""
+    return ran_here(str(pipeline.file), "--checkpoint", str(pipeline.checkpoint), *arguments)
+
+
 class _Runner(InProcessRunner):
-    """Runs tasks on copies."""
+    """Runs tasks on copies, of two shards as `local[2]` does."""
+
+    slots = 2
 
     def broadcast(self, value: object) -> LocalValue:
         return LocalValue(_copy(value))

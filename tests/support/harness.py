@@ -102,11 +102,13 @@ class Kafka:
             splits = [TopicPartition(topic, p, found[p][0]) for p in ends]
             consumer.assign(splits)
             while any(split.offset < ends[split.partition] for split in consumer.position(splits)):
-                for message in consumer.consume(10_000, 0.05):
+                message = consumer.poll(0.05)
+                while message is not None:
                     assert message.error() is None
                     headers = message.headers() or []
                     at = message.partition() or 0, message.offset() or 0
                     out.append(Record(*at, message.key(), message.value(), list(headers), message.timestamp()[1]))
+                    message = consumer.poll(0)  # what is here already
         finally:
             consumer.close()
         return sorted(out, key=lambda record: (record.partition, record.offset))

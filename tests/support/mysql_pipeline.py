@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from commands import run_here
 from harness import INGEST, finished
 
 if TYPE_CHECKING:
@@ -31,6 +32,12 @@ class MySqlPipeline:
 
     def run(self, *more: str, code: int = 0) -> Result:
         ran = finished(self.command("--once", *more), self.java, self.folder)
+        assert ran.code == code, ran.err
+        return ran
+
+    def run_here(self, code: int = 0) -> Result:
+        """Run to the end in this process."""
+        ran = run_here(self)
         assert ran.code == code, ran.err
         return ran
 

@@ -176,14 +176,14 @@ def test_rows_and_changes_of_tables_become_tables_of_a_lake(
         "CREATE TABLE orders (id INT PRIMARY KEY, name VARCHAR(20), price DECIMAL(10,2), big BIGINT UNSIGNED)",
         "INSERT INTO orders VALUES (1, 'a', 1.5, 18446744073709551615), (2, 'b', NULL, 0), (3, NULL, -3, 7)",
     )
-    pipeline.run()
+    pipeline.run_here()
     pipeline.execute(
         "UPDATE orders SET name = 'x' WHERE id = 1",
         "DELETE FROM orders WHERE id = 2",
         "ALTER TABLE orders ADD COLUMN note TEXT AFTER id",
         "INSERT INTO orders VALUES (4, 'n', 'd', 0.01, 1)",
     )
-    pipeline.run()
+    pipeline.run_here()
     rows = found.rows(pipeline.database, "orders", columns="id, name, price, big, note")
     assert [tuple(None if one is None else str(one) for one in row) for row in rows] == [
         ("1", "x", "1.50", "18446744073709551615", None), ("3", None, "-3.00", "7", None), ("4", "d", "0.01", "1", "n"),
@@ -249,7 +249,7 @@ def test_statements_that_change_rows_change_them_in_the_sink(
         "INSERT INTO made VALUES (1, 1)",
         "INSERT INTO days VALUES (1, '0000-00-00'), (2, '2020-01-31')",
     )
-    first = pipeline.run()
+    first = pipeline.run_here()
     assert "values of column 'd' are left out" in first.err
     pipeline.execute(
         "INSERT INTO emptied VALUES (3, 3)",
@@ -267,7 +267,7 @@ def test_statements_that_change_rows_change_them_in_the_sink(
         "SET sql_mode = ''",
         "INSERT INTO days VALUES (3, '0000-00-00')",
     )
-    said = pipeline.run()
+    said = pipeline.run_here()
     found = {name: sorted(rows_of(kafka, f"{kafka.name}.{name}").items()) for name in
              ("emptied", "filled", "swapped", "made", "days")}  # fmt: skip
     assert found == {
@@ -322,10 +322,10 @@ def test_rejected_rows_are_letters_of_their_change_and_are_replayed(
         "SET sql_mode = ''", "CREATE TABLE days (id INT PRIMARY KEY, d DATE)",
         "INSERT INTO days VALUES (1, '2020-01-31'), (2, '0000-00-00')",
     )  # fmt: skip
-    pipeline.run()
+    pipeline.run_here()
     file, before = mariadb.position()
     pipeline.execute("SET sql_mode = ''", "INSERT INTO days VALUES (3, '0000-00-00'), (4, NULL)")
-    said = pipeline.run()
+    said = pipeline.run_here()
     assert f"({file}:" in said.err, "a reject says its place in the log"
     topic = f"{kafka.name}.days"
     assert {row["id"] for row in rows_of(kafka, topic).values()} == {1, 4}
@@ -356,7 +356,7 @@ def test_rejected_rows_are_letters_of_their_change_and_are_replayed(
     }  # fmt: skip
     assert len(kafka.read(f"{kafka.name}.dead")) == 2
     pipeline.execute("DELETE FROM days WHERE id = 2")
-    pipeline.run()
+    pipeline.run_here()
     assert {row["id"] for row in rows_of(kafka, topic).values()} == {1, 3, 4}
 
 

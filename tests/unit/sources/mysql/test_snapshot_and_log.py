@@ -13,6 +13,7 @@ from mysql_servers import KINDS, running
 from mysql_tables import known_table, reader, table_now
 from mysql_values import OF_MARIADB, TYPES
 
+from ingest.sources.mysql import marks
 from ingest.sources.mysql.chunk_rows import Reading
 from ingest.sources.mysql.chunks import TableChunk, next_bound, split_key
 from ingest.sources.mysql.log_model import LogPlace
@@ -272,6 +273,7 @@ def test_load_while_the_snapshot_runs(both: MySql, name: str) -> None:
 def test_the_night_in_which_an_hour_comes_twice(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
     """Keys are instants, whatever the zones of the server and of sessions are, and zones change while it is read."""
     monkeypatch.setenv("TZ", "Europe/Berlin")
+    monkeypatch.setattr(marks, "SETTLED_S", 0.5)  # nothing is being committed
     with running(kind, default_time_zone="SYSTEM") as server:
         server.execute(
             "CREATE DATABASE both_ways",
