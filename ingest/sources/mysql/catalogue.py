@@ -137,6 +137,19 @@ def counts_of_rows(connection: Any, wanted: Collection[TableName]) -> dict[Table
     return out
 
 
+def unreadable(connection: Any, wanted: Collection[TableName]) -> list[TableName]:  # noqa: ANN401
+    """Return those of the tables of which a user sees columns and may not read each of these."""
+    out: set[TableName] = set()
+    for database, some in _by_database(wanted):
+        marks = ", ".join(["%s"] * len(some))
+        query = (
+            "SELECT DISTINCT TABLE_NAME FROM information_schema.COLUMNS "  # noqa: S608  (our own words)
+            f"WHERE TABLE_SCHEMA = %s AND TABLE_NAME IN ({marks}) AND FIND_IN_SET('select', PRIVILEGES) = 0"
+        )
+        out |= {(database, row["TABLE_NAME"]) for row in _rows(connection, query, (database, *some))}
+    return sorted(out)
+
+
 def _rows(connection: Any, query: str, parameters: tuple[Any, ...]) -> Iterator[dict[str, Any]]:  # noqa: ANN401
     """Yield rows by the names of their columns, in capitals: servers differ in which columns there are."""
     with connection.cursor() as cursor:

@@ -11,7 +11,8 @@ import msgspec
 import pymysql
 
 from ingest.errors import AccessError, ConfigError
-from ingest.sources.mysql.catalogue import names
+from ingest.sources.mysql.catalogue import names, unreadable
+from ingest.sources.mysql.chunks import quoted
 from ingest.sources.mysql.connection import connect, explain, version
 from ingest.sources.mysql.log_search import LogSearch, status_statement
 
@@ -19,12 +20,15 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from ingest.sources.mysql.connection import Connection, MySqlServer, ServerVersion
+    from ingest.sources.mysql.effects import TableName
 
 _VARIABLES: Final = (
     "log_bin", "binlog_format", "binlog_row_image", "server_id", "binlog_expire_logs_seconds", "expire_logs_days",
     "log_slave_updates", "log_replica_updates", "max_binlog_total_size",
 )  # fmt: skip
 _DAY_S: Final = 86_400
+_SHOWN: Final = 20
+"""Tables that an error names."""
 _DENIED: Final = frozenset({1227, 1044, 1045, 1142, 1143, 1370})
 
 
@@ -153,10 +157,25 @@ def retention_warnings(known: ServerVersion, variables: Mapping[str, str]) -> li
 
 def grants(known: ServerVersion, user: str) -> str:
     """Return the statement that gives a user the rights to read the log."""
-    name, _, host = user.rpartition("@")
-    account = "@".join("'" + part.replace("'", "''") + "'" for part in (name, host))
     rights = "BINLOG MONITOR" if known.since(mariadb=(10, 5, 2)) else "REPLICATION CLIENT"
-    return f"GRANT REPLICATION SLAVE, {rights} ON *.* TO {account}"
+    return f"GRANT REPLICATION SLAVE, {rights} ON *.* TO {account(user)}"
+
+
+def account(user: str) -> str:
+    """Return what CURRENT_USER() says as statements have it."""
+    name, _, host = user.rpartition("@")
+    return "@".join("'" + part.replace("'", "''") + "'" for part in (name, host))
+
+
+def check_readable(connection: Connection, wanted: Collection[TableName], server: MySqlServer) -> None:
+    """Raise AccessError, with the statements that mend it, where a user sees tables and may not read all of them."""
+    denied = unreadable(connection, wanted)
+    if denied:
+        user = str(_rows(connection, "SELECT CURRENT_USER()")[0][0])
+        given = [f"GRANT SELECT ON {'.'.join(map(quoted, name))} TO {account(user)}" for name in denied[:_SHOWN]]
+        more = f" and {len(denied) - _SHOWN} more" * (len(denied) > _SHOWN)
+        names = ", ".join(map(".".join, denied[:_SHOWN])) + more
+        raise AccessError(f"user {user} of {server.name} may not read {names}", "; ".join(given))
 
 
 _NO_UPDATES: Final = (

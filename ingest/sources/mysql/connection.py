@@ -12,6 +12,7 @@ import re
 import socket
 import ssl
 import struct
+import time
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -42,6 +43,8 @@ SQL_MODE: Final = "STRICT_TRANS_TABLES,STRICT_ALL_TABLES,ALLOW_INVALID_DATES,ERR
 invalid date, which a key may hold, may stand in a condition."""
 TlsMode = Literal["disabled", "preferred", "required", "verify-ca", "verify-identity", "by-host"]
 
+_PAUSE_S: Final = 0.3
+"""Seconds between two tries of connecting, as in Flink CDC."""
 _LOCK_WAIT_S: Final = 60
 """Seconds for which a statement waits for the lock of DDL before it fails and is tried again."""
 _PATIENCE_S: Final = 3600
@@ -87,6 +90,8 @@ class MySqlServer(msgspec.Struct, frozen=True):
     password: str | None
     tls: Tls = Tls()
     connect_s: float = CONNECT_S
+    tries: int = 1
+    """How often connecting is tried at most, where what is wrong may pass."""
     read_s: float | None = READ_S
     """Seconds without any answer to a statement after which it has failed; None: as long as the peer is alive."""
 
@@ -191,17 +196,26 @@ def parse_version(text: str) -> ServerVersion:
 
 
 def connect(server: MySqlServer, *, database: str | None = None) -> Connection:
-    """Return a connection with a session of known settings, which commits each statement. Raise IngestError."""
-    try:
-        connection = _login(server, database)
+    """Return a connection with a session of known settings, which commits each statement. Raise IngestError.
+
+    What may pass is tried again, as often as the server's options say.
+    """
+    for left in reversed(range(server.tries)):
         try:
-            settle(connection)
-        except BaseException:
-            connection.close()
-            raise
-    except (pymysql.MySQLError, OSError, UnicodeError, ValueError) as exc:
-        raise explain(exc, "log in", server) from exc
-    return connection
+            connection = _login(server, database)
+            try:
+                settle(connection)
+            except BaseException:
+                connection.close()
+                raise
+        except (pymysql.MySQLError, OSError, UnicodeError, ValueError) as exc:
+            error = explain(exc, "log in", server)
+            if not left or not isinstance(error, Unavailable):
+                raise error from exc
+            time.sleep(_PAUSE_S)
+        else:
+            return connection
+    raise AssertionError
 
 
 def settle(connection: Connection) -> None:

@@ -488,7 +488,9 @@ class MySqlCoordinator:
             tables = known_at(self._search, (file, offset), tables, self._ask("ask", catalogue.server), databases)
         names = self._add_tables(0, tables)
         if not names:
-            self._warn(f"no table of {self._server.name} matches source.tables so far")
+            self._warn(
+                f"no table of {self._server.name} matches source.tables so far (a user sees those that it may read)"
+            )
         if self._options.startup_mode in {"initial", "snapshot"}:
             self._begin(names)
         return {LOG: base + offset, **{(SNAPSHOT, lane): 0 for lane in range(LANES)}}

@@ -11,12 +11,18 @@ from collections import deque
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ingest.errors import Unavailable
+import pymysql
+from pymysql.constants import ER
+
+from ingest.errors import AccessError, Unavailable
+from ingest.sources.mysql.checks import account
+from ingest.sources.mysql.chunks import name_of, quoted
 from ingest.sources.mysql.log_search import log_status
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
+    from ingest.sources.mysql.columns import Table
     from ingest.sources.mysql.connection import Connection
 
 SETTLED_S: Final = 5.0
@@ -146,12 +152,21 @@ class Lock:
         self._connect = connect
 
     @contextmanager
-    def of(self, name: str) -> Generator[Connection]:
-        """Hold the lock of a table, until the connection that is given is closed. `name`: quoted."""
+    def of(self, table: Table) -> Generator[Connection]:
+        """Hold the lock of a table, until the connection that is given is closed. Raise AccessError."""
         connection = self._connect()
         try:
             with connection.cursor() as cursor:
-                cursor.execute(f"LOCK TABLES {name} READ")
+                try:
+                    cursor.execute(f"LOCK TABLES {name_of(table)} READ")
+                except pymysql.MySQLError as exc:
+                    if exc.args[0] not in {ER.DBACCESS_DENIED_ERROR, ER.TABLEACCESS_DENIED_ERROR}:
+                        raise
+                    cursor.execute("SELECT CURRENT_USER()")
+                    (user,) = cursor.fetchone() or ("",)
+                    msg = f"user {user} may not lock {table.database}.{table.name} (scan.snapshot.keyless: lock)"
+                    grant = f"GRANT LOCK TABLES ON {quoted(table.database)}.* TO {account(str(user))}"
+                    raise AccessError(msg, grant) from exc
             yield connection
         finally:
             if connection.open:

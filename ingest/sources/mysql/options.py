@@ -55,7 +55,6 @@ _NO_EFFECT: Final = {
     "fetch_size": "rows of a chunk are read as the server sends them",
     "online_changes": "the tables of gh-ost and pt-online-schema-change are always followed",
     "captured_only": "changes of other tables are never decoded",
-    "connect_retries": "Spark tries a task again, and a run waits for a server that is away",
     "comments": "no sink keeps comments of columns so far",
 }
 """Options of Flink CDC that do nothing here, by attribute: why."""
@@ -162,10 +161,11 @@ class MySqlSource(Labelled, DeclaringOptions):
     """How often an idle server is to say that it is there. After four silent intervals the connection is made anew."""
 
     connect_timeout: Duration = Field(30.0, alias="connect.timeout")
-    """How long a login may take."""
+    """How long each try of connecting may take."""
 
     connect_retries: int = Field(3, alias="connect.max-retries", ge=0, le=1000)
-    """No effect: Spark tries a task again, and a run waits for a server that is away."""
+    """How often connecting is tried before it has failed, three tenths of a second apart, where what is wrong may pass;
+    0 is once. Then a task is tried again, and a run that has begun waits for a server that is away."""
 
     gtid_excludes: str | None = Field(None, alias="gtid.source.excludes")
     """Servers whose transactions do not count when the place on another server is looked for, separated by commas:
@@ -433,7 +433,10 @@ class MySqlSource(Labelled, DeclaringOptions):
         if "connect_timeout" not in self.model_fields_set and int(self.jdbc.get("connectTimeout", "0")):
             connect_s = int(self.jdbc["connectTimeout"]) / 1000
         silent = int(self.jdbc.get("socketTimeout", "0")) / 1000
-        return MySqlServer(self.hostname, self.port, self.username, self.password, tls, connect_s, silent or READ_S)
+        return MySqlServer(
+            self.hostname, self.port, self.username, self.password, tls, connect_s,
+            tries=max(1, self.connect_retries), read_s=silent or READ_S,
+        )  # fmt: skip
 
     def decoder(self, _split: Split, topic: str) -> Decoder:
         """Return a decoder for the records of a split."""

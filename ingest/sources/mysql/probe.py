@@ -26,7 +26,7 @@ class LogProbe:
 
     def __init__(self, server: MySqlServer, files: Callable[[], LogFiles | None]) -> None:
         """`files`: returns the log's files that are known; None before it is known where reading starts."""
-        self._server = replace(server, connect_s=min(server.connect_s, PROBE_S), read_s=PROBE_S)
+        self._server = replace(server, connect_s=min(server.connect_s, PROBE_S), read_s=PROBE_S, tries=1)
         self._files = files
         self._connection: Connection | None = None
 

@@ -157,7 +157,7 @@ class ChunkReader:
 
     def _read_locked(self, reading: Reading, lock: Lock, *, transactional: bool) -> Generator[Sequence[Record]]:
         """Yield the rows of a table without a key, which nobody may write until the transaction has begun."""
-        with lock.of(name_of(reading.table)) as locking:
+        with lock.of(reading.table) as locking:
             self.low = self.mark = log_end(self._connection)
             _begin(self._connection)
             self._check(reading, self.mark)

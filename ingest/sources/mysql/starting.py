@@ -6,11 +6,13 @@ that belong to it. Rules: docs/spec/mysql.md#positions and docs/spec/mysql.md#sc
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from ingest.errors import Unavailable
 from ingest.model.table import table_in
 from ingest.sources.mysql import catalogue
+from ingest.sources.mysql.checks import check_readable
 from ingest.sources.mysql.gtids import GtidSet
 from ingest.sources.mysql.log_search import log_listing, log_status
 from ingest.sources.mysql.positions import FIRST
@@ -69,6 +71,7 @@ def place_of_tables(
         found = place()
         after = _tables_beside(options, ask, history)
         if after == before:
+            ask("ask for rights", partial(check_readable, wanted=after, server=options.server))
             return found, after
         before = after
     msg = f"tables of {options.server.name} change faster than they can be asked for"

@@ -5,16 +5,19 @@ from __future__ import annotations
 import pickle
 import socket
 import ssl
+import time
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pymysql
 import pytest
 from harness import free_port
+from msgspec.structs import replace
 from mysql_servers import MARIADB_10, PASSWORD, USER, running
 
 from ingest.errors import AccessError, ConfigError, DataLoss, IngestError, Unavailable
 from ingest.sandbox.secure import Authority
+from ingest.sources.mysql import connection
 from ingest.sources.mysql.connection import (
     MySqlServer,
     NumberTaken,
@@ -188,6 +191,32 @@ def test_a_server_that_is_away_may_come_back(mariadb: MySql) -> None:
         connect(MySqlServer("nowhere.invalid", 3306, "u", "p"))
     with pytest.raises(ConfigError, match="no text"):
         connect(MySqlServer("a" * 70 + ".example", 3306, "u", "p"))
+
+
+def test_connecting_is_tried_as_often_as_it_is_said(mariadb: MySql, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What may pass, with a pause each time; wrong credentials once."""
+    tried: list[Any] = []
+    pauses: list[float] = []
+    real = connection._login
+
+    def log_in(server: MySqlServer, database: str | None) -> Any:
+        tried.append(server)
+        if len(tried) < 3:
+            raise pymysql.OperationalError(2003, "Can't connect to MySQL server")
+        return real(server, database)
+
+    monkeypatch.setattr(connection, "_login", log_in)
+    monkeypatch.setattr(time, "sleep", pauses.append)
+    with pytest.raises(Unavailable):
+        connect(replace(login(mariadb), tries=2))
+    assert (len(tried), pauses) == (2, [0.3])
+    tried.clear()
+    connect(replace(login(mariadb), tries=3)).close()
+    assert (len(tried), pauses) == (3, [0.3] * 3)
+    tried[:] = [None] * 9
+    with pytest.raises(AccessError):
+        connect(replace(login(mariadb, password="wrong"), tries=3))  # noqa: S106  (it is none)
+    assert len(tried) == 10
 
 
 def test_a_peer_that_says_nothing_is_away() -> None:
