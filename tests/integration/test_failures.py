@@ -9,7 +9,7 @@ import signal
 import time
 from typing import TYPE_CHECKING
 
-from commands import called
+from commands import called, run_here
 from harness import Kafka, Pipeline, debezium, finish, free_port, message
 
 if TYPE_CHECKING:
@@ -45,9 +45,9 @@ def test_a_broken_message_stops_with_65_and_a_corrected_run_goes_on(kafka: Kafka
 def test_the_tolerance_counts_over_runs(kafka: Kafka, pipeline: Pipeline) -> None:
     pipeline.write(source="  ingestion.ignore-errors: true\n  ingestion.error-tolerance.max-count: 2\n")
     kafka.send(pipeline.topic, (None, b"x"), message("c", None, {"id": 1}), (None, b"y"))
-    assert pipeline.run().code == 0
+    assert run_here(pipeline).code == 0
     kafka.send(pipeline.topic, message("c", None, {"id": 2}), (None, b"z"), message("c", None, {"id": 3}))
-    stopped = pipeline.run()
+    stopped = run_here(pipeline)
     assert stopped.code == 65
     assert "more records were rejected than tolerated (ingestion.error-tolerance.max-count: 2)" in stopped.err
     assert kafka.ids(pipeline.out("orders")) == {1, 2}
@@ -71,7 +71,7 @@ BROKEN = [
 def test_each_kind_of_reject_has_its_code(kafka: Kafka, pipeline: Pipeline) -> None:
     pipeline.write(source="  ingestion.ignore-errors: true\n")
     kafka.send(pipeline.topic, message("c", None, {"id": 1, "v": None}), *[(None, broken) for broken, _ in BROKEN])
-    done = pipeline.run()
+    done = run_here(pipeline)
     assert done.code == 0, done.err
     reasons = [event["reason"] for event in done.events if event["event"] == "record rejected"]
     for offset, (reason, (_, code)) in enumerate(zip(reasons, BROKEN, strict=True), 1):
@@ -85,7 +85,7 @@ def test_a_table_whose_topic_cannot_have_its_name_is_rejected(kafka: Kafka, pipe
     key, name = b'{"id":1}', f"{kafka.name}.plain"
     broken = b'{"op":"c","after":{"id":1},"source":{"db":"a/b","table":"c d"}}'
     kafka.send(pipeline.topic, (key, debezium("c", None, {"id": 1}, name, db="")), (key, broken))
-    done = pipeline.run()
+    done = run_here(pipeline)
     assert done.code == 0, done.err
     (rejected,) = [event for event in done.events if event["event"] == "record rejected"]
     assert "/bad-topic-name:" in rejected["reason"]
@@ -95,21 +95,21 @@ def test_a_table_whose_topic_cannot_have_its_name_is_rejected(kafka: Kafka, pipe
 
 def test_a_table_without_a_key_says_how_to_give_one(kafka: Kafka, pipeline: Pipeline) -> None:
     kafka.send(pipeline.topic, (None, debezium("c", None, {"id": 1, "v": 2})))
-    refused = pipeline.run()
+    refused = run_here(pipeline)
     assert refused.code == 78
     assert "table shop.orders has no primary key" in refused.err
     assert "primary-keys" in refused.err
     rule = "transform:\n  - source-table: shop.orders\n    projection: \\*\n    primary-keys: id, v\n"
     pipeline.write(rest=rule)
-    assert pipeline.run().code == 0
+    assert run_here(pipeline).code == 0
     assert [record.key for record in kafka.read(pipeline.out("orders"))] == [b'{"id":1,"v":2}']
 
 
 def test_a_primary_key_that_changes_stops_the_run(kafka: Kafka, pipeline: Pipeline) -> None:
     kafka.send(pipeline.topic, message("c", None, {"id": 1, "v": 1}))
-    assert pipeline.run().code == 0
+    assert run_here(pipeline).code == 0
     kafka.send(pipeline.topic, (b'{"id":2,"v":1}', debezium("c", None, {"id": 2, "v": 1})))
-    refused = pipeline.run()
+    refused = run_here(pipeline)
     assert refused.code == 78
     assert "the primary key of table shop.orders changed from (id) to (id, v)" in refused.err
     assert len(kafka.read(pipeline.out("orders"))) == 1
@@ -121,27 +121,27 @@ def test_missing_topic_unknown_option_and_foreign_checkpoint_are_one_clear_error
     topic = pipeline.topic
     pipeline.topic = "not-there"
     pipeline.write()
-    missing = pipeline.run()
+    missing = run_here(pipeline)
     assert missing.code == 78
     assert "topic 'not-there' of source.topic does not exist" in missing.err
     pipeline.topic = topic
     pipeline.write(source="  scan.startup.mod: x\n")
-    unknown = pipeline.run()
+    unknown = run_here(pipeline)
     assert unknown.code == 78
     assert "did you mean 'scan.startup.mode'?" in unknown.err
     pipeline.write(source="  properties.no.such.setting: 1\n")
-    setting = pipeline.run()
+    setting = run_here(pipeline)
     assert setting.code == 78
     assert "no.such.setting" in setting.err
     for text in (missing.err, unknown.err, setting.err):
         assert "Traceback" not in text
     pipeline.write()
     kafka.send(topic, message("c", None, {"id": 1}))
-    assert pipeline.run().code == 0
+    assert run_here(pipeline).code == 0
     meta = json.loads((pipeline.checkpoint / "checkpoint.json").read_bytes())
     meta["fingerprint"]["source"]["cluster"] = "another"
     (pipeline.checkpoint / "checkpoint.json").write_text(json.dumps(meta))
-    foreign = pipeline.run()
+    foreign = run_here(pipeline)
     assert foreign.code == 78
     assert "is of a pipeline with another source cluster" in foreign.err
 
@@ -149,16 +149,16 @@ def test_missing_topic_unknown_option_and_foreign_checkpoint_are_one_clear_error
 def test_missing_sink_topic_is_an_error_where_it_may_not_be_created(kafka: Kafka, pipeline: Pipeline) -> None:
     pipeline.write(sink="  sink.topic.create: false\n")
     kafka.send(pipeline.topic, message("c", None, {"id": 1}))
-    refused = pipeline.run()
+    refused = run_here(pipeline)
     assert refused.code == 78
     assert "sink.topic.create is false" in refused.err
     pipeline.write(sink="  properties.allow.auto.create.topics: false\n")
-    refused = pipeline.run()
+    refused = run_here(pipeline)
     assert refused.code == 78
     assert "properties.allow.auto.create.topics is false" in refused.err
     assert pipeline.out("orders") not in kafka.cluster.names()
     kafka.create(pipeline.out("orders"))
-    assert pipeline.run().code == 0
+    assert run_here(pipeline).code == 0
     assert kafka.ids(pipeline.out("orders")) == {1}
 
 
@@ -188,7 +188,7 @@ def test_a_second_run_on_a_checkpoint_is_refused(kafka: Kafka, pipeline: Pipelin
         while pipeline.out("orders") not in kafka.cluster.names():
             assert time.monotonic() < deadline
             time.sleep(0.2)
-        second = pipeline.run()
+        second = run_here(pipeline)
         assert second.code == 73
         assert f"is in use by another run (process {first.pid})" in second.err
     finally:
@@ -212,11 +212,11 @@ def test_many_rejects_in_a_row_and_caps(kafka: Kafka, pipeline: Pipeline) -> Non
     """Tables past the cap are rejects, thousands in one chunk, and what follows them is written."""
     pipeline.write(source="  ingestion.ignore-errors: true\n", rest="pipeline:\n  max-tables: 1\n  max-columns: 3\n")
     kafka.send(pipeline.topic, message("c", None, {"id": 1}))
-    assert pipeline.run().code == 0
+    assert run_here(pipeline).code == 0
     kafka.send(pipeline.topic, *[message("c", None, {"id": i}, f"t{i}") for i in range(5000)])
     kafka.send(pipeline.topic, message("c", None, {"id": 2, "a": 1, "b": 1}), message("c", None, {"id": 3, "c": 1}))
     kafka.send(pipeline.topic, message("c", None, {"id": 4}))
-    done = pipeline.run()
+    done = run_here(pipeline)
     assert done.code == 0, done.err
     assert kafka.ids(pipeline.out("orders")) == {1, 2, 4}
     assert done.events[-1]["rejected"] == 5001
@@ -250,7 +250,7 @@ def test_parse_errors_that_are_to_be_ignored_do_not_count(kafka: Kafka, pipeline
         "  schema.inference.strategy: continuous\n  dew.projectId: p\n",
         sink="".join(f"  {name}: x\n" for name in cloud),
     )
-    done = pipeline.run()
+    done = run_here(pipeline)
     assert done.code == 0, done.err
     assert "2 parse-error" in done.out
     assert done.events[-1]["rejected"] == 0
@@ -278,5 +278,5 @@ def test_a_record_that_is_refused_is_a_reject_with_every_guarantee(kafka: Kafka,
 def test_more_replicas_than_brokers_are_refused(kafka: Kafka, pipeline: Pipeline) -> None:
     kafka.send(pipeline.topic, message("c", None, {"id": 1, "v": 1}))
     pipeline.write(sink="  sink.topic.replication-factor: 2\n")
-    refused = pipeline.run()
+    refused = run_here(pipeline)
     assert (refused.code, "cannot create topic" in refused.err) == (78, True), refused.err

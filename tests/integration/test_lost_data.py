@@ -6,6 +6,7 @@ import signal
 import time
 
 import pytest
+from commands import run_here
 from harness import Kafka, Pipeline, finish, message, until
 
 
@@ -15,13 +16,13 @@ def test_a_recreated_topic_is_data_loss(
 ) -> None:
     pipeline.write(source=f"  scan.on-data-loss: {policy}\n")
     kafka.send(pipeline.topic, message("c", None, {"id": 1}))
-    assert pipeline.run().code == 0
+    assert run_here(pipeline).code == 0
     for future in kafka.admin.delete_topics([pipeline.topic]).values():
         future.result(10)
     assert kafka.cluster.wait_until(lambda: pipeline.topic not in kafka.cluster.topics([pipeline.topic]), 10)
     kafka.create(pipeline.topic, 2)
     kafka.send(pipeline.topic, message("c", None, {"id": 2}))
-    done = pipeline.run()
+    done = run_here(pipeline)
     if expected is None:
         assert done.code == 1
         assert "deleted and created again" in done.err
@@ -123,13 +124,13 @@ def test_positions_that_retention_took_away_are_data_loss(kafka: Kafka, pipeline
     from confluent_kafka import TopicPartition
 
     kafka.send(pipeline.topic, message("c", None, {"id": 1}))
-    assert pipeline.run().code == 0
+    assert run_here(pipeline).code == 0
     kafka.send(pipeline.topic, *[message("c", None, {"id": i}) for i in range(2, 6)])
     for future in kafka.admin.delete_records([TopicPartition(pipeline.topic, 0, 4)]).values():
         future.result(10)
-    lost = pipeline.run()
+    lost = run_here(pipeline)
     assert lost.code == 1
     assert f"{pipeline.topic}[0] should be read from offset 1, but the topic holds 4 to 5" in lost.err
     pipeline.write(source="  scan.on-data-loss: earliest\n")
-    assert pipeline.run().code == 0
+    assert run_here(pipeline).code == 0
     assert kafka.ids(pipeline.out("orders")) == {1, 5}

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from brokers import FOR_MINUTES
+from commands import run_here
 from confluent_kafka import TopicPartition
 from harness import debezium, finish, message
 
@@ -59,7 +60,7 @@ def test_inserts_updates_deletes_drift_and_key_changes_become_upserts(
 def test_created_topics_are_compacted_and_carry_table_ids_in_headers(kafka: Kafka, pipeline: Pipeline) -> None:
     pipeline.write(sink="  sink.add-tableId-to-header-enabled: true\n  sink.topic.partitions: 3\n", route=False)
     kafka.send(pipeline.topic, (b'{"id":1}', debezium("c", None, {"id": 1}, f"{kafka.name}-x")))
-    assert pipeline.run().code == 0
+    assert run_here(pipeline).code == 0
     topic = f"shop.{kafka.name}-x"
     assert kafka.cluster.topic_config(topic, "cleanup.policy") == "compact"
     assert kafka.cluster.topics([topic])[topic].partitions == 3
@@ -73,7 +74,7 @@ def test_rows_with_the_schema_envelope_are_the_same_rows(kafka: Kafka, pipeline:
     wrapped = json.dumps({"schema": {"type": "struct"}, "payload": plain}).encode()
     key = json.dumps({"schema": {"type": "struct"}, "payload": {"id": 1}}).encode()
     kafka.send(pipeline.topic, (key, wrapped), message("c", None, {"id": 2, "v": "y"}))
-    assert pipeline.run().code == 0
+    assert run_here(pipeline).code == 0
     assert kafka.table(pipeline.out("orders")) == {'{"id":1}': {"id": 1, "v": "x"}, '{"id":2}': {"id": 2, "v": "y"}}
 
 
@@ -81,7 +82,7 @@ def test_values_keep_their_exact_text(kafka: Kafka, pipeline: Pipeline) -> None:
     row = b'{"id":1,"a":1.10,"b":123456789012345678901234567890,"c":1e5,"d":"\\u00e9","e":-0.0}'
     value = b'{"before":null,"after":' + row + b',"source":{"db":"shop","table":"orders"},"op":"c"}'
     kafka.send(pipeline.topic, (b'{"id":1}', value))
-    assert pipeline.run().code == 0
+    assert run_here(pipeline).code == 0
     assert kafka.read(pipeline.out("orders"))[0].value == row
 
 
@@ -111,7 +112,7 @@ def test_compacted_and_transactional_topics_end_at_their_gaps(kafka: Kafka, pipe
     assert kafka.cluster.wait_until(lambda: len(kafka.read(compacted)) < 400, 40), "the broker did not compact"
     pipeline.topic += f";{compacted}"
     pipeline.write()
-    done = pipeline.run()
+    done = run_here(pipeline)
     assert done.code == 0, done.err
     ids = {row["id"] for row in kafka.table(pipeline.out("orders")).values()}
     assert ids == {*range(50), *range(200, 250), *range(1000, 1005), 2000}
@@ -119,16 +120,16 @@ def test_compacted_and_transactional_topics_end_at_their_gaps(kafka: Kafka, pipe
         max((pipeline.checkpoint / "batches").glob("*.done"), key=lambda p: int(p.name.partition(".")[0])).read_bytes()
     )
     assert {(t, p): at for t, p, at, _ in stored["positions"]}[kafka.name + ".in", 0] == 204
-    assert pipeline.run().events[-1]["records"] == 0
+    assert run_here(pipeline).events[-1]["records"] == 0
 
 
 def test_a_run_may_start_at_the_latest_offset(kafka: Kafka, pipeline: Pipeline) -> None:
     """The runs of all other tests start at the earliest one."""
     pipeline.write(mode="latest-offset")
     kafka.send(pipeline.topic, message("c", None, {"id": 1}))
-    assert pipeline.run().code == 0
+    assert run_here(pipeline).code == 0
     kafka.send(pipeline.topic, message("c", None, {"id": 2}))
-    assert pipeline.run().code == 0
+    assert run_here(pipeline).code == 0
     assert {row["id"] for row in kafka.table(pipeline.out("orders")).values()} == {2}
 
 
@@ -136,13 +137,13 @@ def test_group_offsets_start_and_progress_show_in_the_consumer_group(kafka: Kafk
     group = f"  properties.group.id: {kafka.name}\n"
     kafka.send(pipeline.topic, message("c", None, {"id": 1}), message("c", None, {"id": 2}))
     pipeline.write(source=group, mode="group-offsets")
-    refused = pipeline.run()
+    refused = run_here(pipeline)
     assert refused.code == 78
     assert "properties.auto.offset.reset" in refused.err
     assert "Traceback" not in refused.err
 
     kafka.cluster.commit(kafka.name, {(pipeline.topic, 0): 1, (pipeline.topic, 1): 0})
-    assert pipeline.run().code == 0
+    assert run_here(pipeline).code == 0
     assert {row["id"] for row in kafka.table(pipeline.out("orders")).values()} == {2}
     assert kafka.cluster.group_offsets(kafka.name, [(pipeline.topic, 0)]) == {(pipeline.topic, 0): 2}
 
@@ -177,7 +178,7 @@ def test_the_java_client_finds_the_same_partition(kafka: Kafka, pipeline: Pipeli
     partitions = 7
     pipeline.write(sink=f"  sink.topic.partitions: {partitions}\n")
     kafka.send(pipeline.topic, *[message("c", None, {"id": i * 7919}) for i in range(300)])
-    assert pipeline.run().code == 0
+    assert run_here(pipeline).code == 0
     ours = {record.key: record.partition for record in kafka.read(pipeline.out("orders"))}
     theirs = kafka.create(f"{kafka.name}.java", partitions)
     source = Path(str(tmp_path)) / "Send.java"
@@ -215,7 +216,7 @@ def test_partition_discovery_reads_new_partitions_from_their_beginning(kafka: Ka
 def test_positions_of_a_topic_split_are_offsets(kafka: Kafka, pipeline: Pipeline) -> None:
     """A tombstone-only range moves the position, and nothing is written for it."""
     kafka.send(pipeline.topic, *[(b'{"id":1}', None)] * 5)
-    done = pipeline.run()
+    done = run_here(pipeline)
     assert done.code == 0
     assert "5 tombstone" in done.out
     group = kafka.cluster.group_offsets("ingest.pipe", [(pipeline.topic, 0)])
@@ -224,15 +225,15 @@ def test_positions_of_a_topic_split_are_offsets(kafka: Kafka, pipeline: Pipeline
 
 def test_a_new_route_under_a_checkpoint_is_allowed_and_another_key_is_not(kafka: Kafka, pipeline: Pipeline) -> None:
     kafka.send(pipeline.topic, message("c", None, {"id": 1, "v": 1}))
-    assert pipeline.run().code == 0
+    assert run_here(pipeline).code == 0
     more = f"  - {{source-table: shop.orders, sink-table: {pipeline.prefix}.copy}}\n"
     pipeline.write(rest=more)
     kafka.send(pipeline.topic, message("c", None, {"id": 2, "v": 2}))
-    done = pipeline.run()
+    done = run_here(pipeline)
     assert done.code == 0, done.err
     assert kafka.table(pipeline.out("copy")) == {'{"id":2}': {"id": 2, "v": 2}}
     assert len(kafka.table(pipeline.out("orders"))) == 2
     pipeline.write(rest="transform:\n  - {source-table: shop.orders, primary-keys: v}\n")
-    refused = pipeline.run()
+    refused = run_here(pipeline)
     assert refused.code == 78
     assert "the primary key that the file gives table shop.orders changed: (id), now (v)" in refused.err

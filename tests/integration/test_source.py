@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from commands import run_here
 from confluent_kafka import Consumer, TopicPartition
 from harness import Kafka, Pipeline, message
 
@@ -287,7 +288,7 @@ def test_a_header_filter_leaves_records_out_and_counts_them(kafka: Kafka, pipeli
         producer.produce(pipeline.topic, value, key, partition=0, headers=wanted if i else None)
     assert producer.flush(20) == 0
     pipeline.write(source="  scan.header-filter: 'depart:toy&!env:test'\n")
-    done = pipeline.run()
+    done = run_here(pipeline)
     assert done.code == 0, done.err
     expected = {i for i in range(30) if i % 3 and i % 5}
     assert rows(kafka, pipeline) == expected
@@ -314,7 +315,7 @@ def test_a_pipeline_never_reads_what_it_writes(kafka: Kafka, pipeline: Pipeline)
     kafka.send(pipeline.topic, message("c", None, {"id": 1, "v": 1}))
     text = pipeline.file.read_text().replace(f"topic: {pipeline.topic}", f"topic-pattern: '{kafka.name}.*'")
     pipeline.file.write_text(text)
-    done = pipeline.run()
+    done = run_here(pipeline)
     assert done.code == 78
     assert "reads what it writes" in done.err
     assert pipeline.out("orders") in done.err
@@ -331,7 +332,7 @@ def test_a_first_look_at_the_newest_records_of_each_partition(kafka: Kafka, pipe
         pipeline.checkpoint = pipeline.checkpoint.with_name(f"checkpoint{count}")
         pipeline.prefix = f"{kafka.name}.out{count}"
         pipeline.write(source=f"{start}  scan.max.pre.fetch.records: {count}\n", mode="")
-        done = pipeline.run()
+        done = run_here(pipeline)
         assert done.code == 0, done.err
         changes = [event["change"] for event in done.events if event["event"] == "schema changed"]
         assert len(changes) == 2, changes
