@@ -124,6 +124,10 @@ class Checkpoint:
         """The folder of plans and progress: a replay has one of its own."""
         self._documents: set[str] | None = None
         """Names of stored parts of the source's state; None where nobody has looked yet."""
+        self._named: set[str] = set()
+        """Names of those that the state refers to."""
+        self._unused: dict[str, int | None] = {}
+        """Names of those that the state does not refer to any more, with the batch since which that is stored."""
         self._kept: list[tuple[int, str]] = []
         """The batches' files that are to be forgotten at some time."""
         try:
@@ -296,6 +300,13 @@ class Checkpoint:
         for entry in old:
             self.storage.remove(f"{self.batches}/{entry[1]}")
             self._kept.remove(entry)
+        for document, since in [*self._unused.items()]:
+            if since is None:
+                self._unused[document] = progress.batch
+            elif since <= progress.batch - KEEP_BATCHES:
+                self.storage.remove(f"source/{document}.json")
+                del self._unused[document]
+                self._documents = self._documents and self._documents - {document}
 
     def decide(self, progress: Progress, additions: list[Any]) -> None:
         """Store what a batch adds to the sink's tables and how far it comes with that, once and for all.
@@ -404,6 +415,9 @@ class Checkpoint:
         """Store those parts of the source's state that are not stored yet; raises CheckpointError as `plan` does."""
         if self._documents is None:
             self._documents = set(self._document_names())
+        self._unused.update(dict.fromkeys(self._named - documents.keys() - self._unused.keys()))
+        self._unused = {name: since for name, since in self._unused.items() if name not in documents}
+        self._named = {*documents}
         for name in [name for name in documents if name not in self._documents]:
             self.refuse_newer_run()
             self.storage.write(f"source/{name}.json", orjson.dumps(documents[name]))

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
+from mysql_tables import shrunk
 
 from ingest.sources.mysql.chunks import TableChunk
 from ingest.sources.mysql.columns import Column, Table
 from ingest.sources.mysql.log_records import LogRecord
 from ingest.sources.mysql.merging import merge
-from ingest.sources.mysql.passing import NULL, LoggedChange, Passing, Region, merged, passed
+from ingest.sources.mysql.passing import NULL, LoggedChange, Passing, Region, passed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -109,8 +110,8 @@ def test_snapshot_beside_log(steps: list[tuple[int, int, bool]], bounds: list[in
         regions = [
             Region(None if upper is None else (str(upper),), mark) for upper, mark in zip(uppers, marks, strict=True)
         ]
-        if data.draw(st.booleans(), label="merged"):
-            regions = merged(regions, position)
+        if data.draw(st.booleans(), label="shrunk"):
+            regions = shrunk(regions, position)
         records = [record(at, changes[at]) for at in range(position, stop)]
         written = passed(records, {7: Passing(KEY, regions, never, 2)})
         rows: State = {}

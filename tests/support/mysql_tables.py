@@ -10,8 +10,12 @@ from mysql_servers import PASSWORD, USER
 from ingest.sources.mysql import catalogue
 from ingest.sources.mysql.connection import connect
 from ingest.sources.mysql.options import MySqlSource
+from ingest.sources.mysql.passing import Region
+from ingest.sources.mysql.state import Piece, TableSnapshot
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from mysql_servers import MySql
 
     from ingest.sources.mysql.columns import Table
@@ -28,6 +32,13 @@ def known_table(connection: Connection, database: str, name: str) -> Table:
     table = table_now(connection, database, name)
     assert table is not None
     return table
+
+
+def shrunk(regions: Iterable[Region], reached: int) -> list[Region]:
+    """Regions as a checkpoint has them, once the log was read up to a position."""
+    kept = TableSnapshot(("d", "t"), [Piece(one.upper, one.mark) for one in regions], rest=False)
+    kept.shrink(reached)
+    return [Region(*one) for one in kept.regions()]
 
 
 def reader(server: MySql) -> Connection:

@@ -28,18 +28,24 @@ if TYPE_CHECKING:
 
 _NO_WIDTH: Final = frozenset({"smallint", "mediumint", "int", "bigint", "year"})
 """Types whose number in brackets says nothing of their values."""
-_SHOWN: Final = 300
-"""Characters of a statement that are kept, for people."""
+_SHOWN: Final = 120
+"""Characters of a statement that are kept, for people: each plan has them."""
 
 
 def note_applied(state: State, entries: Iterable[SchemaEntry], statement: str) -> None:
     """Note tables that a statement changed, as what its words say: the server was not asked for their columns."""
-    for entry in entries:
-        if entry.read:
-            before = next((one for one in state.applied if one.name == entry.name), None)
-            used = before is not None and before.used  # rows may be wrong by a statement before this one
-            state.applied = [one for one in state.applied if one is not before]
-            state.applied.append(AppliedStatement(entry.name, entry.id, one_line(statement)[:_SHOWN], used))
+    shown = one_line(statement)[:_SHOWN]
+    state.applied += [AppliedStatement(entry.name, entry.id, shown) for entry in entries if entry.read]
+
+
+def note_passed(state: State) -> None:
+    """Keep the last statement of each table, where the log is read up to it: those before it decode no row any more."""
+    last: dict[Name, AppliedStatement] = {}
+    for one in state.applied:
+        before = last.pop(one.name, None)
+        used = one.used or (before is not None and before.used)  # rows may be wrong by a statement before this one
+        last[one.name] = msgspec.structs.replace(one, used=used)
+    state.applied = [*last.values()]
 
 
 def note_asked(state: State, names: Collection[Name]) -> None:
@@ -67,6 +73,7 @@ def compare(
     `still`: whether the log ends where it did. Raise ConfigError where rows were decoded by columns that are not the
     server's.
     """
+    note_passed(state)
     about, names = ask("ask for its version", catalogue.server), [one.name for one in state.applied]
     there = ask("ask for columns", lambda connection: catalogue.settled(connection, names, about))
     if there is None or not still():

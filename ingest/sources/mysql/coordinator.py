@@ -7,14 +7,16 @@ Rules: docs/spec/mysql.md.
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from hashlib import blake2s
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 import msgspec
 import pymysql
 
-from ingest.errors import ConfigError, DataLoss
+from ingest.errors import ConfigError, DataLoss, IngestError
 from ingest.model.table import show, table_in
 from ingest.sources.mysql import catalogue
 from ingest.sources.mysql.cascades import (
@@ -27,10 +29,18 @@ from ingest.sources.mysql.cascades import (
     unseen_parent,
 )  # fmt: skip
 from ingest.sources.mysql.checks import ServerNeeds, check_server
-from ingest.sources.mysql.comparing import compare, note_applied, note_asked, note_read_again, note_used
+from ingest.sources.mysql.comparing import (
+    compare,
+    note_applied,
+    note_asked,
+    note_passed,
+    note_read_again,
+    note_used,
+)
 from ingest.sources.mysql.connection import connect, explain
 from ingest.sources.mysql.consequences import Consequence, Remedy, RowPolicy, consequences, refuse, warning
-from ingest.sources.mysql.failover import excluded_sources, follow
+from ingest.sources.mysql.ddl import statement_text
+from ingest.sources.mysql.failover import excluded_sources, follow, passed_over
 from ingest.sources.mysql.gtids import GtidSet
 from ingest.sources.mysql.history import History, SchemaEntry, from_document, to_document
 from ingest.sources.mysql.lanes import Lanes
@@ -38,7 +48,7 @@ from ingest.sources.mysql.log_model import LogPlace
 from ingest.sources.mysql.log_search import LogSearch, identity, log_listing, log_status
 from ingest.sources.mysql.positions import FIRST, WAYS, LogFiles
 from ingest.sources.mysql.probe import LogProbe
-from ingest.sources.mysql.reader import AssignedChunk, MySqlAssignment, TableRegions, TaskNotes
+from ingest.sources.mysql.reader import AssignedChunk, MySqlAssignment, StatementNote, TableRegions, TaskNotes
 from ingest.sources.mysql.starting import first_place, place_of_tables
 from ingest.sources.mysql.state import LANES, LOG, SNAPSHOT, State
 from ingest.sources.mysql.statements import StatementHistory, known_at
@@ -61,12 +71,14 @@ if TYPE_CHECKING:
     from ingest.sources.mysql.history import Name
     from ingest.sources.mysql.log_search import LogStatus
     from ingest.sources.mysql.options import MySqlSource
-    from ingest.sources.mysql.reader import ChunkNote, LogNote, StatementNote
+    from ingest.sources.mysql.reader import ChunkNote, LogNote
     from ingest.sources.mysql.state import LaneChunk, TableSnapshot
 
 _T = TypeVar("_T")
 _LAST: Final = 1 << 63
 """Above every position."""
+MOST_DOCUMENTS: Final = 64
+"""Documents that have the history of schemas, at most: each plan names them."""
 _BYTES_A_RECORD: Final = 160
 """Bytes of the log that a change takes, about: batches are sized by it until they have been measured."""
 
@@ -217,7 +229,7 @@ class MySqlCoordinator:
         if note.place.position >= state.place.position:
             state.inside = note.inside
         if note.place.position > state.place.position:
-            state.place = note.place
+            state.place, state.files = note.place, state.files.pruned(note.place.position)
             state.read_time = note.time or state.read_time
             state.gtids = str(GtidSet.parse(state.gtids) | GtidSet.parse(note.gtids)) if state.gtids else note.gtids
             left = state.left_out
@@ -237,6 +249,7 @@ class MySqlCoordinator:
         statement = note.statement
         if statement is None or self._history.answered(statement.position):
             return
+        note_passed(state)
         statements, known = self._with_statements(), {entry.name for entry in self._history.entries if entry.read}
         applied = self._ask(
             "ask for columns",
@@ -253,6 +266,33 @@ class MySqlCoordinator:
         self._change(applied.entries, [statement.position])
         if applied.effect is not None:
             self._act(applied.effect, statements.reads, known)
+        if not self._sink.refuses:  # it stops right before such a statement
+            self._look_ahead(statement)
+
+    def _look_ahead(self, statement: StatementNote) -> None:
+        """Apply the statements that follow one, as far as nothing has to be done when the log is read up to them."""
+        state, statements = self._now, self._with_statements()
+        file, _ = state.files.place(statement.position)
+        over = passed_over(state.skip, self._options.gtid_excludes)
+        written: set[Name] = set()
+
+        def notes() -> Iterator[StatementNote]:
+            with suppress(IngestError):  # the task that reads this place says what is wrong there
+                offset = statement.end - file.base
+                for start, end, time, query in self._search.next_statements(file.name, offset, written, over):
+                    if query.error or file.base + start >= state.files.end:
+                        return
+                    text = statement_text(query.text, query.charset)
+                    yield StatementNote(file.base + start, file.base + end, query.database, text, query.sql_mode, time)
+
+        known = {entry.name for entry in self._history.entries if entry.read}
+        found = statements.ahead(self._history, notes(), written, state.next_entry, self._policy())
+        self._change([one for _, applied in found for one in applied.entries], [note.position for note, _ in found])
+        for note, applied in found:
+            note_applied(state, applied.entries, note.text)
+            if applied.effect is not None:
+                self._act(applied.effect, statements.reads, known)
+            known |= {entry.name for entry in applied.entries if entry.read}
 
     def _after(self, statement: StatementNote) -> Iterable[Query]:
         """Return the statements of the log behind one."""
@@ -358,10 +398,26 @@ class MySqlCoordinator:
         state.answers = sorted(self._history.answers)
         if entries:
             state.next_entry = entries[-1].id + 1
-            name = f"history-{entries[0].id}"
-            state.documents.append(name)
-            self._documents[name] = to_document(entries)
+            self._keep(entries)
             self._new += [entry for entry in entries if entry.read and entry.table is not None]
+        if len(state.documents) > MOST_DOCUMENTS:
+            self._replace_history(self._history.since(since, state.files.files[0].base))
+
+    def _keep(self, entries: Sequence[SchemaEntry]) -> None:
+        """Keep entries in a document more. A name has one content for ever, also where a crash loses the state."""
+        document = to_document(entries)
+        digest = blake2s(msgspec.json.encode(document), digest_size=6).hexdigest()
+        name = f"history-{entries[0].id}-{digest}"
+        if name not in self._documents:
+            self._now.documents.append(name)
+            self._documents[name] = document
+
+    def _replace_history(self, history: History) -> None:
+        """Go on with another history, in one document."""
+        self._history, self._now.documents, self._documents = history, [], {}
+        self._now.answers = sorted(history.answers)
+        if history.entries:
+            self._keep(history.entries)
 
     def new_schemas(self) -> list[tuple[TableId, TableSchema]]:
         """Return schemas that are new since the last call."""
@@ -563,11 +619,16 @@ class MySqlCoordinator:
         if about.is_same(state.files.identity):
             self._search.check(state.files, state.place)
             return dict(positions)
-        inside = state.inside if positions[LOG] > state.place.position else None
-        if positions[LOG] > state.place.position and inside is None:
+        within = positions[LOG] > state.place.position and not self._history.answered(positions[LOG])
+        inside = state.inside if within else None
+        if within and inside is None:
             msg = f"the server is {about.name} now, and a transaction of {state.files.identity.name} is written in part"
             raise ConfigError(msg, f"let the former server be read to its end, or {WAYS}")
         before = state.files.shown(state.place.position)
+        self._replace_history(
+            self._history.without(state.place.position)
+        )  # the other server has them at its own places
+        state.applied = [one for one in state.applied if self._history.entry(one.entry) is not None]
         state.files, place, skip = follow(self._search, state.files, state.gtids, about, self._excluded, inside)
         state.place, state.skip, state.inside, state.left_out = place, str(skip), None, inside
         self._warn(

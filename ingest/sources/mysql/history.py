@@ -76,6 +76,11 @@ class SchemaEntry:
         }
 
     @cached_property
+    def columns_read(self) -> frozenset[str]:
+        """The names of the columns that the sink has of it, in lower case."""
+        return frozenset(name.lower() for name in self.types) if self.read else frozenset()
+
+    @cached_property
     def key(self) -> tuple[str, ...]:
         """The primary key, else the first unique key whose columns are never null."""
         return () if self.table is None else key_of(self.table)
@@ -193,6 +198,31 @@ class History:
     def with_entries(self, entries: Iterable[SchemaEntry], answers: Iterable[int] = (), *, since: int = 0) -> History:
         """Return a history that has more entries and answers, without answers before a position."""
         return History((*self.entries, *entries), frozenset(at for at in (*self.answers, *answers) if at >= since))
+
+    def since(self, position: int, shown: int) -> History:
+        """Return the same without entries that nobody asks for where the log is read from a position on.
+
+        A table keeps its columns of then, those of before that no later entry has (the sink has them), and that it was
+        read. `shown`: the position from which on rows of tables that are read may be looked at.
+        """
+        kept: list[SchemaEntry] = []
+        for positions, found in self._by_name.values():
+            read = any(entry.read for entry in found)
+            at = max(0, bisect_right(positions, shown if read else position) - 1)
+            own = found[at:]
+            for entry in reversed(found[:at]):
+                if entry.read and not entry.columns_read <= frozenset().union(*(one.columns_read for one in own)):
+                    own.append(entry)
+            if read and not any(entry.read for entry in own):
+                own.append(next(entry for entry in reversed(found) if entry.read))
+            if read or len(own) > 1 or own[0].table is not None:
+                kept += own
+        return History(tuple(sorted(kept, key=lambda entry: entry.id)), self.answers)
+
+    def without(self, position: int) -> History:
+        """Return the same without what statements from a position on have done."""
+        gone = {at for at in self.answers if at >= position}
+        return History(tuple(one for one in self.entries if one.position not in gone), self.answers - gone)
 
     def whole(self) -> History:
         """Return the same for whoever looks at a place that was read: each statement before it has its answer."""

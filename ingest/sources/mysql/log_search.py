@@ -32,6 +32,7 @@ from ingest.sources.mysql.events import (
     QUERY_COMPRESSED,
     ROTATE,
     STOP,
+    TABLE_MAP,
     TRANSACTION_PAYLOAD,
     XA_PREPARE,
     XID,
@@ -44,7 +45,7 @@ from ingest.sources.mysql.events import (
     read_query,
 )  # fmt: skip
 from ingest.sources.mysql.gtids import GtidSet
-from ingest.sources.mysql.history import bare
+from ingest.sources.mysql.history import bare, may_change_tables
 from ingest.sources.mysql.positions import (
     FIRST,
     WAYS,
@@ -54,6 +55,7 @@ from ingest.sources.mysql.positions import (
     compare_first,
     compare_last,
 )  # fmt: skip
+from ingest.sources.mysql.row_events import name_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
@@ -70,6 +72,8 @@ _LENGTHS: Final = FormatDescription("", b"", checksums=False)
 """Lengths of kinds of events, as all versions that are read have them."""
 _MAX_OFFSET: Final = (1 << 32) - 1
 _NON_BLOCK: Final = 1
+NEAR_BYTES: Final = 1 << 20
+"""Bytes of the log without a statement after which no next one is looked for."""
 _LONG: Final = 16 << 20
 """Bytes of a file from which on a server that can is asked for its transactions, and the file is not looked through."""
 
@@ -94,6 +98,16 @@ class PlacedEvent(NamedTuple):
     header: EventHeader
     data: bytes
     """The event with its header, without its checksum."""
+
+
+class PlacedStatement(NamedTuple):
+    """A statement, and where it is in its file."""
+
+    start: int
+    end: int
+    time: int
+    """Seconds since 1970."""
+    query: Query
 
 
 class FileHead(NamedTuple):
@@ -365,6 +379,36 @@ class LogSearch:
                 for event in events:
                     if event.header.kind in {QUERY, QUERY_COMPRESSED}:
                         yield name, event.end, read_query(event.data, event.header.kind, _LENGTHS)
+
+    def next_statements(
+        self, file: str, offset: int, written: set[tuple[str, str]],
+        excluded: Callable[[str, int], bool] | None = None,
+    ) -> Iterator[PlacedStatement]:  # fmt: skip
+        """Yield the statements from a place of a file on that may change tables, to where the next one is far away.
+
+        `written`: gets the names of tables that have rows meanwhile; it ends at rows of which it cannot tell.
+        `excluded`: asked of each GTID (source and number) whether its transaction is passed over. Those of MariaDB that
+        only begin a change, which counts later or never, are passed over as well.
+        """
+        last, over = offset, False
+        with closing(self.events(file, offset)) as events:
+            for event in events:
+                kind = event.header.kind
+                if event.start - last > NEAR_BYTES:
+                    return
+                if kind in _STARTS:
+                    gtid = read_gtid(event.data, event.header.server_id, kind)
+                    given = gtid is not None and excluded is not None and excluded(gtid.source, gtid.number)
+                    over = given or (gtid is not None and gtid.undecided)
+                elif kind == TABLE_MAP:
+                    written.add(name_in(event.data, _LENGTHS))
+                elif kind == TRANSACTION_PAYLOAD:
+                    return
+                elif kind in {QUERY, QUERY_COMPRESSED} and not over:
+                    query = read_query(event.data, kind, _LENGTHS)
+                    if may_change_tables(query.text):
+                        last = event.end
+                        yield PlacedStatement(event.start, event.end, event.header.time, query)
 
     def _transactions(self, delivered: GtidSet) -> _Transactions:
         """Return what the server has. Raise DataLoss where it has no GTIDs."""

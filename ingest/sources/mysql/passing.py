@@ -18,7 +18,7 @@ from ingest.model.record import offset_of
 from ingest.sources.mysql.key_order import KeyOrder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from ingest.model.record import Headers, Record
     from ingest.sources.mysql.chunks import Bound
@@ -45,28 +45,6 @@ class Region:
     mark: int | None
     """The position of the log whose state the sink has of these rows: changes from there on are written. None: they
     will be read at a later state, so changes are left out."""
-
-
-def merged(regions: Iterable[Region], reached: int) -> list[Region]:
-    """Return regions with neighbours put together whose marks are at or below the position that the log has reached.
-
-    What follows is the same for all of their rows. So what is kept of a snapshot does not grow with its chunks.
-    """
-    out: list[Region] = []
-    for region in regions:
-        last = out[-1] if out else None
-        if last is not None and _alike(last.mark, region.mark, reached):
-            mark = None if last.mark is None or region.mark is None else max(last.mark, region.mark)
-            out[-1] = Region(region.upper, mark)
-        else:
-            out.append(region)
-    return out
-
-
-def _alike(one: int | None, other: int | None, reached: int) -> bool:
-    if one is None or other is None:
-        return one is other
-    return one == other or max(one, other) <= reached
 
 
 NULL: Final = msgspec.Raw(b"null")

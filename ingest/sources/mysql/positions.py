@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 FIRST: Final = 4
 """The offset of a file's first event, behind its four magic bytes."""
+FORMER: Final = 8
+"""Files before the one that is read, that are kept."""
 WAYS: Final = (
     "`ingest backfill FILE --all` goes on from the log's end, and reads all tables anew; `ingest verify FILE` shows "
     "which rows differ"
@@ -184,11 +186,17 @@ class LogFiles(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, files=files)
 
     def pruned(self, position: int) -> LogFiles:
-        """Return the same without files that end before a position, so that it stays small."""
-        if not self.files:
+        """Return the same where the log is read from a position on, with few files before that, so that it stays small.
+
+        Those are for people who look at places that were read.
+        """
+        first = bisect_right(self.files, position, key=lambda file: file.base) - 1 - FORMER
+        if first <= 0:
             return self
-        kept, _ = self.place(position)
-        return msgspec.structs.replace(self, files=self.files[self.files.index(kept) :])
+        kept = self.files[first:]
+        gone = kept[0].server
+        renamed = tuple(msgspec.structs.replace(file, server=file.server - gone) for file in kept) if gone else kept
+        return LogFiles(self.servers[gone:], renamed)
 
     def missing(self, name: str, names: Iterable[str]) -> DataLoss:
         """Return the error for a file that the server does not list any more."""

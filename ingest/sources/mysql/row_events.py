@@ -61,16 +61,26 @@ NUMERIC: Final = frozenset({0, 1, 2, 3, 4, 5, 8, 9, 246})
 """Types that have a bit in the list of signs."""
 
 
+def name_in(event: bytes, lengths: FormatDescription) -> tuple[str, str]:
+    """Return the table that a table map is of. Raise BadEvent."""
+    return _name(Cursor(event, HEADER_BYTES + lengths.length(TABLE_MAP, 8)))
+
+
+def _name(cursor: Cursor) -> tuple[str, str]:
+    database = cursor.take(cursor.number(1)).decode("utf-8", "surrogateescape")
+    cursor.take(1)
+    name = cursor.take(cursor.number(1)).decode("utf-8", "surrogateescape")
+    cursor.take(1)
+    return database, name
+
+
 def read_table_map(event: bytes, lengths: FormatDescription) -> TableMap:
     """Return what a table map says. Raise BadEvent."""
     cursor = Cursor(event, HEADER_BYTES)
     size = lengths.length(TABLE_MAP, 8)
     table_id = cursor.number(4 if size == 6 else 6)
     cursor.take(size - (4 if size == 6 else 6))
-    database = cursor.take(cursor.number(1)).decode("utf-8", "surrogateescape")
-    cursor.take(1)
-    name = cursor.take(cursor.number(1)).decode("utf-8", "surrogateescape")
-    cursor.take(1)
+    database, name = _name(cursor)
     types = cursor.take(cursor.packed())
     described = Cursor(cursor.take(cursor.packed()))
     metadata: list[bytes] = []

@@ -173,7 +173,7 @@ class State(msgspec.Struct):
     needed: int = 0
     """Where the log ended when a chunk found its table changed: it is read up to there in any case."""
     applied: list[AppliedStatement] = []
-    """Tables that statements have changed since the log's end was reached last, each once."""
+    """Tables that statements have changed since the log's end was reached last, in order."""
     next_entry: int = 1
     gtids: str = ""
     """Transactions that were read up to `place`, and those before them."""

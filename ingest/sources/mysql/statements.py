@@ -7,7 +7,8 @@ known, and what the parser does not understand, is asked of the server. Rules: d
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from ingest.errors import ConfigError
@@ -15,6 +16,7 @@ from ingest.model.table import show, table_in
 from ingest.model.text import one_line
 from ingest.sources.mysql import catalogue, ddl
 from ingest.sources.mysql.answers import answer_to
+from ingest.sources.mysql.consequences import Remedy, RowPolicy, consequences
 from ingest.sources.mysql.ddl import statement_text
 from ingest.sources.mysql.effects import TableMark
 from ingest.sources.mysql.history import SchemaEntry, may_change_tables
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
 _SHOWN: Final = 300
 """Characters of a statement that an error shows."""
 
+MOST_AHEAD: Final = 1000
+"""Statements that are applied before the log is read up to them, at most."""
 
 _REDEFINES: Final = re.compile(r"\b(?:MODIFY|CHANGE|CONVERT|RENAME)\b", re.IGNORECASE)
 """Words of statements that columns may have been others before, though they are as the statement says."""
@@ -119,15 +123,7 @@ class StatementHistory:
         `later`: yields the statements behind it, up to where the log ends when it is called.
         """
         tables = self._tables(history, note.position)
-        effect = ddl.apply(
-            tables, note.text, default_database=note.database, sql_mode=note.sql_mode, server=self._about,
-            databases=self._databases,
-        )  # fmt: skip
-        for database, charset in effect.databases.items():
-            if charset is None:
-                self._databases.pop(database, None)
-            else:
-                self._databases[database] = charset
+        effect = self._effect(tables, note)
         changed: dict[Name, Table | None] = dict(effect.tables)
         taken: list[str] = []
         wanted = {name for name in effect.unknown | effect.touches if self.reads(name)}
@@ -140,16 +136,63 @@ class StatementHistory:
             changed.update({name: table for name, (_, table) in answered.items()})
             if left := wanted - answered.keys():
                 changed.update(self._asked(left, note, effect.doubt, ask, later))
+        return Applied(self._entries(history, tables, effect, changed, note.position, first), effect, taken, wanted)
+
+    def ahead(
+        self, history: History, notes: Iterable[StatementNote], written: Collection[Name], first: int, policy: RowPolicy
+    ) -> list[tuple[StatementNote, Applied]]:
+        """Return what the next statements do, up to one before which the log has to be read.
+
+        Those that follow each other as in a migration are applied at once, as each asks for a batch otherwise. Rows
+        between them are decoded by the columns of their own positions all the same. The log is read up to a statement
+        whose columns are asked for, behind which rows are deleted or read again, or which changes the columns of a
+        table that has rows before it. `written`: tables with rows in the log before the statement that came last.
+        """
+        out: list[tuple[StatementNote, Applied]] = []
+        for note in islice(notes, MOST_AHEAD):
+            if history.answered(note.position):
+                continue
+            tables = self._tables(history, note.position)
+            effect = self._effect(tables, note)
+            if any(map(self.reads, effect.unknown | effect.touches)):
+                break
+            entries = self._entries(history, tables, effect, effect.tables, note.position, first)
+            known = {entry.name for entry in history.entries if entry.read}
+            made = consequences(effect, policy, reads=self.reads, was_read=known.__contains__, rows=lambda _: 0)
+            waits = any(one.remedy is not Remedy.STAY for one in made)
+            if waits or any(_is_another(tables.get(entry.name), entry) for entry in entries if entry.name in written):
+                break
+            out.append((note, Applied(entries, effect)))
+            history = history.with_entries(entries, [note.position])
+            first += len(entries)
+        return out
+
+    def _effect(self, tables: Mapping[Name, Table], note: StatementNote) -> Effect:
+        """Return what a statement does by its words."""
+        effect = ddl.apply(
+            tables, note.text, default_database=note.database, sql_mode=note.sql_mode, server=self._about,
+            databases=self._databases,
+        )  # fmt: skip
+        for database, charset in effect.databases.items():
+            if charset is None:
+                self._databases.pop(database, None)
+            else:
+                self._databases[database] = charset
+        return effect
+
+    def _entries(
+        self, history: History, tables: Mapping[Name, Table], effect: Effect, changed: Mapping[Name, Table | None],
+        position: int, first: int,
+    ) -> list[SchemaEntry]:  # fmt: skip
+        """Return the entries of tables that a statement has changed; `tables`: those before it."""
         entries: list[SchemaEntry] = []
         for name, table in changed.items():
             known = tables.get(name)
             if table is None and known is None:
                 continue
             self._mark_names(effect, history, name, known, table)
-            entries.append(
-                SchemaEntry(first + len(entries), note.position, name, table, self.reads(name), self._booleans)
-            )
-        return Applied(entries, effect, taken, wanted)
+            entries.append(SchemaEntry(first + len(entries), position, name, table, self.reads(name), self._booleans))
+        return entries
 
     @staticmethod
     def _mark_names(effect: Effect, history: History, name: Name, known: Table | None, table: Table | None) -> None:
@@ -200,3 +243,10 @@ class StatementHistory:
             msg += f"{why[name]}; the statement: {one_line(note.text)[:_SHOWN]}"
             raise ConfigError(msg, f"say it: ingest schema set FILE --table '{shown}' 'CREATE TABLE …'")
         return found
+
+
+def _is_another(before: Table | None, entry: SchemaEntry) -> bool:
+    """Return whether a table which is read has other columns for the sink than it had."""
+    if before is None or entry.table is None or not entry.read:
+        return False
+    return replace(entry, table=before).schema() != entry.schema()

@@ -53,6 +53,30 @@ def test_a_replica_that_took_over_is_read_from_where_the_former_server_was(kind:
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_statements_that_were_applied_ahead_are_met_again_on_another_server(kind: Kind, mysql_server: Starter) -> None:
+    one, two = started(kind, mysql_server, 1), started(kind, mysql_server, 2)
+    one.execute("CREATE TABLE shop.t (id INT PRIMARY KEY)")
+    replicate(one, two)
+    caught_up(two, 0)
+    run = Run(one, None, {})
+    one.execute(
+        "ALTER TABLE shop.t ADD a INT FIRST", "ALTER TABLE shop.t ADD b INT", "INSERT INTO shop.t VALUES (1, 2, 3)",
+        "INSERT INTO shop.t VALUES (4, 5, 6)",
+    )  # fmt: skip
+    caught_up(two, 2)
+    assert run.read() == []
+    assert len(run.coordinator._now.answers) == 2
+    state, stored = run.end()
+    two.execute("STOP SLAVE")
+    other = Run(two, state, stored)
+    assert [change["after"] for change in other.once()] == [
+        {"a": 1, "id": 2, "b": 3}, {"a": 4, "id": 5, "b": 6},
+    ]  # fmt: skip
+    assert len(other.warnings) == 1, other.warnings
+    other.end()
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 def test_a_replica_that_lost_the_tail_is_data_loss_with_the_gtids(kind: Kind, mysql_server: Starter) -> None:
     one, two = started(kind, mysql_server, 1), started(kind, mysql_server, 2)
     one.execute("CREATE TABLE shop.t (id INT PRIMARY KEY)")

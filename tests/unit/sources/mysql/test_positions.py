@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from ingest.errors import ConfigError, DataLoss
 from ingest.sources.mysql.positions import (
     FIRST,
+    FORMER,
     LogFiles,
     LogName,
     ServerIdentity,
@@ -124,11 +125,25 @@ def test_another_servers_files_come_after_all_others() -> None:
     assert moved.place(files.end - 1)[0].server == 0
     assert moved.files[2].size == 300
     assert moved.files[3].first_time is None
-    assert [file.name for file in moved.pruned(files.end + 4).files] == ["binlog.000011", "binlog.000012"]
+    assert moved.pruned(files.end + 4) == moved, "a few files are kept for people"
     assert moved.timed("binlog.000011", 99).files[2:4] == (
         files.files[2],
         msgspec.structs.replace(moved.files[3], first_time=99),
     )
+
+
+def test_few_files_before_the_one_that_is_read_are_kept() -> None:
+    files = LogFiles((ONE,)).grown(LISTING)
+    numbers = range(1, 51)
+    moved = files.moved(OTHER).grown([(f"binlog.{number:06}", 100) for number in numbers])
+    kept = moved.pruned(moved.position("binlog.000040", 50))
+    assert [log_name(file.name).number for file in kept.files] == [*range(40 - FORMER, 51)]
+    assert kept.servers == (OTHER,)
+    assert kept.place(moved.position("binlog.000050", 9)) == (kept.files[-1], 9)
+    assert kept.position("binlog.000050", 9) == moved.position("binlog.000050", 9)
+    assert kept.grown([("binlog.000050", 200), ("binlog.000051", 4)]).end == kept.files[-1].base + 204
+    assert kept.pruned(kept.files[FORMER].base) is kept
+    assert LogFiles((ONE,)).pruned(0) == LogFiles((ONE,))
 
 
 def test_identities() -> None:

@@ -10,7 +10,7 @@ import orjson
 import pytest
 from mysql_log import Tables, place_of, read_log, reader_of
 from mysql_servers import KINDS, running
-from mysql_tables import known_table, reader, table_now
+from mysql_tables import known_table, reader, shrunk, table_now
 from mysql_values import OF_MARIADB, TYPES
 
 from ingest.sources.mysql import marks
@@ -18,7 +18,7 @@ from ingest.sources.mysql.chunk_rows import Reading
 from ingest.sources.mysql.chunks import TableChunk, next_bound, split_key
 from ingest.sources.mysql.log_model import LogPlace
 from ingest.sources.mysql.marks import log_end
-from ingest.sources.mysql.passing import LoggedChange, Passing, Region, changes_in, merged, passed
+from ingest.sources.mysql.passing import LoggedChange, Passing, Region, changes_in, passed
 from ingest.sources.mysql.snapshot import ChunkReader
 
 if TYPE_CHECKING:
@@ -216,7 +216,7 @@ class Batches:
     def batch(self, planned: Sequence[int]) -> None:
         """Read some chunks, and the log up to its end at planning; each change by what was known then."""
         stop = log_end(self.connection).offset
-        regions = merged((Region(*pair) for pair in zip(self.uppers, self.marks, strict=True)), self.position)
+        regions = shrunk((Region(*pair) for pair in zip(self.uppers, self.marks, strict=True)), self.position)
         for number in planned:
             chunk = TableChunk(self.uppers[number - 1] if number else None, self.uppers[number])
             for records in self.chunks.read(Reading(self.table, 1, self.key, chunk)):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 from examples import own_name
 from mysql_log import Tables, place_of, read_log, reader_of, tables_of
@@ -12,7 +13,8 @@ from mysql_run import Run
 from mysql_servers import MARIADB_10, MYSQL_5
 
 from ingest.errors import ConfigError, SchemaChangeRefused
-from ingest.sources.mysql import ddl, marks, reader
+from ingest.model.table import table_in
+from ingest.sources.mysql import coordinator, ddl, marks, positions, reader
 from ingest.sources.mysql.answers import new_answer
 from ingest.sources.mysql.ddl import may_change
 from ingest.sources.mysql.history import bare, changes_rows, may_change_tables
@@ -257,6 +259,96 @@ def test_rows_are_read_right_behind_a_statement_where_the_low_mark_lies_before_i
     run.once()
     server.execute("INSERT INTO t VALUES (2, 2)", "ALTER TABLE t MODIFY a VARCHAR(9)", database="shop")
     assert {change["after"]["id"]: change["after"]["a"] for change in run.once()}.items() >= {1: "1", 2: "2"}.items()
+    run.end()
+
+
+def test_a_migration_takes_a_few_batches(shop: Any) -> None:
+    """Also with rows between its statements, and where tables are changed again, and dropped."""
+    run, execute, _ = run_of(shop)
+    tables = [f"m{number}" for number in range(200)]
+    changed = tables[:20]
+    for table in tables:
+        execute(f"CREATE TABLE {table} (id INT PRIMARY KEY)")
+        if table in changed:
+            execute(
+                f"ALTER TABLE {table} ADD COLUMN b INT, ADD INDEX (b)",
+                f"INSERT INTO {table} VALUES (1, 4), (2, 3)",  # noqa: S608  (our own names)
+                f"ALTER TABLE {table} DROP INDEX b, COMMENT 'x'",
+            )
+    counted: list[int] = []
+    found = run.once(counted.append)
+    assert counted[-1] <= 3
+    assert [change["after"] for change in found] == [
+        row for _ in changed for row in ({"id": 1, "b": 4}, {"id": 2, "b": 3})
+    ]
+    assert len(run.coordinator.new_schemas()) == 1 + len(tables) + 2 * len(changed)
+    assert run.coordinator._now.applied == []
+    assert run.warnings == []
+    execute(*(f"DROP TABLE {table}" for table in changed))
+    counted.clear()
+    assert run.once(counted.append) == []
+    assert counted[-1] <= 3
+    assert len(run.coordinator._now.marked) == len(changed)
+    state, stored = run.end()
+    again = Run(shop[0], state, stored, tables=shop[1]["tables"])
+    execute("INSERT INTO t VALUES (7, 7)")
+    assert [change["after"]["id"] for change in again.once()] == [7]
+    again.end()
+
+
+def test_a_plan_does_not_grow_with_statements_and_files(shop: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(coordinator, "MOST_DOCUMENTS", 4)
+    monkeypatch.setattr(positions, "FORMER", 1)
+    server, options = shop
+    run, execute, name = run_of(shop)
+    sizes: list[tuple[int, int]] = []
+    for number in range(12):
+        execute(
+            "ALTER TABLE t ADD INDEX i (a)", "ALTER TABLE t DROP INDEX i", "CREATE TABLE u (id INT PRIMARY KEY)",
+            "DROP TABLE u", f"CREATE DATABASE {name}_{number}", f"CREATE TABLE {name}_{number}.passing (id INT)",
+            f"DROP DATABASE {name}_{number}", f"INSERT INTO t VALUES ({number}, 1)",  # noqa: S608  (a number)
+        )  # fmt: skip
+        server.rotate()
+        run.once()
+        run.coordinator.emptied()
+        state = run.coordinator.state()
+        sizes.append((len(msgspec.json.encode(state.value)), len(msgspec.json.encode(state.documents))))
+    for size, most in zip(zip(*sizes[6:], strict=True), zip(*sizes[:6], strict=True), strict=True):
+        assert max(size) <= max(most) + 40, sizes
+    assert [change["after"]["id"] for change in run.changes] == [*range(12)]
+    execute("ALTER TABLE t ADD COLUMN b INT", "INSERT INTO t VALUES (12, 1, 2)")
+    again = Run(server, *run.end(), tables=options["tables"])
+    assert [change["after"] for change in again.once()] == [{"id": 12, "a": 1, "b": 2}]
+    again.end()
+
+
+@pytest.mark.parametrize(
+    ("statement", "waits"),
+    [
+        ("TRUNCATE t", True),
+        ("ALTER TABLE t ADD COLUMN b INT DEFAULT 7", True),
+        ("ALTER TABLE t DROP PRIMARY KEY, ADD PRIMARY KEY (a)", True),
+        ("RENAME TABLE first TO last", True),
+        ("CREATE OR REPLACE TABLE t (id INT PRIMARY KEY, a INT)", True),
+        ("CREATE TABLE made SELECT 1 AS id", False),
+        ("ALTER TABLE t MODIFY a BIGINT", True),
+        ("ALTER TABLE first ADD COLUMN c INT", False),
+        ("ALTER TABLE t ADD INDEX (a), COMMENT 'x'", False),
+        ("CREATE TABLE made LIKE t", False),
+    ],
+)
+def test_what_means_something_for_rows_waits_for_those_before_it(shop: Any, statement: str, waits: bool) -> None:
+    run, execute, name = run_of(shop)
+    execute("CREATE TABLE first (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1, 1)", statement)
+    execute("INSERT INTO t VALUES (2, 2)" if "DEFAULT" not in statement else "INSERT INTO t VALUES (2, 2, 3)")
+    answers: list[int] = []
+    run.once(lambda _: answers.append(len(run.coordinator._now.answers)))
+    assert answers[1] == (1 if waits else 2)
+    assert [
+        change["after"]["id"] for change in run.changes if change["source"]["table"] == "t" and change["op"] == "c"
+    ] == [1, 2]
+    emptied = "TRUNCATE" in statement or "REPLACE" in statement
+    assert run.coordinator.emptied() == ([table_in(name, "t")] if emptied else [])
     run.end()
 
 
