@@ -110,11 +110,14 @@ class Pacing:
         """Tell whether the rate's limit lets a batch start that is worth its while."""
         return self._rate.ready()
 
-    def wait(self, stop: Stop, positions: Mapping[Split, int]) -> None:
-        """Wait until the interval since the start of the last batch is over, or somebody asks to stop."""
+    def wait(self, stop: Stop, positions: Mapping[Split, int], *, rests: bool = True) -> None:
+        """Wait until the interval since the start of the last batch is over, or somebody asks to stop.
+
+        `rests`: whether a batch that read all that there was is followed by a rest.
+        """
         # A batch that an earlier run has planned says nothing of what there is
         behind = not self._seen or any(positions.get(split, end) < end for split, end in self._seen.items())
-        interval_s = self._interval_s if behind else max(self._interval_s, self._rest_s)
+        interval_s = self._interval_s if behind or not rests else max(self._interval_s, self._rest_s)
         end = self._began + interval_s
         while (left := end - self.clock.now()) > 0 and not stop.asked:
             self.clock.sleep(min(left, POLL_S))

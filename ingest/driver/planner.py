@@ -34,6 +34,7 @@ class Planner:
     ) -> None:
         """Plan nothing yet; `shards`: how many tasks work at once."""
         self._prefix = context.prefix
+        self._once = context.settings.once
         self._start = start
         self._source = source
         self._arrivals = arrivals
@@ -57,7 +58,8 @@ class Planner:
         """Decide what the next batch reads, and store that."""
         checkpoint, backlog = self._start.checkpoint, self._start.backlog
         progress, ends = backlog.progress, backlog.ends
-        self._pacing.wait(self._stop, progress.positions)
+        rests = not self._once and not self._memory.hurries(progress.positions, ends)
+        self._pacing.wait(self._stop, progress.positions, rests=rests)
         self._pacing.weights = self._memory.weights(ends)
         progress.shards = ranges.assign(progress.positions, progress.shards, self._shards)
         batch = Batch(

@@ -112,6 +112,13 @@ class SourceMemory:
         """Return how far splits are read at least, wherever `--once` was to end them."""
         return {} if self._keeper is None else self._keeper.needed()
 
+    def hurries(self, positions: Mapping[Split, int], ends: Mapping[Split, int]) -> bool:
+        """Return whether rows of tables wait to be read, which are planned a few at a time, or what they wait for."""
+        if self._keeper is None:
+            return False
+        grown = any(end > positions.get(split, end) for split, end in ends.items() if self._keeper.grows(split))
+        return grown or any(at > positions.get(split, at) for split, at in self._keeper.needed().items())
+
 
 class Assignments:
     """The parts of the source's state that tasks get."""

@@ -50,7 +50,8 @@ class LakeOptions(SequencedSinkOptions):
 
     commit_interval: Duration = Field(60.0, alias="sink.commit-interval", ge=0, le=86_400)
     """The time between two batches that begin when all was read, and so between two commits of a table. Default: 1 min.
-    While there are more records than a batch has, and with `--once`, there is no pause."""
+    While there are more records than a batch has, while rows of a database's tables are read, and with `--once`, there
+    is no pause."""
 
     compaction: bool = Field(True, alias="sink.compaction.enabled")
     """Write small files of a table anew now and then, as few ones, and remove files that only old states of it have.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import pytest
@@ -26,6 +28,7 @@ from ingest.errors import DataLoss, Unavailable
 from ingest.observe.events import RunEnded
 from ingest.schema.evolve import Schemas
 from ingest.sinks.sink import PlainSinkCoordinator
+from ingest.sources.stateful import SourceState
 from ingest.testing.in_memory_source import InMemoryCoordinator
 
 if TYPE_CHECKING:
@@ -168,3 +171,53 @@ def test_positions_are_shown_to_the_consumer_group() -> None:
     source = Growing({A: 3})
     Waiting(source, backlog({A: 3}, {A: 3})).splits.show()
     assert source.shown == [{A: 3}]
+
+
+class WithRows(Growing):
+    """A source whose second split is rows of tables, which are planned a few at a time."""
+
+    need: Mapping[Split, int] = MappingProxyType({})
+
+    def restore(self, _state: SourceState) -> None:
+        raise AssertionError
+
+    def state(self) -> SourceState:
+        return SourceState(None, {})
+
+    def weight(self, _split: Split) -> float:
+        return 1.0
+
+    def grows(self, split: Split) -> bool:
+        return split == B
+
+    def needed(self) -> Mapping[Split, int]:
+        return self.need
+
+
+@pytest.mark.parametrize(
+    ("once", "more", "need", "rest"),
+    [
+        (False, {A: 9, B: 4}, {}, 60),
+        (False, {A: 9, B: 6}, {}, 0),
+        (False, {A: 9, B: 4}, {A: 8}, 0),
+        (False, {A: 9, B: 4}, {A: 7}, 60),
+        (True, {A: 9, B: 4}, {}, 0),
+    ],
+    ids=["log alone", "rows of tables", "rows wait for the log", "rows wait no more", "--once"],
+)
+def test_commits_are_apart_only_where_nothing_is_behind(
+    once: bool, more: Mapping[Split, int], need: Mapping[Split, int], rest: int
+) -> None:
+    source = WithRows({A: 7, B: 4})
+    some = backlog({A: 0, B: 0}, {A: 7, B: 4})
+    waiting = Waiting(source, some)
+    waiting.about.settings = replace(waiting.about.settings, once=once)
+    waiting.pacing = Pacing(0.0, None, None, rest_s=60.0, clock=waiting.about.clock)
+    planner = waiting.planner()
+    assert planner.next_batch() is not None
+    waiting.pacing.begin()
+    some.positions.update({A: 7, B: 4})
+    source.looks, source.need = [more], need
+    began = waiting.about.clock.now()
+    assert planner.next_batch() is not None
+    assert rest <= waiting.about.clock.now() - began < rest + 3
