@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 _SHOWN: Final = 20
 """Tables that an error names."""
+MOST_KEYS: Final = 10_000_000
+"""Keys of a sink table that are compared: the driver has them in memory, 80 to 350 bytes each by what the sink is."""
 _STAY: Final = "the sink keeps rows that are gone"
 
 
@@ -137,11 +139,16 @@ class TableReplacement:
     def _encoded(self, target: TableId, rows: Iterable[TableKeys]) -> Iterator[list[bytes]]:
         """Yield keys as the sink's encoder makes them. What it refuses is no row of the sink.
 
-        Raise RowError where it refuses all, and CheckpointError where a newer run has taken over.
+        Raise RowError where it refuses all or there are too many, and CheckpointError where a newer run has taken over.
         """
+        all_keys = 0
         for name, groups in rows:
             encoder, count, taken = self._encoder(name, target), 0, 0
             for changes in groups:
+                all_keys += len(changes)
+                if all_keys > MOST_KEYS:
+                    msg = f"there are more than {MOST_KEYS:,} keys, which is too much for the driver's memory"
+                    raise RowError("too-many-keys", f"{msg}; `ingest verify FILE` shows such rows")
                 made: list[Record] = []
                 for _, _, before, _, key, declared in changes:
                     try:

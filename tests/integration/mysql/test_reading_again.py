@@ -13,6 +13,7 @@ from mysql_in_process import BEGINNINGS, KEYS, InProcessPipeline, change, dying,
 from ingest.checkpoint.checkpoint import Checkpoint
 from ingest.checkpoint.local_storage import LocalStorage
 from ingest.checkpoint.requests import BackfillRequest, answered, ask
+from ingest.driver import replacement
 from ingest.driver.books import Books
 from ingest.driver.replacement import TableReplacement
 from ingest.driver.schemas import SchemaStore
@@ -310,6 +311,22 @@ def test_rows_stay_where_no_key_says_which_they_are(mariadb: MySql, tmp_path: Pa
     pipeline.run("days")
     assert len(lake.rows("no_days", "days")) == 2
     assert [one for one in pipeline.warnings if "rows that it lacks stay in no_days.days: the sink takes none" in one]
+
+
+def test_rows_stay_where_there_are_too_many_keys(
+    mariadb: MySql, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replacement, "MOST_KEYS", 1)
+    options, lake = sink_of("delta", tmp_path / "lake")
+    pipeline = InProcessPipeline(tmp_path, mariadb, "too_many", options)
+    make(pipeline, days=KEYS["days"])
+    pipeline.run()
+    pipeline.unlogged("DELETE FROM days LIMIT 1", "INSERT INTO days VALUES ('2031-01-01', 1)")
+    pipeline.run("days")
+    assert len(lake.rows("too_many", "days")) == 3
+    assert len([one for one in pipeline.warnings if "stay in too_many.days: there are more than 1 keys" in one]) == 1
+    pipeline.run()
+    assert not [one for one in pipeline.warnings if "stay in" in one], "it is said once"
 
 
 LOSSES: Final = ["purged", "reset"]
