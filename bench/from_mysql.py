@@ -28,7 +28,7 @@ from mysql_servers import MARIADB_10, PASSWORD, USER, MySql, running  # isort: s
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
     import pymysql
@@ -65,6 +65,8 @@ RATIOS: Final = {
     "log, changes a second by those from a Debezium topic": ("log", "ingest", "ingest from Kafka"),
     "decoding alone, changes a second by mysqlbinlog -v": ("log", "decoding alone", "mysqlbinlog -v"),
 }
+SHARES: Final = {"snapshot": 0.2, "log": 0.3, "latency": 0.22, "log of many tables": 0.13}
+"""Parts of `--within` in which rounds may begin; the rest is for filling tables."""
 SLOW: Final = {("snapshot", "flink"): 5, ("log", "mysql-replication"): 10}
 """Of those the rate is measured over one record in so many, the first ones."""
 
@@ -210,6 +212,20 @@ def halves(low: int, high: int) -> list[tuple[int, int]]:
     return [(low, middle), (middle, high)]
 
 
+def rounds(what: str, options: argparse.Namespace) -> Iterator[int]:
+    """Yield the numbers of rounds: the first one, and others that are likely to end within the time for these."""
+    began = time.monotonic()
+    until = began + (options.within * 60 * SHARES[what] if options.within else float("inf"))
+    longest = 0.0
+    for i in range(options.rounds):
+        start = time.monotonic()
+        if i and start + longest > until:
+            print(f"{what}: {i} rounds of {options.rounds}, for lack of time")
+            return
+        yield i
+        longest = max(longest, time.monotonic() - start)
+
+
 def in_turn(
     what: str, jobs: Mapping[str, Callable[[], Rate]], ours: Ours, options: argparse.Namespace
 ) -> dict[str, list[Rate]]:
@@ -217,7 +233,7 @@ def in_turn(
     names = [name for name in PEERS.get(what, jobs) if name in jobs and (what not in PEERS or name in options.jobs)]
     found: dict[str, list[Rate]] = {name: [] for name in names}
     print(f"\n{'round':<7}{what:<26}{'steady k/s':>12}{'whole s':>9}{'CPU µs':>9}{'worker MiB':>12}")
-    for i in range(options.rounds):
+    for i in rounds(what, options):
         for name in names[:: -1 if i % 2 else 1]:
             found[name].append(rate := jobs[name]())
             own = f"{ours.cpu_us:>9.1f}{ours.rss_mib:>12}" if name.startswith("ingest") else ""
@@ -268,7 +284,7 @@ class Commits(latency.Feed):
 def delays(bootstrap: str, folder: Path, options: argparse.Namespace) -> Figures:
     """From commit to topic, beside from a topic to a topic, at the same rate."""
     found: Figures = {"MySQL": [], "Kafka": []}
-    for i in range(options.rounds):
+    for i in rounds("latency", options):
         with running(MARIADB_10, **SERVER) as server:
             server.execute(f"CREATE TABLE shop.orders {_ORDERS}")
             create(bootstrap, f"timed{i}", partitions=latency.PARTITIONS)
@@ -344,6 +360,7 @@ def main() -> None:
     """Measure, and print."""
     arguments = options_of(rows=20_000, changes=10_000, rounds=1, rate=1_000, minutes=0)
     arguments.add_argument("--seconds", type=float, default=30, help="How long latency is measured.")
+    arguments.add_argument("--within", type=float, default=0, help="Minutes for all parts but memory; 0: all rounds.")
     arguments.add_argument("--only", nargs="*", choices=PARTS, default=PARTS)
     every = sorted({name for names in PEERS.values() for name in names})
     arguments.add_argument("--jobs", nargs="*", choices=every, default=every, help="What is measured of `rates`.")
