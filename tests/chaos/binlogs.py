@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 import pymysql
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from delta_lake import DeltaLake
 from lake import Lake
 from mysql_servers import MARIADB_10, MySql, running
@@ -119,12 +119,16 @@ def records_of(bootstrap: str, topic: str) -> list[tuple[Any, Any]]:
     out, left = [], 0
     try:
         found = consumer.list_topics(topic, timeout=20).topics[topic]
-        left = 0 if found.error else len(found.partitions)
+        if found.error is not None:
+            raise KafkaException(found.error)
+        left = len(found.partitions)
         consumer.assign([TopicPartition(topic, partition, 0) for partition in range(left)])
         while left:
             for message in consumer.consume(5000, 0.3):
-                if message.error() is not None:
-                    left -= 1
+                error = message.error()
+                if error is not None:  # of the others, the client tries again what it can
+                    left -= error.code() == KafkaError._PARTITION_EOF
+                    assert error.code() == KafkaError._PARTITION_EOF or error.retriable(), error
                     continue
                 key, value = message.key(), message.value()
                 out.append((_loaded(key), _loaded(value)))

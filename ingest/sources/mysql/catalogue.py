@@ -179,7 +179,10 @@ def _tables(connection: Any, database: str, some: tuple[str, ...], about: Server
     out: dict[TableName, Table] = {}
     for name, rows in by_table("TABLES", "TABLE_NAME").items():
         row = rows[0]
-        if row["TABLE_TYPE"] not in {"BASE TABLE", "SYSTEM VERSIONED"} or name not in columns:
+        if row["TABLE_TYPE"] not in {"BASE TABLE", "SYSTEM VERSIONED"}:
+            continue
+        if name not in columns:
+            _open(connection, (database, name))
             continue
         collation = row["TABLE_COLLATION"]
         table = Table(
@@ -196,6 +199,16 @@ def _tables(connection: Any, database: str, some: tuple[str, ...], about: Server
             table = _versioned(table, columns[name])
         out[database, name] = _with_indexes(table, indexes.get(name, []))
     return out
+
+
+def _open(connection: Any, table: TableName) -> None:  # noqa: ANN401  (as above)
+    """Raise the error for which information_schema has a table without columns: it is there, and cannot be opened."""
+    with connection.cursor() as cursor:
+        try:
+            cursor.execute("SHOW COLUMNS FROM " + ".".join("`" + part.replace("`", "``") + "`" for part in table))
+        except pymysql.MySQLError as exc:
+            if exc.args[0] not in {ER.NO_SUCH_TABLE, ER.BAD_DB_ERROR}:
+                raise
 
 
 def _column(row: dict[str, Any], about: ServerRules) -> Column:

@@ -195,3 +195,16 @@ def test_a_start_before_a_statement_about_a_table_that_was_there_stops(mariadb: 
     )  # fmt: skip
     with pytest.raises(ConfigError, match="ALTER TABLE t CHANGE a b INT"):
         shop.pipeline.run()
+
+
+def test_a_table_that_the_server_cannot_open_is_not_left_out(mariadb: MySql, tmp_path: Path) -> None:
+    """Information_schema has it without columns, as if it were not there."""
+    shop = Shop(mariadb, tmp_path, "faults_broken")
+    shop.execute(["CREATE TABLE t (k INT PRIMARY KEY) ENGINE MyISAM", "FLUSH TABLES"])
+    file = mariadb.folder / "data" / "faults_broken" / "t.frm"
+    whole = file.read_bytes()
+    file.write_bytes(b"")
+    with pytest.raises(ConfigError, match=r"cannot ask for columns at .*t\.frm"):
+        shop.pipeline.run()
+    file.write_bytes(whole)
+    mariadb.execute("DROP DATABASE faults_broken")
