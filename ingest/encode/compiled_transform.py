@@ -134,7 +134,11 @@ PARTIAL: Final = 8
 BOTH: Final = 16
 """Added to it: the columns of the row before the update that its filter needs came with it."""
 
-ROUNDED_AT: Final = 5
+IN_KEY: Final = 32
+"""Added to it: the image has one more member, `OF_KEY`, with the values that columns of the key have in keys."""
+OF_KEY: Final = "\0of-key"
+
+ROUNDED_AT: Final = 6
 """Place of the first bit, above those, of which each says that a number of a column is rounded. The column has this
 place among those of the table, and the number is counted when the row is written."""
 MOST_ROUNDED: Final = 25

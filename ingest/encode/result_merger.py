@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ingest.encode.compiled_transform import EVENTS, METADATA, READ_SLOT, is_ours, slot_of
+from ingest.encode.compiled_transform import EVENTS, METADATA, OF_KEY, READ_SLOT, is_ours, slot_of
 from ingest.expressions.rewrites import NOW, TAG
 from ingest.model import temporal, types
+from ingest.model.change import InlineSchema
 from ingest.model.data_type import BinaryType, DateType, FloatType, TimestampNTZType, TimestampType, TimeType
-from ingest.model.jsontext import object_of
+from ingest.model.jsontext import fields_of, object_of
 from ingest.model.reject import Failure, RowError
 from ingest.model.rowtext import parse_row
 
@@ -152,6 +153,15 @@ class ResultMerger:
             else:
                 values[column.slot] = None if text == b"null" else READ_SLOT[column.slot[0]](text)
         return Failure(self.transform.table, slot, values)
+
+    def of_key(self, raw: bytes) -> tuple[bytes, InlineSchema]:
+        """Return a row's text without the values that its key has for others, and what that is in the result's key."""
+        fields = parse_row(msgspec.Raw(raw))
+        said = fields_of(msgspec.Raw(fields.pop(OF_KEY)))
+        copies = {output.name: output.copy_of for output in self.transform.outputs}
+        names = {name: copies.get(name, name) for name in self.transform.key}
+        in_key = {name: bytes(said[source]) for name, source in names.items() if source in said}
+        return object_of(fields), InlineSchema(in_key=in_key)
 
     def keyed(self, row: msgspec.Raw) -> bool:
         """Return whether a result has its key."""

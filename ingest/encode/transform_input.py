@@ -20,9 +20,11 @@ from ingest.encode.compiled_transform import (
     BOTH,
     DELETE,
     EVENT,
+    IN_KEY,
     INSERT,
     MOST_ROUNDED,
     NAMESPACE,
+    OF_KEY,
     PARTIAL,
     READ_SLOT,
     ROUNDED_AT,
@@ -156,9 +158,11 @@ class TransformInputEncoder:
                     self._read(old, self.was, values)
                 else:
                     text = self._sent(old, {**(image if overlay else {}), **came}, declared)
-                    self._emit(BEFORE | (PARTIAL if partial else 0), "-U", text, slots, emit)
+                    what_before = BEFORE | (PARTIAL if partial else 0)
+                    self._emit(*self._with_key(what_before, text, declared), "-U", slots, emit)
         self._read(row, self.inputs, values)
-        self._emit(what | rounded, str(kind), self._sent(row, image, declared), values, emit)
+        text = self._sent(row, image, declared)
+        self._emit(*self._with_key(what | rounded, text, declared), str(kind), values, emit)
 
     def _rounded(self) -> int:
         """Return bits that say which numbers of the last row are rounded; those of far columns are counted here."""
@@ -178,6 +182,14 @@ class TransformInputEncoder:
         of_key = {name: came[name] for name in self.key_columns if name in row and name in came}
         numbers = {name: key_text(of_key[name], is_number=True) for name in of_key if is_number(declared, name)}
         return object_of({**row, **of_key, **numbers})
+
+    def _with_key(self, what: int, text: bytes, declared: InlineSchema | None) -> tuple[int, bytes]:
+        """Return what a row is, and its text with what its key says otherwise, as a text for a number of the row."""
+        said = {} if declared is None else declared.in_key
+        of_key = {name: said[name] for name in self.key_columns if name in said}
+        if not of_key:
+            return what, text
+        return what | IN_KEY, text[:-1] + b"," + object_of({OF_KEY: object_of(of_key)})[1:]
 
     def delete(
         self,
@@ -200,7 +212,8 @@ class TransformInputEncoder:
         values = self._slots_before(row)
         partial = any(name not in row for name in self._coercer.source_types)
         text = self._sent(row, came, declared)
-        self._emit(DELETE | (PARTIAL if partial else 0), "-D", text, values, emit)
+        what = DELETE | (PARTIAL if partial else 0)
+        self._emit(*self._with_key(what, text, declared), "-D", values, emit)
 
     def _with_record_key(
         self, row: dict[str, bytes], came: dict[str, bytes], message_key: bytes | None
@@ -252,7 +265,7 @@ class TransformInputEncoder:
                 if cut:
                     self.cut[name] = self.cut.get(name, 0) + 1
 
-    def _emit(self, what: int, event: str, text: bytes, values: list[Any], emit: Callable[[Any], None]) -> None:
+    def _emit(self, what: int, text: bytes, event: str, values: list[Any], emit: Callable[[Any], None]) -> None:
         for name, place in self.ours:
             if name in self.constants:
                 values[place] = self.constants[name]

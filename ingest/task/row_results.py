@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ingest.encode.coercer import Drift, KeyChanged
-from ingest.encode.compiled_transform import BEFORE, BOTH, DELETE, INSERT, PARTIAL, UPDATE, UPDATE_ALONE
+from ingest.encode.compiled_transform import BEFORE, BOTH, DELETE, IN_KEY, INSERT, PARTIAL, UPDATE, UPDATE_ALONE
 from ingest.errors import InternalError
 from ingest.model.change import Kind
 from ingest.model.reject import RowError
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     import msgspec
 
     from ingest.encode.result_merger import ResultMerger
-    from ingest.encode.upsert_encoder import TableEncoder
     from ingest.model.reject import Failure
     from ingest.task.assignment import TaskResult
     from ingest.task.worker import ResultEncoders
@@ -48,16 +48,17 @@ class RowResults:
         `event`: which row it is; `failed`: a mask of the results that could not be computed. Raises RowError.
         """
         merger = self._mergers[number]
-        what, partial = event & ~(PARTIAL | BOTH), bool(event & PARTIAL)
+        what, is_partial = event & ~(PARTIAL | BOTH | IN_KEY), bool(event & PARTIAL)
+        text, said = merger.of_key(text) if event & IN_KEY else (text, None)
         if what == BEFORE:
-            self._before = _row_before(merger, text, values, failed, partial=partial)
+            self._before = _row_before(merger, text, values, failed, partial=is_partial)
             return False
         before, self._before = self._before, None
         if event & BOTH:
             before = merger.was(text, values, failed)
         encoder = self._encoders.of(merger.transform.table)
         # What a delete does not carry, or the filter said then, is unknown: the row may have been there
-        unknown = merger.changeable or (partial and not merger.decides(text))
+        unknown = merger.changeable or (is_partial and not merger.decides(text))
         passes = (what == DELETE and unknown) or merger.passes(values, failed)
         emit = records.append
         try:
@@ -65,22 +66,23 @@ class RowResults:
                 if what == DELETE:
                     self._result.skip(FILTERED, 1)
                 else:
-                    self._leave(merger, encoder, what, before, text, values, failed, emit)
+                    delete = partial(encoder.delete, message_key=None, declared=said, emit=emit)
+                    self._leave(merger, what, before, text, values, failed, delete)
                 return False
-            row = merger.row(text, values, failed, partial=partial)
+            row = merger.row(text, values, failed, partial=is_partial)
             if what == DELETE:
                 if merger.transform.soft_delete:
-                    encoder.upsert(Kind.INSERT, None, row, None, None, emit)
+                    encoder.upsert(Kind.INSERT, None, row, None, said, emit)
                 else:
-                    encoder.delete(row, None, None, emit)
+                    encoder.delete(row, None, said, emit)
             elif what == UPDATE and before is not None:
                 passed, old = before
                 if passed is False:
-                    encoder.upsert(Kind.INSERT, None, row, None, None, emit)
+                    encoder.upsert(Kind.INSERT, None, row, None, said, emit)
                 else:
-                    encoder.upsert(Kind.UPDATE, old, row, None, None, emit)
+                    encoder.upsert(Kind.UPDATE, old, row, None, said, emit)
             else:
-                encoder.upsert(Kind.INSERT if what == INSERT else Kind.UPDATE, None, row, None, None, emit)
+                encoder.upsert(Kind.INSERT if what == INSERT else Kind.UPDATE, None, row, None, said, emit)
         except (Drift, KeyChanged) as exc:
             msg = f"a result of {merger.transform.table} does not fit the schema that was made for it"
             raise InternalError(msg, "please report this with the transform and the table's columns") from exc
@@ -88,18 +90,17 @@ class RowResults:
 
     def failure(self, number: int, event: int, slot: str, text: bytes) -> Failure:
         """Return what is known of an expression that failed for a row; `slot`: that of its result."""
-        return self._mergers[number].failure(slot, text, event & ~(PARTIAL | BOTH))
+        return self._mergers[number].failure(slot, text, event & ~(PARTIAL | BOTH | IN_KEY))
 
     def _leave(
         self,
         merger: ResultMerger,
-        encoder: TableEncoder,
         what: int,
         before: RowBefore | None,
         text: bytes,
         values: Sequence[Any],
         failed: int,
-        emit: Callable[[Any], None],
+        delete: Callable[[msgspec.Raw], None],
     ) -> None:
         """Delete a row that does not pass, if it was there."""
         unknown = what == UPDATE_ALONE or (what != INSERT and merger.changeable)
@@ -110,7 +111,7 @@ class RowResults:
         if old is None or (passed is None and not merger.keyed(old)):
             # Whether it was there is not known: gone is what it has to be
             old = merger.row(text, values, failed, partial=False)
-        encoder.delete(old, None, None, emit)
+        delete(old)
 
 
 def _row_before(merger: ResultMerger, text: bytes, values: Sequence[Any], failed: int, *, partial: bool) -> RowBefore:
