@@ -50,7 +50,8 @@ SINKS: Final = {
 CONNECTOR: Final = "connector"
 """The name in Flink of a component's type. Its value is no secret."""
 _DATABASES: Final = frozenset({
-    "cassandra", "db2", "mariadb", "mongodb", "mysql", "oracle", "postgres", "postgresql", "sqlserver", "vitess",
+    "cassandra", "cockroachdb", "db2", "informix", "mariadb", "mongo", "mongodb", "mssql", "mysql", "oracle", "pg",
+    "postgres", "postgresql", "spanner", "sqlserver", "vitess", "yugabytedb",
 })  # fmt: skip
 """Databases of which Debezium has a connector."""
 
@@ -71,7 +72,7 @@ def of_source(kind: str) -> str:
     if name in {"mysql", "mariadb"}:
         return ": MySQL and MariaDB are read by type: mysql"
     how = "value.format: debezium-json"
-    if name == "mongodb":
+    if name in {"mongo", "mongodb"}:
         how = "value.format: json, and in Debezium the transform ExtractNewDocumentState"
     return f": databases are read by way of Kafka, to which Debezium's connector writes: use type: kafka with {how}"
 
