@@ -9,7 +9,7 @@ import pytest
 from lake import Lake
 from mysql_in_process import InProcessPipeline, texts
 
-from ingest.sources.mysql import coordinator
+from ingest.sources.mysql import log_history
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -82,7 +82,7 @@ def test_tables_whose_rows_foreign_keys_change_are_read_again(
     assert family.differs() == set()
     assert family.pipeline.marked() == []
     # nothing cascades: no column that others refer to, no checks, rows that nobody refers to by such a key
-    monkeypatch.setattr(coordinator, "PAUSE_S", 0)
+    monkeypatch.setattr(log_history, "PAUSE_S", 0)
     family.execute(
         "UPDATE OTHER.parent SET note = 'x', id = id", "UPDATE owner SET p = 5",
         "INSERT INTO OTHER.parent VALUES (9, 90, '')", "SET foreign_key_checks = 0",

@@ -1,0 +1,326 @@
+"""What a run knows of the log so far: its state, and what statements and rows that tasks have met do to tables.
+
+In: notes of tasks about the log. Out: the state (`state.py`) and the history of schemas (`history.py`), tables that are
+emptied, marked or read again. The coordinator, which decides what is read, is made of it.
+Rules: docs/spec/mysql.md#statements, docs/spec/mysql.md#schemas.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from functools import partial
+from hashlib import blake2s
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import msgspec
+import pymysql
+
+from ingest.errors import IngestError
+from ingest.model.table import show, table_in
+from ingest.sources.mysql import catalogue
+from ingest.sources.mysql.cascades import (
+    LOOK_S,
+    PAUSE_S,
+    changed_since,
+    moment,
+    note_parents,
+    unknown_parents,
+    unseen_parent,
+)  # fmt: skip
+from ingest.sources.mysql.comparing import (
+    compare,
+    note_applied,
+    note_asked,
+    note_passed,
+    note_used,
+)
+from ingest.sources.mysql.connection import connect, explain
+from ingest.sources.mysql.consequences import Consequence, Remedy, RowPolicy, consequences, refuse, warning
+from ingest.sources.mysql.ddl import statement_text
+from ingest.sources.mysql.failover import passed_over
+from ingest.sources.mysql.gtids import GtidSet
+from ingest.sources.mysql.history import History, SchemaEntry, to_document
+from ingest.sources.mysql.lanes import Lanes
+from ingest.sources.mysql.log_search import LogSearch, log_listing, log_status
+from ingest.sources.mysql.reader import StatementNote
+from ingest.sources.mysql.statements import StatementHistory
+from ingest.sources.stateful import SinkHabits
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+
+    from ingest.sources.mysql.connection import Connection
+    from ingest.sources.mysql.effects import Effect
+    from ingest.sources.mysql.events import Query
+    from ingest.sources.mysql.history import Name
+    from ingest.sources.mysql.log_search import LogStatus
+    from ingest.sources.mysql.options import MySqlSource
+    from ingest.sources.mysql.reader import LogNote
+    from ingest.sources.mysql.state import State
+
+_T = TypeVar("_T")
+LAST: Final = 1 << 63
+"""Above every position."""
+MOST_DOCUMENTS: Final = 64
+"""Documents that have the history of schemas, at most: each plan names them."""
+
+
+class LogHistory:
+    """The state of a run, as the log makes it. Raises IngestError only."""
+
+    def __init__(self, options: MySqlSource, warn: Callable[[str], None]) -> None:
+        """Connect to nothing yet."""
+        self._options = options
+        self._warn = warn
+        self._with_invalid: set[str] = set()
+        """Columns of which was said that texts have bytes that are no characters."""
+        self._server = options.server
+        self._search = LogSearch(self._server)
+        self._connection: Connection | None = None
+        self._statements: StatementHistory | None = None
+        self._state: State | None = None
+        self._history = History()
+        self._lanes = Lanes(options)
+        self._documents: dict[str, Any] = {}
+        self._new: list[SchemaEntry] = []
+        """Entries whose schemas nobody has got yet."""
+        self._answers: dict[str, Any] = {}
+        """Documents with answers to statements that are not understood."""
+        self._sink = SinkHabits()
+        self._unseen: set[Name] = set()
+        """Tables that others refer to, and that this user may not see."""
+        self._clock: Callable[[], float] = time.time
+
+    def _ask(self, what: str, question: Callable[[Connection], _T]) -> _T:
+        """Return what a question gives; where the connection is gone, it is made anew, once. Raise IngestError."""
+        for again in (True, False):
+            connection = self._connection
+            if connection is None or not connection.open:
+                connection = self._connection = connect(self._server)
+                again = False  # noqa: PLW2901  (a new connection does not fail for being old)
+            try:
+                return question(connection)
+            except pymysql.MySQLError as exc:
+                self._connection = None
+                connection.close()
+                if not again:
+                    raise explain(exc, what, self._server) from exc
+        raise AssertionError
+
+    @property
+    def _now(self) -> State:
+        assert self._state is not None
+        return self._state
+
+    def _learn_log(self, note: LogNote) -> None:
+        state = self._now
+        if note.place.position >= state.place.position:
+            state.inside = note.inside
+        if note.place.position > state.place.position:
+            state.place, state.files = note.place, state.files.pruned(note.place.position)
+            state.read_time = note.time or state.read_time
+            state.gtids = str(GtidSet.parse(state.gtids) | GtidSet.parse(note.gtids)) if state.gtids else note.gtids
+            left = state.left_out
+            if left is not None and GtidSet.parse(note.gtids).has(left.source, left.number):
+                state.left_out = None
+        for name, _, began in note.files:
+            state.files = state.files.timed(name, began)
+        for column in sorted(note.invalid.keys() - self._with_invalid):
+            count = note.invalid[column]
+            self._warn(
+                f"{count} texts of column {column} have bytes that are no characters of its character set, for which "
+                "U+FFFD stands (said once)"
+            )
+        self._with_invalid |= note.invalid.keys()
+        note_used(state, note.used)
+        note_parents(state, self._history, note.parents)
+        statement = note.statement
+        if statement is None or self._history.answered(statement.position):
+            return
+        note_passed(state)
+        statements, known = self._with_statements(), {entry.name for entry in self._history.entries if entry.read}
+        applied = self._ask(
+            "ask for columns",
+            lambda connection: statements.apply(
+                self._history, statement, state.next_entry, connection, self._answers, state.used_answers,
+                lambda: self._after(statement),
+            ),
+        )  # fmt: skip
+        if self._sink.refuses:
+            refuse(self._history, applied.entries, applied.effect, statement.text, statements.reads)
+        state.used_answers += applied.answers
+        note_asked(state, applied.asked)
+        note_applied(state, [one for one in applied.entries if one.name not in applied.asked], statement.text)
+        self._change(applied.entries, [statement.position])
+        if applied.effect is not None:
+            self._act(applied.effect, statements.reads, known)
+        if not self._sink.refuses:  # it stops right before such a statement
+            self._look_ahead(statement)
+
+    def _look_ahead(self, statement: StatementNote) -> None:
+        """Apply the statements that follow one, as far as nothing has to be done when the log is read up to them."""
+        state, statements = self._now, self._with_statements()
+        file, _ = state.files.place(statement.position)
+        over = passed_over(state.skip, self._options.gtid_excludes)
+        written: set[Name] = set()
+
+        def notes() -> Iterator[StatementNote]:
+            with suppress(IngestError):  # the task that reads this place says what is wrong there
+                offset = statement.end - file.base
+                for start, end, time, query in self._search.next_statements(file.name, offset, written, over):
+                    if query.error or file.base + start >= state.files.end:
+                        return
+                    text = statement_text(query.text, query.charset)
+                    yield StatementNote(file.base + start, file.base + end, query.database, text, query.sql_mode, time)
+
+        known = {entry.name for entry in self._history.entries if entry.read}
+        found = statements.ahead(self._history, notes(), written, state.next_entry, self._policy())
+        self._change([one for _, applied in found for one in applied.entries], [note.position for note, _ in found])
+        for note, applied in found:
+            note_applied(state, applied.entries, note.text)
+            if applied.effect is not None:
+                self._act(applied.effect, statements.reads, known)
+            known |= {entry.name for entry in applied.entries if entry.read}
+
+    def _after(self, statement: StatementNote) -> Iterable[Query]:
+        """Return the statements of the log behind one."""
+        file, _ = self._now.files.place(statement.position)
+        return (query for _, _, query in self._search.statements(file.name, statement.end - file.base))
+
+    def _compare(self, end: int) -> None:
+        """Compare the tables that statements have changed with the server's, unless the log moves meanwhile."""
+        still = lambda: self._see(self._ask("ask for the log's position", log_status)) == end  # noqa: E731
+        self._change(compare(self._now, self._history, self._ask, still, self._warn), [])
+
+    def _change(self, entries: Sequence[SchemaEntry], answers: Sequence[int]) -> None:
+        """Add entries of tables that were known before, and go on with those that are in snapshot."""
+        before = {entry.name: self._history.at(entry.name, LAST) for entry in entries}
+        self._add(entries, answers)
+        for entry in entries:
+            old = before[entry.name]
+            if old is not None and old.table is not None and entry.table is not None and entry.read:
+                self._lanes.follow(self._now, entry.name, old.table, entry.table)
+        self._add_parents(entries[0].position if entries else 0)
+
+    def _add_parents(self, position: int) -> None:
+        """Add the tables to the history that are not read, and to which tables refer by foreign keys that change rows.
+
+        Of one that nobody may see, each update counts as one of what others refer to.
+        """
+        while wanted := unknown_parents(self._history) - self._unseen:
+            about = self._ask("ask for its version", catalogue.server)
+            there = self._ask("ask for columns", partial(catalogue.tables, wanted=wanted, about=about))
+            self._add(
+                [
+                    SchemaEntry(number, position, name, table, read=False, booleans=self._options.booleans)
+                    for number, (name, table) in enumerate(sorted(there.items()), self._now.next_entry)
+                ],
+                [],
+            )
+            for name in sorted(wanted - there.keys()):
+                self._warn(unseen_parent(name))
+            self._unseen |= wanted - there.keys()
+
+    def _follow_parents(self) -> None:
+        """Let tables be read again whose rows have changed with those of others, or mark them."""
+        state, now = self._now, self._clock()
+        for one in changed_since(state, self._history):
+            is_marked = shown(one.name) in state.marked
+            if is_marked and now < one.after:
+                continue
+            remedy = self._policy().marks(self._count_of_rows(one.name))
+            if remedy is Remedy.STAY:
+                one.after = int(now) + LOOK_S
+                why = one.why
+            elif now < one.after:
+                why = f"{one.why}; it is read again from {moment(one.after)} on"
+            else:
+                one.after = int(now) + PAUSE_S
+                self._act_on(Consequence(one.name, remedy, one.why))
+                continue
+            if not is_marked:
+                self._act_on(Consequence(one.name, Remedy.STAY, why))
+
+    def _act(self, effect: Effect, reads: Callable[[Name], bool], known: Collection[Name]) -> None:
+        """Do what a statement means for the rows that the sink has. `known`: tables that were read before it."""
+        made = consequences(
+            effect, self._policy(), reads=reads, was_read=lambda name: name in known, rows=self._count_of_rows
+        )
+        for one in made:
+            self._act_on(one)
+
+    def _policy(self) -> RowPolicy:
+        truncate = self._options.truncate if self._sink.empties else "ignore"
+        return RowPolicy(self._sink.keyed, truncate, self._options.resnapshot, self._options.resnapshot_rows)
+
+    def _count_of_rows(self, name: Name) -> int | None:
+        return self._ask("count rows", lambda connection: catalogue.count_of_rows(connection, name))
+
+    def _act_on(self, one: Consequence) -> None:
+        """Do what becomes of one table."""
+        state = self._now
+        if one.remedy is Remedy.DELETE:
+            state.emptied.append(one.table)
+            state.marked.pop(shown(one.table), None)  # what was wrong of its rows is gone with them
+            if state.snapshot(one.table) is not None:
+                self._lanes.restart(state, one.table)
+        elif one.remedy is Remedy.READ_AGAIN:
+            self._begin([one.table], again=True)
+            state.marked.pop(shown(one.table), None)
+            self._warn(f"{shown(one.table)}: {one.why}; the table is read anew beside the log")
+        else:
+            state.marked[shown(one.table)] = one.why
+            self._warn(warning(one, keyed=self._sink.keyed))
+
+    def _with_statements(self) -> StatementHistory:
+        if self._statements is None:
+            about = self._ask("ask for its version", catalogue.server)
+            databases = self._ask("ask for databases", catalogue.databases)
+            self._statements = StatementHistory(about, databases, self._options.reads, booleans=self._options.booleans)
+        return self._statements
+
+    def _add(self, entries: Sequence[SchemaEntry], answers: Sequence[int]) -> None:
+        """Add entries to the history, as a document of its own."""
+        state, since = self._now, self._now.place.position
+        self._history = self._history.with_entries(entries, answers, since=since)
+        state.answers = sorted(self._history.answers)
+        if entries:
+            state.next_entry = entries[-1].id + 1
+            self._keep(entries)
+            self._new += [entry for entry in entries if entry.read and entry.table is not None]
+        if len(state.documents) > MOST_DOCUMENTS:
+            self._replace_history(self._history.since(since, state.files.files[0].base))
+
+    def _keep(self, entries: Sequence[SchemaEntry]) -> None:
+        """Keep entries in a document more. A name has one content for ever, also where a crash loses the state."""
+        document = to_document(entries)
+        digest = blake2s(msgspec.json.encode(document), digest_size=6).hexdigest()
+        name = f"history-{entries[0].id}-{digest}"
+        if name not in self._documents:
+            self._now.documents.append(name)
+            self._documents[name] = document
+
+    def _replace_history(self, history: History) -> None:
+        """Go on with another history, in one document."""
+        self._history, self._now.documents, self._documents = history, [], {}
+        self._now.answers = sorted(history.answers)
+        if history.entries:
+            self._keep(history.entries)
+
+    def _begin(self, names: Sequence[Name], *, again: bool = False) -> None:
+        """Let the rows of tables be read."""
+        rows = self._ask("count rows", lambda connection: catalogue.counts_of_rows(connection, names))
+        self._lanes.begin(self._now, names, rows, again=again)
+
+    def _see(self, status: LogStatus) -> int:
+        """Return the position of the log's end; the files are listed, which opens each, only where a new one began."""
+        state = self._now
+        reached = state.files.reached(status.file, status.offset)
+        state.files = reached or state.files.grown(self._ask("list its log files", log_listing))
+        return state.files.position(status.file, status.offset)
+
+
+def shown(name: tuple[str, str]) -> str:
+    """Return a table for messages."""
+    return show(table_in(*name))
