@@ -69,6 +69,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items.sort(key=lambda item: turn(item.nodeid))
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Look for no garbage meanwhile: nearly all that is made here stays, and there is a lot of it."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Measure how long files take, for `make times`."""
     if "INGEST_TIMES" in os.environ and not hasattr(config, "workerinput"):

@@ -18,6 +18,7 @@ from verified import FilePipeline
 
 from ingest.delta.warehouse import DeltaWarehouse
 from ingest.errors import ConfigError
+from ingest.sources.mysql import marks
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -125,7 +126,10 @@ class Shop:
 
 
 @pytest.mark.parametrize("kind", ["mariadb", "mysql5"])
-def test_in_the_end_the_sink_has_the_tables(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+def test_in_the_end_the_sink_has_the_tables(
+    kind: str, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(marks, "SETTLED_S", 0.5)  # nothing is being committed
     server: MySql = request.getfixturevalue(kind)
     shop = Shop(server, tmp_path, f"faults_{kind}")
     found = faults(mariadb=server.kind.is_mariadb)
