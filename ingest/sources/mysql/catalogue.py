@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 SYSTEM: Final = frozenset({"information_schema", "mysql", "performance_schema", "sys"})
 """Databases that hold no tables of users."""
 _VERSION: Final = re.compile(r"(\d+)\.(\d+)\.(\d+)")
+_LOOKS: Final = 3
+"""Looks for a table that information_schema may lack for a moment."""
 _AT_ONCE: Final = 500
 """Tables of one query. A query of all tables makes MySQL 5.6 open each of them."""
 _ESCAPED: Final = re.compile(r"\\(.)|''", re.DOTALL)
@@ -67,14 +69,18 @@ def databases(connection: Any) -> dict[str, str]:  # noqa: ANN401  (as above)
 
 
 def names(connection: Any) -> list[TableName]:  # noqa: ANN401  (as above)
-    """Return all tables of users: no views, no sequences."""
-    rows = _rows(
-        connection,
-        "SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES"
-        " WHERE TABLE_TYPE IN ('BASE TABLE', 'SYSTEM VERSIONED')",
-        (),
-    )
-    return sorted((row["TABLE_SCHEMA"], row["TABLE_NAME"]) for row in rows if row["TABLE_SCHEMA"].lower() not in SYSTEM)
+    """Return all tables of users: no views, no sequences. One that was dropped just now may be among them."""
+    found = {
+        (row["TABLE_SCHEMA"], row["TABLE_NAME"])
+        for _ in range(_LOOKS)  # one of them may lack a table that is altered (`_is_there`)
+        for row in _rows(
+            connection,
+            "SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES"
+            " WHERE TABLE_TYPE IN ('BASE TABLE', 'SYSTEM VERSIONED')",
+            (),
+        )
+    }
+    return sorted((database, name) for database, name in found if database.lower() not in SYSTEM)
 
 
 def tables(connection: Any, wanted: Collection[TableName], about: ServerRules) -> dict[TableName, Table]:  # noqa: ANN401
@@ -84,7 +90,14 @@ def tables(connection: Any, wanted: Collection[TableName], about: ServerRules) -
             cursor.execute("SET SESSION show_gipk_in_create_table_and_information_schema = ON")
     out: dict[TableName, Table] = {}
     for database, some in _by_database(wanted):
-        out.update(_tables(connection, database, some, about))
+        left = some
+        for _ in range(_LOOKS):
+            out.update(_tables(connection, database, left, about))
+            left = tuple(
+                name for name in left if (database, name) not in out and _is_there(connection, (database, name))
+            )
+            if not left:
+                break
     return out
 
 
@@ -179,10 +192,7 @@ def _tables(connection: Any, database: str, some: tuple[str, ...], about: Server
     out: dict[TableName, Table] = {}
     for name, rows in by_table("TABLES", "TABLE_NAME").items():
         row = rows[0]
-        if row["TABLE_TYPE"] not in {"BASE TABLE", "SYSTEM VERSIONED"}:
-            continue
-        if name not in columns:
-            _open(connection, (database, name))
+        if row["TABLE_TYPE"] not in {"BASE TABLE", "SYSTEM VERSIONED"} or name not in columns:
             continue
         collation = row["TABLE_COLLATION"]
         table = Table(
@@ -201,14 +211,20 @@ def _tables(connection: Any, database: str, some: tuple[str, ...], about: Server
     return out
 
 
-def _open(connection: Any, table: TableName) -> None:  # noqa: ANN401  (as above)
-    """Raise the error for which information_schema has a table without columns: it is there, and cannot be opened."""
+def _is_there(connection: Any, table: TableName) -> bool:  # noqa: ANN401  (as above)
+    """Return whether there is a table, once no statement is at work on it. Raise the error where it cannot be opened.
+
+    Information_schema lacks a table for a moment while MariaDB renames what an ALTER has copied, and for good where
+    the server cannot open it.
+    """
     with connection.cursor() as cursor:
         try:
             cursor.execute("SHOW COLUMNS FROM " + ".".join("`" + part.replace("`", "``") + "`" for part in table))
         except pymysql.MySQLError as exc:
-            if exc.args[0] not in {ER.NO_SUCH_TABLE, ER.BAD_DB_ERROR}:
-                raise
+            if exc.args[0] in {ER.NO_SUCH_TABLE, ER.BAD_DB_ERROR, ER.TABLEACCESS_DENIED_ERROR}:
+                return False
+            raise
+    return True
 
 
 def _column(row: dict[str, Any], about: ServerRules) -> Column:

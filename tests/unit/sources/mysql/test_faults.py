@@ -18,7 +18,7 @@ from verified import FilePipeline
 
 from ingest.delta.warehouse import DeltaWarehouse
 from ingest.errors import ConfigError
-from ingest.sources.mysql import marks
+from ingest.sources.mysql import catalogue, marks
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -199,6 +199,28 @@ def test_a_start_before_a_statement_about_a_table_that_was_there_stops(mariadb: 
     )  # fmt: skip
     with pytest.raises(ConfigError, match="ALTER TABLE t CHANGE a b INT"):
         shop.pipeline.run()
+
+
+def test_a_table_that_a_listing_lacks_is_not_left_out(
+    mariadb: MySql, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As information_schema does while MariaDB renames what an ALTER has copied."""
+    shop = Shop(mariadb, tmp_path, "faults_listed")
+    shop.execute(["CREATE TABLE t (k INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1, 1)"])
+    real, lacked = catalogue._rows, set()
+
+    def listed(connection: Any, query: str, parameters: tuple[Any, ...]) -> list[dict[str, Any]]:
+        rows = list(real(connection, query, parameters))
+        view = re.search(r"information_schema\.(TABLES|COLUMNS)", query)
+        if view is None or (view[1], len(parameters)) in lacked:
+            return rows
+        lacked.add((view[1], len(parameters)))
+        return [row for row in rows if row["TABLE_NAME"] != "t"]
+
+    monkeypatch.setattr(catalogue, "_rows", listed)
+    shop.pipeline.run()
+    assert len(lacked) == 3
+    assert "\n".join(shop.differences()) == ""
 
 
 def test_a_table_that_the_server_cannot_open_is_not_left_out(mariadb: MySql, tmp_path: Path) -> None:
