@@ -322,13 +322,10 @@ STORMS: dict[Callable[[Path, str, Scale], Report], tuple[str, ...]] = {
     postgres_killed: EXACTLY,
     postgres_around_commits: EXACTLY,
     postgres_gone: EXACTLY,
-}
-"""Each fault, and the guarantees that it is to try."""
-UNKEPT: dict[Callable[[Path, str, Scale], Report], tuple[str, ...]] = {
     mysql_to_topics: EXACTLY,
     mysql_to_changelog: EXACTLY,
     mysql_to_postgres: EXACTLY,
     mysql_to_iceberg: EXACTLY,
     mysql_to_delta: EXACTLY,
 }
-"""Faults that were not survived at full size yet, or not tried, so that the page has no result of them."""
+"""Each fault, and the guarantees that it is to try."""
