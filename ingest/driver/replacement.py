@@ -67,7 +67,7 @@ class TableReplacement:
         """Let the source read the rows of tables once more; returns them. Raise ConfigError where that cannot be.
 
         `names`: ids of source tables, as people write them; none: all of them. A table whose rows cannot be told from
-        others by their keys is emptied. Raise IngestError.
+        others by their keys is emptied before, when it is stored that they are read. Raise IngestError.
         """
         sink, sources = self._parts.sides.sink, self._schemas.schemas.sources
         chosen = chosen_tables(names, sources, self._context.settings.checkpoint) if names else None
@@ -78,10 +78,10 @@ class TableReplacement:
                 msg = f"{filled[0]} has rows, and keeps all that come: those that are read again would be there twice"
                 raise ConfigError(msg, "empty it first, or route the table to a new one")
         tables = self._memory.read_again(chosen)
-        emptied = [table for table in tables if sink.supersedes and self._is_changed(table)]
-        self._schemas.empty(emptied)
-        for table in emptied:
-            self._memory.have_replaced(table)
+        for table in tables:
+            if sink.supersedes and self._is_changed(table) and not self._schemas.beside(table):
+                self._memory.empty_first(table)
+                self._memory.have_replaced(table)
         return tables
 
     def _is_changed(self, table: TableId) -> bool:
@@ -93,7 +93,8 @@ class TableReplacement:
 
         Each was due behind the last row that was written. A crash may repeat it. Raise IngestError.
         """
-        self._schemas.empty(self._memory.emptied())
+        for table, why in self._schemas.empty(self._memory.emptied()).items():
+            self._memory.mark(table, why)
         for table in self._memory.replaced():
             source = self._schemas.schemas.sources.get(table)
             targets = () if source is None or not self._parts.sides.sink.supersedes else source.targets

@@ -62,6 +62,7 @@ class BackfillRequests:
         except Unavailable:
             return  # it is taken when the side that is away is back
         self._store()
+        self._replacement.carry_out()  # what of them is emptied first
         shown = [*map(show, tables)]
         self._context.warn(f"ingest backfill: rows of {_some(shown)} are read again beside the log")
         answer(storage, name, Answer(run, shown))

@@ -171,25 +171,37 @@ class SchemaStore:
         self.schemas = evolution.schemas
         return evolution
 
-    def empty(self, emptied: Iterable[TableId]) -> None:
+    def beside(self, table: TableId) -> dict[TableId, TableId]:
+        """Return the sink tables of a source table that have rows of others, each with one of these."""
+        known = self.schemas.sources
+        targets = known[table].targets if table in known else ()
+        others = sorted(
+            ((to, name) for name, one in known.items() for to in one.targets if name != table), reverse=True
+        )
+        return {to: name for to, name in others if to in targets}
+
+    def empty(self, emptied: Iterable[TableId]) -> dict[TableId, str]:
         """Delete the rows of source tables that were emptied, where they are all that a sink table has.
 
         Rows stay where the sink keeps those that are gone, where other tables' rows are among them, and where the
-        pipeline leaves `truncate.table` out. Raises IngestError.
+        pipeline leaves `truncate.table` out. Returns the tables whose rows stay only because of others, each with what
+        is wrong of them. Raises IngestError.
         """
+        left: dict[TableId, str] = {}
         for table in emptied:
-            source = self.schemas.sources.get(table)
+            source, beside = self.schemas.sources.get(table), self.beside(table)
             for target in () if source is None else source.targets:
-                others = sorted(
-                    name for name, one in self.schemas.sources.items() if name != table and target in one.targets
-                )
-                why = f"rows of {show(others[0])} are there, too" if others else ""
+                why = ""
+                if target in beside:
+                    why = f"rows of {show(beside[target])} are there, too"
+                    left[table] = f"it was emptied; its rows stay in {show(target)}: {why}"
                 if not self._rules.policy.allows_kind("truncate.table"):
                     why = "the pipeline leaves truncate.table out"
                 if not why and not self._tables.empty(target):
                     why = "the sink keeps rows that are gone"
                 if why:
                     self._context.warn(f"table {show(table)} was emptied; its rows stay in {show(target)}: {why}")
+        return left
 
     def _tell_signals(self, table: TableId, schema: TableSchema) -> None:
         """Warn of a new table that looks like Debezium's signal table. Its name is the user's choice."""

@@ -92,6 +92,16 @@ class SourceMemory:
         if self._keeper is not None:
             self._keeper.have_replaced(table)
 
+    def empty_first(self, table: TableId) -> None:
+        """Count a table whose rows are read again among those that were emptied."""
+        if self._keeper is not None:
+            self._keeper.empty_first(table)
+
+    def mark(self, table: TableId, why: str) -> None:
+        """Know that the sink's rows of a table may differ until it is read again."""
+        if self._keeper is not None:
+            self._keeper.mark(table, why)
+
     def keys(self, table: TableId, names: Sequence[str]) -> Iterator[list[Change]] | str:
         """Return a delete of each key that a table has now, or why there are none. Raise IngestError."""
         return "" if self._keeper is None else self._keeper.keys(table, names)

@@ -111,6 +111,12 @@ class StatefulCoordinator(Protocol):
     def have_replaced(self, table: TableId) -> None:
         """Know that the sink has no other rows of a table."""
 
+    def empty_first(self, table: TableId) -> None:
+        """Count a table whose rows are read again among those that were emptied."""
+
+    def mark(self, table: TableId, why: str) -> None:
+        """Know that the sink's rows of a table may differ from the source's until it is read again."""
+
     def keys(self, table: TableId, names: Sequence[str]) -> Iterator[list[Change]] | str:
         """Return a delete of each key that a table has, of these columns, at a state not older than what was read.
 

@@ -188,11 +188,22 @@ class MySqlCoordinator(LogHistory):
         for one in self._now.snapshots:
             one.replaces = one.replaces and table_in(*one.name) != table
 
+    def empty_first(self, table: TableId) -> None:
+        """Count a table whose rows are read again among those that were emptied."""
+        self._now.emptied += [entry.name for entry in self._history.newest() if entry.read and entry.table_id == table]
+
+    def mark(self, table: TableId, why: str) -> None:
+        """Know that the sink's rows of a table may differ until it is read again."""
+        self._now.marked[show(table)] = why
+
     def keys(self, table: TableId, names: Sequence[str]) -> Iterator[list[Change]] | str:
         """Return deletes of the keys that a table has now; why there are none, or empty where they come later."""
         entry = next((one for one in self._history.newest() if one.read and one.table_id == table), None)
         if entry is None:
             return f"{self._server.name} has no table {show(table)} any more"
+        there = set() if entry.table is None else {column.name for column in entry.table.columns}
+        if missing := [name for name in names if name not in there]:
+            return f"{show(table)} has no column {missing[0]}, by which the sink tells its rows"
         form = self._options.format
         form.schemas.history = self._history
         settled, end = self._settled >= self._now.files.end, self._settled

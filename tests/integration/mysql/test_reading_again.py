@@ -285,6 +285,106 @@ def test_a_table_whose_rows_others_share_keeps_theirs(mariadb: MySql, tmp_path: 
     assert found == sorted([*pipeline.rows("part1", "k, v"), *pipeline.rows("part2", "k, v")], key=repr)
 
 
+def test_a_merged_table_that_is_emptied_is_marked_until_it_is_read_again(mariadb: MySql, tmp_path: Path) -> None:
+    """Its rows cannot be told from the other's when they go; when it is read again, by their keys."""
+    options, lake = sink_of("delta", tmp_path / "lake")
+    both = [{"source-table": f"merged.part{n}", "sink-table": "merged.parts"} for n in (1, 2)]
+    pipeline = InProcessPipeline(tmp_path, mariadb, "merged", options, route=both)
+    make(pipeline, part1=("INT", ["1", "2", "3"]), part2=("INT", ["11", "12", "13"]))
+    pipeline.run()
+    pipeline.execute("TRUNCATE part1", "INSERT INTO part1 VALUES (2, 22)")
+    pipeline.run()
+    assert texts(lake.rows("merged", "parts", columns="k, v")) == [("1", "0"), ("11", "0"), ("12", "1"), ("2", "22")]
+    assert pipeline.marked() == ["merged.part1"]
+    assert [one for one in pipeline.warnings if "rows of merged.part2 are there, too" in one]
+    pipeline.run("part1")
+    assert texts(lake.rows("merged", "parts", columns="k, v")) == [("11", "0"), ("12", "1"), ("2", "22")]
+    assert pipeline.marked() == []
+
+
+FILTERED: Final = [{
+    "source-table": r"filtered.part\d?", "filter": "v <> 1 AND v < 50",
+    "projection": "k, v, v * 2 AS twice, UPPER(t) AS t",
+}]  # fmt: skip
+
+
+def fill(pipeline: InProcessPipeline, *names: str) -> None:
+    """Make tables with keys and values 0 to 3, above a hundred times the table's number."""
+    for at, name in enumerate(names):
+        pipeline.execute(f"CREATE TABLE {name} (k INT PRIMARY KEY, v INT, t VARCHAR(9))")
+        for v in range(4):
+            pipeline.execute(f"INSERT INTO {name} VALUES ({at * 100 + v}, {v}, 'x{v}')")  # noqa: S608
+
+
+def move(pipeline: InProcessPipeline, name: str, first: int = 0) -> None:
+    """Let one row fail the filter, one pass it, one be new and one be gone: of which the log has nothing."""
+    pipeline.unlogged(
+        f"UPDATE {name} SET v = 99 WHERE k = {first}", f"UPDATE {name} SET v = 10 WHERE k = {first + 1}",  # noqa: S608
+        f"DELETE FROM {name} WHERE k = {first + 2}", f"INSERT INTO {name} VALUES ({first + 9}, 9, 'y')",  # noqa: S608
+    )  # fmt: skip
+
+
+def left_by_the_filter(pipeline: InProcessPipeline, *names: str) -> list[tuple[Any, ...]]:
+    """What the sink is to have of tables."""
+    rows = [
+        row for name in names
+        for row in pipeline.execute(f"SELECT k, v, v * 2, UPPER(t) FROM {name} WHERE v <> 1 AND v < 50")  # noqa: S608
+    ]  # fmt: skip
+    return texts(rows)
+
+
+WHEN: Final = {
+    "": None, "it is stored": (SchemaStore, "empty", 1, "before"), "emptied": (SchemaStore, "empty", 1, "after"),
+    "read": (Checkpoint, "decide", 1, "after"), "planned": (Checkpoint, "plan", 1, "after"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("death", WHEN.values(), ids=WHEN)
+def test_a_filtered_table_is_emptied_and_read_whatever_dies(
+    mariadb: MySql, java: None, tmp_path: Path, death: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows that the filter leaves no more go, as do those that the database lacks; computed columns are right."""
+    options, lake = sink_of("iceberg", tmp_path / "lake")
+    there = [{"source-table": r"filtered.\.*", "sink-table": "ods.<>", "replace-symbol": "<>"}]
+    pipeline = InProcessPipeline(tmp_path, mariadb, "filtered", options, transform=FILTERED, route=there)
+    fill(pipeline, "part")
+    pipeline.run()
+    move(pipeline, "part")
+    if death is not None:
+        with dying(monkeypatch, death):
+            pipeline.run("part")
+        pipeline.execute("INSERT INTO part VALUES (50, 5, 'z')", "UPDATE part SET v = 77 WHERE k = 3")
+        pipeline.run()
+    else:
+        pipeline.run("part")
+    wanted = left_by_the_filter(pipeline, "part")
+    assert texts(lake.rows("ods", "part", columns="k, v, twice, t")) == wanted
+    pipeline.execute("UPDATE part SET v = 80 WHERE k = 9", "UPDATE part SET v = 4 WHERE k = 0")
+    pipeline.run()
+    assert texts(lake.rows("ods", "part", columns="k, v, twice, t")) == left_by_the_filter(pipeline, "part") != wanted
+
+
+def test_a_filtered_table_leaves_the_rows_of_others_in_its_sink_table(
+    mariadb: MySql, java: None, tmp_path: Path
+) -> None:
+    """Its own that nobody can tell by their keys stay, which is said; a request beside a run does the same."""
+    options, lake = sink_of("delta", tmp_path / "lake")
+    both = [{"source-table": r"filtered.\.*", "sink-table": "filtered.parts"}]
+    pipeline = InProcessPipeline(tmp_path, mariadb, "filtered", options, transform=FILTERED, route=both)
+    fill(pipeline, "part1", "part2")
+    pipeline.run()
+    move(pipeline, "part1")
+
+    def request() -> None:
+        ask(LocalStorage(tmp_path / "c", lock=False), BackfillRequest(["filtered.part1"]))
+
+    pipeline.run(while_it_runs=request)
+    stay = [("0", "0", "0", "X0"), ("2", "2", "4", "X2")]
+    found = texts(lake.rows("filtered", "parts", columns="k, v, twice, t"))
+    assert found == sorted([*left_by_the_filter(pipeline, "part1", "part2"), *stay], key=repr)
+    assert [one for one in pipeline.warnings if "rows that it lacks stay in filtered.parts" in one]
+
+
 def test_a_table_that_was_swapped_for_one_with_fewer_rows_loses_the_others(mariadb: MySql, tmp_path: Path) -> None:
     """Nobody asks for it: the table is read again by the statement."""
     options, lake = sink_of("iceberg", tmp_path / "lake")
@@ -327,6 +427,20 @@ def test_rows_stay_where_there_are_too_many_keys(
     assert len([one for one in pipeline.warnings if "stay in too_many.days: there are more than 1 keys" in one]) == 1
     pipeline.run()
     assert not [one for one in pipeline.warnings if "stay in" in one], "it is said once"
+
+
+def test_rows_stay_where_the_key_has_another_name_by_now(mariadb: MySql, tmp_path: Path) -> None:
+    """The sink's key cannot follow; each later row is a reject."""
+    options, lake = sink_of("iceberg", tmp_path / "lake")
+    pipeline = InProcessPipeline(tmp_path, mariadb, "renamed_key", options)
+    pipeline.source["ingestion.ignore-errors"] = True
+    make(pipeline, whole=KEYS["whole"])
+    pipeline.run()
+    pipeline.execute("ALTER TABLE whole CHANGE k other INT NOT NULL")
+    pipeline.run("whole")
+    why = "rows that it lacks stay in renamed_key.whole: renamed_key.whole has no column k, by which"
+    assert len([one for one in pipeline.warnings if why in one]) == 1
+    assert len(lake.rows("renamed_key", "whole")) == len(KEYS["whole"][1]) - 1
 
 
 LOSSES: Final = ["purged", "reset"]

@@ -205,7 +205,8 @@ def test_rows_that_stay_are_said(sections: dict[str, Any], keeps: bool, why: str
     made = CompiledRule(**sections)
     made.sink.keeps = keeps
     made.store.evolve([(T, schema()), (("u",), schema())])
-    made.store.empty([T])
+    left = made.store.empty([T])
+    assert left == ({T: f"it was emptied; its rows stay in both: {why}"} if "route" in sections else {})
     assert made.sink.emptied == ([T] if keeps else [])
     (warning,) = made.told.warnings
     assert warning.startswith("table t was emptied; its rows stay in ")
