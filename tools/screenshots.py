@@ -1,7 +1,8 @@
 """`make screenshots`: pictures of what people look at, in build/screenshots or in $SCREENSHOTS.
 
 The page about a run that goes on and about one that ended, pages of the documentation, and commands on a terminal, with
-a real sandbox, its sample data, and a pipeline that reads them. It needs Chromium, and tests/support in PYTHONPATH.
+a real sandbox, its sample data, and a pipeline that reads them; the same of a pipeline from a database whose tables are
+being read. It needs Chromium, MariaDB, and tests/support in PYTHONPATH.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from counted import measured
+from mysql_servers import MARIADB_10, running
 from rich.console import Console
 from rich.terminal_theme import MONOKAI
 from rich.text import Text
@@ -59,6 +61,17 @@ sink:
   properties.bootstrap.servers: SERVER
 route:
   - {source-table: shop.\\.*, sink-table: ods.<>, replace-symbol: <>}
+"""
+DATABASE: Final = """\
+pipeline: {name: shop-lake}
+SOURCE  tables: shop.\\.*
+  scan.incremental.snapshot.chunk.size: 10000
+  scan.snapshot.rows-per-second: 6000
+  schema-change.resnapshot: never
+sink:
+  type: iceberg
+  catalog.properties.warehouse: lake
+  sink.commit-interval: 2 s
 """
 HOME: Final = "\x1b[H"
 """Begins each screen of a command that fills the terminal."""
@@ -184,6 +197,38 @@ def free_port() -> int:
         return int(one.getsockname()[1])
 
 
+class RunningPage:
+    """The page about a run that goes on."""
+
+    def __init__(self, path: Path, run: subprocess.Popen[bytes], log: Path) -> None:
+        """`log`: what the run says."""
+        self.path = path
+        self._run = run
+        self._log = log
+
+    def has(self, text: str) -> None:
+        """Wait until the page has a text. Ends the program where that does not come."""
+        until = time.monotonic() + PAGE_S
+        while not (self.path.exists() and text in self.path.read_text(encoding="utf-8")):
+            if time.monotonic() > until or self._run.poll() is not None:
+                sys.exit(self._log.read_text(encoding="utf-8"))
+            time.sleep(0.2)
+
+
+@contextmanager
+def running_pipeline(file: str, folder: Path) -> Iterator[tuple[str, RunningPage]]:
+    """Run a pipeline of a folder; yields the port of its metrics, and its page."""
+    port, log, page = str(free_port()), folder / f"{file}.log", folder / f"{file}.html"
+    with log.open("w") as out:
+        run = subprocess.Popen([INGEST, "run", file, "--metrics", port, "--report", str(page)], cwd=folder,
+                               stdout=out, stderr=out)  # fmt: skip
+    try:
+        yield port, RunningPage(page, run, log)
+    finally:
+        run.send_signal(signal.SIGTERM)
+        run.wait(60)
+
+
 def of_commands(folder: Path, pictures: Pictures) -> None:
     """Take pictures of help, of a mistake in a file, and of `top` with a backlog and a run that does not answer."""
     for columns in (80, 120):
@@ -216,22 +261,36 @@ def of_runs(folder: Path, pictures: Pictures) -> None:
         pictures.terminal("plan", "plan", "shop.yaml")
         pictures.terminal("plan-ddl", "plan", "shop.yaml", "--tables", "shop.orders", "--ddl")
         ingest("run", "away.yaml", "--once", cwd=folder, code=75)
-        port, page = str(free_port()), folder / "running.html"
-        with (folder / "run.log").open("w") as log:
-            run = subprocess.Popen([INGEST, "run", "shop.yaml", "--metrics", port, "--report", str(page)], cwd=folder,
-                                   stdout=log, stderr=log)  # fmt: skip
-        try:
-            until = time.monotonic() + PAGE_S
-            while not (page.exists() and "<h2>Tables" in page.read_text(encoding="utf-8")):
-                if time.monotonic() > until or run.poll() is not None:
-                    sys.exit((folder / "run.log").read_text(encoding="utf-8"))
-                time.sleep(0.5)
-            pictures.page("report-running", page)
+        with running_pipeline("shop.yaml", folder) as (port, page):
+            page.has("<h2>Tables")
+            pictures.page("report-running", page.path)
             pictures.terminal("top", "top", port, press=("q: quit", b"q"), after=4)
             pictures.terminal("status", "status")
-        finally:
-            run.send_signal(signal.SIGTERM)
-            run.wait(60)
+
+
+def of_a_database(folder: Path, pictures: Pictures) -> None:
+    """Take pictures of a run that reads the tables of a database beside its log, of which one table is marked."""
+    os.chdir(folder)
+    with running(MARIADB_10) as server:
+        server.execute(
+            "CREATE TABLE customers (id INT PRIMARY KEY, name VARCHAR(30))",
+            "CREATE TABLE orders (id INT PRIMARY KEY, customer INT, total DECIMAL(9,2), made DATETIME)",
+            "INSERT INTO customers SELECT seq, CONCAT('customer ', seq) FROM seq_1_to_2000",
+            "INSERT INTO orders SELECT seq, seq % 2000, seq / 7, '2020-01-31 12:13:14' FROM seq_1_to_600000",
+            database="shop",
+        )
+        Path("lake.yaml").write_text(DATABASE.replace("SOURCE", server.source()))
+        pictures.terminal("database-plan", "plan", "lake.yaml")
+        with running_pipeline("lake.yaml", folder) as (port, page):
+            page.has("Tables whose rows are being read")
+            server.execute("ALTER TABLE customers ADD COLUMN country CHAR(2) DEFAULT 'xx'", database="shop")
+            server.execute("UPDATE orders SET total = total + 1 WHERE id > 100000", database="shop")
+            page.has("Tables whose rows may differ")
+            pictures.page("database-running", page.path)
+            pictures.terminal("database-top", "top", port, press=("q: quit", b"q"), after=4)
+            pictures.terminal("database-status", "status")
+            pictures.terminal("database-plan-running", "plan", "lake.yaml")
+        pictures.page("database-ended", page.path)
 
 
 def main() -> None:
@@ -248,6 +307,7 @@ def main() -> None:
             pictures.page(f"site-{page}", folder / "site" / f"{page}.html")
         of_commands(folder, pictures)
         of_runs(folder, pictures)
+        of_a_database(folder, pictures)
         os.chdir(ROOT)
     print("\n".join(sorted(picture.name for picture in out.glob("*.png"))))
 

@@ -16,11 +16,11 @@ from ingest.cli.completing import TARGETS, sink_topics, topics
 from ingest.cli.parameters import FormatOption, OutputFormat, SetOption, parse_variables
 from ingest.cli.screen import CommandGroup
 from ingest.cli.secrets import warner
-from ingest.cli.table import counted, size
+from ingest.cli.table import counted
 from ingest.config.loader import load_strictly
 from ingest.driver.files import with_files
 from ingest.kafka.offsets import parse_time
-from ingest.model.text import one_line, yaml_text
+from ingest.model.text import one_line, size, yaml_text
 from ingest.paths import is_remote, usual_checkpoint
 
 if TYPE_CHECKING:

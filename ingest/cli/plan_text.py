@@ -28,7 +28,7 @@ _SHOWN: Final = 3
 def lines(found: DryRunReport, *, ddl: bool = False, chosen: bool = False) -> Iterator[str]:
     """Yield what a dry run found. `ddl`: statements instead of columns. `chosen`: somebody has chosen the tables."""
     width = shutil.get_terminal_size((100, 24)).columns
-    records = "of them" if found.waiting else "older ones" if found.standing is None else "records"
+    records = "of them" if found.waiting else "older ones" if found.standing is None else "rows"
     sample = f"{found.looked_at:,} {records} were looked at"
     going_on = "no checkpoint yet" if found.checkpoint is None else f"goes on from {found.checkpoint}"
     yield f"pipeline {found.pipeline}: {found.guarantee}, {going_on}"

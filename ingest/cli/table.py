@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ingest.model.text import size
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
@@ -21,14 +23,6 @@ def length(seconds: float) -> str:
     if minutes < 1:
         return f"{max(seconds, 0):.0f} s"
     return f"{minutes} min" if minutes < 60 else f"{minutes // 60:,} h {minutes % 60} min"
-
-
-def size(count: float) -> str:
-    """Return a number of bytes in a few characters: `812 B`, `3.4 MiB`."""
-    for bound, unit in ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
-        if count >= bound:
-            return f"{count / bound:.1f} {unit}"
-    return f"{count:.0f} B"
 
 
 def lag_text(lag: Mapping[str, Any]) -> str:

@@ -21,10 +21,10 @@ from rich.text import Text
 
 from ingest.cli.layout import flowed, table_lines
 from ingest.cli.parameters import FormatOption, OutputFormat, SetOption, parse_variables
-from ingest.cli.table import counted, length, size
+from ingest.cli.table import counted, length
 from ingest.config.loader import load_checked
 from ingest.errors import ConfigError, Unavailable
-from ingest.model.text import one_line
+from ingest.model.text import one_line, size
 from ingest.observe.scrape import CHANGES, Watcher
 from ingest.observe.serving import USER
 

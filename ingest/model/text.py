@@ -20,6 +20,14 @@ def one_line(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape", "backslashreplace").decode() for c in text)
 
 
+def size(count: float) -> str:
+    """Return a number of bytes in a few characters: `812 B`, `3.4 MiB`."""
+    for bound, unit in ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
+        if count >= bound:
+            return f"{count / bound:.1f} {unit}"
+    return f"{count:.0f} B"
+
+
 def yaml_text(value: object) -> str:
     """Return a value as a pipeline file would have it: `true`, `null`, a text as it is, a map or a list as JSON."""
     if isinstance(value, str):

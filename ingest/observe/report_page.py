@@ -11,6 +11,7 @@ from html import escape
 from shlex import quote
 from typing import TYPE_CHECKING, Final
 
+from ingest.model.text import size
 from ingest.observe.chart import Axes
 
 if TYPE_CHECKING:
@@ -90,10 +91,11 @@ def _head(facts: RunFacts, text: Callable[[object], str]) -> Iterator[str]:
         f'<p class="bad">The {text(side)} has not answered for {_length(one.away_s)}: {text(one.why)}</p>'
         for side, one in sorted(facts.away.items())
     )
+    unit = _unit(facts)
     numbers = (
-        ("records read", f"{records:,}", False),
+        (f"{unit} read", f"{records:,}", False),
         ("duration", _length(seconds), False),
-        ("average throughput (records/s)", f"{records / max(seconds, 0.001):,.0f}", False),
+        (f"average throughput ({unit}/s)", f"{records / max(seconds, 0.001):,.0f}", False),
         ("rejected", f"{rejected:,}", rejected > 0),
         *_backlog(facts),
     )
@@ -103,18 +105,23 @@ def _head(facts: RunFacts, text: Callable[[object], str]) -> Iterator[str]:
         yield f'<p class="dim">Records pass through Python: {text("; ".join(started.in_python))}</p>'
 
 
+def _unit(facts: RunFacts) -> str:
+    """Return what is read: nothing of a database is called records."""
+    return "records" if facts.standing is None else "changes"
+
+
 def _backlog(facts: RunFacts) -> Iterator[tuple[str, str, bool]]:
     """Yield what waits, each with a title that says the unit."""
     standing = facts.standing
     if standing is None:
         yield "backlog (records)", f"{facts.backlog[-1][1]:,}" if facts.backlog else "not known", False
         return
-    yield "log behind (bytes)", f"{standing.lag_bytes:,}", False
-    yield "log behind", _length(standing.lag_s), False
+    yield "of the log to read", size(standing.lag_bytes), False
+    yield "behind the log", _length(standing.lag_s), False
     if standing.tables:
-        yield "rows to read (about)", f"{standing.rows_left:,}", False
+        yield "rows of tables to read (about)", f"{standing.rows_left:,}", False
         if standing.seconds_left is not None and facts.ended is None:
-            yield "for about", _length(standing.seconds_left), False
+            yield "until they are read (about)", _length(standing.seconds_left), False
 
 
 def _marked(facts: RunFacts, text: Callable[[object], str]) -> Iterator[str]:
@@ -137,7 +144,9 @@ def _snapshot(facts: RunFacts, text: Callable[[object], str]) -> Iterator[str]:
     if standing is None or not standing.tables:
         return
     yield f"<h2>Tables whose rows are being read ({len(standing.tables):,})</h2>"
-    yield f'<p class="dim">Those of {standing.tables_done:,} other tables are read. Totals are estimates.</p>'
+    others = standing.tables_done
+    done = f"Those of {others:,} other table{' is' if others == 1 else 's are'} read." if others else ""
+    yield f'<p class="dim">{done} Totals are estimates.</p>'
     rows = (
         (text(name), f"{one.read:,}", f"{one.rows:,}", f"{one.chunks_read:,}", f"{one.chunks:,}")
         for name, one in sorted(standing.tables.items())[:MAX_TABLES]
@@ -171,15 +180,15 @@ def _charts(facts: RunFacts) -> Iterator[str]:
     rejected = [(one.began, one.ended, float(one.rejected)) for one in points]
     yield '<div class="charts">'
     if points:
-        yield counts.bars("Throughput (records/s)", rates)
-    unit = "Backlog (records)" if facts.standing is None else "Log behind (bytes)"
+        yield counts.bars(f"Throughput ({_unit(facts)}/s)", rates)
+    unit = "Backlog (records)" if facts.standing is None else "Log to read (bytes)"
     yield counts.steps(unit, facts.backlog)
     if any(rows for _, rows in facts.unread):
-        yield counts.steps("Rows to read (about)", facts.unread)
+        yield counts.steps("Rows of tables to read (about)", facts.unread)
     if behind:
         yield numbers.bars("Event-time lag (s)", behind)
     if any(one.rejected for one in points):
-        yield counts.bars("Rejected records per batch", rejected)
+        yield counts.bars(f"Rejected {_unit(facts)} per batch", rejected)
     yield "</div>"
 
 

@@ -13,9 +13,9 @@ from commands import called
 from counted import measured
 from terminals import ESCAPE, on_terminal, plain
 
-from ingest.cli.table import size
 from ingest.cli.top import FIRST_OUT, HEADINGS, place_of, shown
 from ingest.errors import ConfigError, Unavailable
+from ingest.model.text import size
 from ingest.observe.events import BatchDone, RunStarted
 from ingest.observe.exposition import Exposition
 from ingest.observe.health import Health

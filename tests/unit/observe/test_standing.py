@@ -135,13 +135,16 @@ def test_the_page_about_a_run(tmp_path: Path) -> None:
     report.write()
     text = (tmp_path / "r.html").read_text()
     for part in (
-        "<b>400</b>log behind (bytes)", "<b>12.0 s</b>log behind", "<b>67</b>rows to read (about)",
-        "<figcaption>Log behind (bytes)<", "<figcaption>Rows to read (about)<",
+        "<b>400 B</b>of the log to read", "<b>12.0 s</b>behind the log", "<b>67</b>rows of tables to read (about)",
+        "until they are read (about)", "changes read", "average throughput (changes/s)",
+        "<figcaption>Log to read (bytes)<", "<figcaption>Rows of tables to read (about)<",
         "ingest backfill FILE --table shop.items",
         '<td>shop.orders</td><td class="n">40</td><td class="n">100</td>',
     ):  # fmt: skip
         assert part in text
     assert "Backlog" not in text
+    assert "records read" not in text
+    assert "records/s" not in text
 
 
 def test_status_says_it_from_the_checkpoint_alone(tmp_path: Path) -> None:
