@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 ROOT: Final = Path(__file__).parent.parent
 INGEST: Final = str(Path(sys.executable).with_name("ingest"))
 COLUMNS, ROWS = 100, 34
-PAGE_S: Final = 90.0
+PAGE_S: Final = 180.0
 """The time that the page of a running pipeline may take until it has tables, in seconds."""
 SMALLEST: Final = 8_000
 """Bytes of a picture that shows something."""
@@ -284,7 +284,7 @@ def of_a_database(folder: Path, pictures: Pictures) -> None:
         with running_pipeline("lake.yaml", folder) as (port, page):
             page.has("Tables whose rows are being read")
             server.execute("ALTER TABLE customers ADD COLUMN country CHAR(2) DEFAULT 'xx'", database="shop")
-            server.execute("UPDATE orders SET total = total + 1 WHERE id > 100000", database="shop")
+            server.execute("UPDATE orders SET total = total + 1 WHERE id > 400000", database="shop")
             page.has("Tables whose rows may differ")
             pictures.page("database-running", page.path)
             pictures.terminal("database-top", "top", port, press=("q: quit", b"q"), after=4)
