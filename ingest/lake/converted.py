@@ -19,6 +19,7 @@ def converted(column: pa.ChunkedArray, to: pa.DataType, *, of_key: bool = False)
     """Return a column as values of another type, which holds them: as the JSON of the values would be read.
 
     `of_key`: numbers become the texts that keys have, by which rows are found: `1.5` for a DECIMAL that is 1.50.
+    A FLOAT becomes the DOUBLE of its digits, as a key of 0.1 that is a FLOAT is 0.1 there.
     """
     if pa.types.is_string_view(column.type) or pa.types.is_binary_view(column.type):  # as some writers have them
         column = column.cast(pa.string() if pa.types.is_string_view(column.type) else pa.binary())
@@ -29,6 +30,8 @@ def converted(column: pa.ChunkedArray, to: pa.DataType, *, of_key: bool = False)
         return pa.chunked_array([_texts(chunk, of_key=of_key) for chunk in column.chunks], pa.string()).cast(to)
     if pa.types.is_timestamp(to) and pa.types.is_date(known):
         column = column.cast(pa.timestamp("us"))
+    if of_key and pa.types.is_float32(known) and pa.types.is_floating(to):
+        return column.cast(pa.string()).cast(to)
     return column.cast(to, safe=not pa.types.is_floating(to))
 
 

@@ -285,6 +285,32 @@ def test_two_keys_are_never_one_number(
         assert [d for (d,) in tables.rows("d", "d")] == ["0.5", "3.3333333333333335"]
 
 
+@pytest.mark.parametrize("kind", SINKS)
+def test_a_key_of_floats_that_becomes_double_finds_its_rows(
+    tmp_path: Path, postgres: Database, name: str, kind: str
+) -> None:
+    """Lakes read a FLOAT of 0.1 as the DOUBLE 0.10000000149011612, which is another key."""
+    tables = Tables(tmp_path, postgres, name, kind)
+
+    def run(op: str, f: int, key: str, kind: str) -> None:
+        row, column = f'{{"d":{key},"f":{f}}}', f'{{"type":"{kind}","field":"d"}}'
+        before, after = ("null" if op == "c" else row), ("null" if op == "d" else row)
+        image = f'{{"type":"struct","field":"after","fields":[{column},{{"type":"int32","field":"f"}}]}}'
+        payload = f'{{"op":"{op}","before":{before},"after":{after},"source":{{"db":"","table":"t"}}}}'
+        of_key = f'{{"schema":{{"type":"struct","fields":[{column}]}},"payload":{{"d":{key}}}}}'
+        value = f'{{"schema":{{"type":"struct","fields":[{image}]}},"payload":{payload}}}'
+        tables.shop.messages.append((0, of_key.encode(), value.encode()))
+        tables.run("debezium-json", source={"value.format": "debezium-json"})
+
+    run("c", 1, "0.1", "float")
+    run("c", 2, "0.3", "double")
+    run("u", 3, "0.1", "float")
+    assert tables.rows("f", "f") == [(2,), (3,)]
+    run("d", 3, "0.1", "float")
+    assert tables.rows("f", "f") == [(2,)]
+    assert not tables.shop.rejects
+
+
 KEYS = {
     "DOUBLE": "1e300 -1e300 1.5 0.1 -0.0 1e-7 1.5e-7 1e15 1e16 123456.789 5e22 7e22 1.9e22 1e23 1.25e40 1e40 1e41 "
     "-1.5e42 1.801439850948199e16 -1.801439850948199e16 1e-41 1e-42 -2.5e-300 5e-324 1.7976931348623157e308 0.00001 "
