@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ingest.driver.source_state import SourceMemory
     from ingest.errors import IngestError
     from ingest.kafka.admin import Split
-    from ingest.model.schema import TableSchema
+    from ingest.model.schema import TableComments, TableSchema
     from ingest.model.standing import Standing
     from ingest.model.table import TableId
     from ingest.task.assignment import TaskResult
@@ -99,6 +99,10 @@ class Books:
             left_out = self._tables.add(self._checkpoint.scope, self._progress.batch, additions)
             add_counts(self._counters.skipped, left_out)
         self._counters.commit_s = 0.0 if additions is None else time.monotonic() - began
+
+    def comments(self) -> list[tuple[TableId, TableComments]]:
+        """Return what the source says of tables, where that is new."""
+        return self._memory.comments()
 
     def settle(self) -> None:
         """Let rows leave the sink that the source does not have behind the last batch. Raise IngestError."""

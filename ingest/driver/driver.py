@@ -51,6 +51,7 @@ class Driver:
                 self.books.settle()  # settle: rows leave the sink that the source does not have behind these
                 news = merged.observed, merged.widening
                 evolution = self.schemas.evolve(*news)  # evolve: the sink's tables first, then the store
+                self.schemas.comment(self.books.comments())
                 self.broadcast.add(evolution)
                 self.books.store(
                     self.splits.waiting, self.splits.standing

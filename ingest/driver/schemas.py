@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ingest.driver.key_partitions import KeyPartitions
     from ingest.driver.sink_tables import SinkTables
     from ingest.model.layout import TableLayout
-    from ingest.model.schema import SchemaChange, TableSchema
+    from ingest.model.schema import SchemaChange, TableComments, TableSchema
     from ingest.model.table import TableId
     from ingest.schema.evolve import Evolution, Shape, SourceTable, StoredNumbers, Unfit, Widening
     from ingest.schema.infer import Inference
@@ -169,6 +169,7 @@ class SchemaStore:
             if known is None:
                 self._tell_signals(table, source.schema)
         self.schemas = evolution.schemas
+        self._tables.comments.changed(evolution.sources)
         return evolution
 
     def beside(self, table: TableId) -> dict[TableId, TableId]:
@@ -179,6 +180,11 @@ class SchemaStore:
             ((to, name) for name, one in known.items() for to in one.targets if name != table), reverse=True
         )
         return {to: name for to, name in others if to in targets}
+
+    def comment(self, comments: Iterable[tuple[TableId, TableComments]]) -> None:
+        """Give comments of source tables on, unless the pipeline ignores changes of schemas. Raise IngestError."""
+        if self._rules.policy.behavior != "ignore":
+            self._tables.comments.give(comments, self.schemas)
 
     def empty(self, emptied: Iterable[TableId]) -> dict[TableId, str]:
         """Delete the rows of source tables that were emptied, where they are all that a sink table has.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ingest.driver.comments import CommentKeeper
 from ingest.errors import ConfigError
 from ingest.observe.events import Printed
 
@@ -33,6 +34,7 @@ class SinkTables:
     ) -> None:
         """`same_cluster`: whether the source could read what the sink writes."""
         self.keys = keys
+        self.comments = CommentKeeper(sink, observer)
         self._sink = sink
         self._source = source
         self._observer = observer

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ingest.driver.engine import TaskRunner
     from ingest.kafka.admin import Split
     from ingest.model.change import Change
-    from ingest.model.schema import TableSchema
+    from ingest.model.schema import TableComments, TableSchema
     from ingest.model.standing import Standing
     from ingest.model.table import TableId
     from ingest.sources import SourceCoordinator
@@ -63,6 +63,10 @@ class SourceMemory:
     def new_schemas(self) -> list[tuple[TableId, TableSchema]]:
         """Return schemas that the source knows of before there is a row; raises IngestError."""
         return [] if self._keeper is None else self._keeper.new_schemas()
+
+    def comments(self) -> list[tuple[TableId, TableComments]]:
+        """Return comments of source tables that are new since the last call."""
+        return [] if self._keeper is None else self._keeper.comments()
 
     def emptied(self) -> list[TableId]:
         """Return the source tables that were emptied since the last call; raises IngestError."""

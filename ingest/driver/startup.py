@@ -107,6 +107,7 @@ class PipelineStartup:
         )
         if known := self.memory.new_schemas():
             schemas.evolve(known)
+        schemas.comment(self.memory.comments())
         self._sample(schemas, backlog)
         if resumed or parts.sides.source.sample_size:
             schemas.tell_unmatched()  # otherwise when all that is there was read

@@ -146,6 +146,15 @@ class TableSchema:
 
 
 @dataclass(frozen=True, slots=True)
+class TableComments:
+    """What a source says in words of a table and its columns. A text may hold anything."""
+
+    table: str | None
+    """None: nothing, and nothing before. An empty text takes away what was said."""
+    columns: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
 class CreateTable:
     """Schema change: a table appeared for the first time."""
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ingest.model.layout import TableLayout
     from ingest.model.numbers import Numbers
     from ingest.model.probe import SideProbe
-    from ingest.model.schema import SchemaChange, StoredTypes, TableSchema
+    from ingest.model.schema import SchemaChange, StoredTypes, TableComments, TableSchema
     from ingest.model.table import TableId
     from ingest.schema.evolve import SourceTable
     from ingest.schema.infer import Inference
@@ -169,6 +169,9 @@ class SinkCoordinator(Protocol):
         Tables lose them in one commit. `schema`: that of the sink table; `keys`: as an encoder makes them, some at a
         time. Returns how many rows are deleted; None where the sink keeps rows that are gone, and all are to stay.
         """
+
+    def comment(self, table: TableId, schema: TableSchema, comments: TableComments) -> bool:
+        """Let a table and its columns have comments, between two batches; returns False where the sink keeps none."""
 
     def changed(self, events: Iterable[SchemaChange]) -> list[str]:
         """Return lines to show for schema changes."""

@@ -13,7 +13,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError
 
-from ingest.delta.change import change
+from ingest.delta.change import ALONE, change
 from ingest.delta.commit import add_files, has_older_progress
 from ingest.delta.files import DeltaFiles
 from ingest.delta.partitions import partition_columns
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from ingest.lake.changes import Changes, ColumnThere
     from ingest.lake.marks import Mark, TableName, TakenAway
     from ingest.lake.table import AddedFile, LakeTable
+    from ingest.model.schema import TableComments
     from ingest.sinks.delta import DeltaSink
 
 
@@ -127,6 +128,14 @@ class DeltaCoordinator(LakeCoordinator[DeltaTable]):
 
     def _apply(self, there: DeltaTable, wanted: LakeTable, found: Changes) -> None:
         change(there, self._warehouse.files(wanted.id), found, wanted.key)
+
+    def _comment(self, there: DeltaTable, comments: TableComments) -> None:
+        known = {one.name: one.metadata.get("comment", "") for one in there.schema().fields}
+        for name, text in comments.columns.items():
+            if known[name] != text:
+                there.alter.set_column_metadata(name, {"comment": text}, commit_properties=ALONE)
+        if comments.table is not None and (there.metadata().description or "") != comments.table:
+            there.alter.set_table_description(comments.table, commit_properties=ALONE)
 
     def _add(self, name: tuple[str, ...], files: list[AddedFile], scope: str, batch: int) -> int:
         interval = self._options.compaction_interval if self._options.compaction else None

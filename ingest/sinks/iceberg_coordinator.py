@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from ingest.lake.changes import Changes, ColumnThere
     from ingest.lake.marks import Mark, TableName, TakenAway
     from ingest.lake.table import AddedFile, LakeTable
+    from ingest.model.schema import TableComments
     from ingest.sinks.iceberg import IcebergSink
 
 
@@ -133,6 +134,18 @@ class IcebergCoordinator(LakeCoordinator[Table]):
                     update.add_column((name,), iceberg_type(kind))
                 for name, kind in found.widened.items():
                     update.update_column((name,), iceberg_type(kind))
+        self._warehouse.hint(there)
+
+    def _comment(self, there: Table, comments: TableComments) -> None:
+        known = {one.name: one.doc or "" for one in there.schema().fields}
+        changed = {name: text for name, text in comments.columns.items() if known[name] != text}
+        if changed:
+            with there.update_schema() as update:
+                for name, text in changed.items():
+                    update.update_column((name,), doc=text)
+        if comments.table is not None and there.properties.get("comment", "") != comments.table:
+            with there.transaction() as transaction:
+                transaction.set_properties({"comment": comments.table})
         self._warehouse.hint(there)
 
     def add(self, scope: str, batch: int, additions: list[Any]) -> Mapping[str, int]:

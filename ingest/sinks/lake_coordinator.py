@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from ingest.lake.writer import TableFiles
     from ingest.model.data_type import DataType
     from ingest.model.layout import TableLayout
-    from ingest.model.schema import TableSchema
+    from ingest.model.schema import TableComments, TableSchema
     from ingest.model.table import TableId
     from ingest.sinks.lake import LakeOptions
 
@@ -289,6 +289,20 @@ class LakeCoordinator(PlainSinkCoordinator, Generic[There]):
                 if found := self._changes_of(table, wanted, there):
                     self._apply(there, wanted, found)
         self._tell_older()
+
+    @abstractmethod
+    def _comment(self, there: There, comments: TableComments) -> None:
+        """Let a table have comments where it has others; all columns are there. Raise what the library raises."""
+
+    def comment(self, table: TableId, schema: TableSchema, comments: TableComments) -> bool:
+        """Let a table and its columns have comments. Raise IngestError."""
+        for _, wanted in () if self._is_new() else self._wanted({table: schema}):
+            with self._asking(f"comment the table {wanted}"):
+                there = self._look_up(wanted)
+                if there is not None:
+                    columns = {one: text for one, text in comments.columns.items() if one in self._columns(there)}
+                    self._comment(there, replace(comments, columns=columns))
+        return True
 
     @abstractmethod
     def _empty(self, name: TableName) -> There:

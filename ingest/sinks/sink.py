@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ingest.model.commit import CommitScope, ResumePoint
     from ingest.model.layout import TableLayout
     from ingest.model.probe import SideProbe
-    from ingest.model.schema import SchemaChange, StoredTypes, TableSchema
+    from ingest.model.schema import SchemaChange, StoredTypes, TableComments, TableSchema
     from ingest.model.table import TableId
 
 FAMILIES: Final = (
@@ -258,6 +258,10 @@ class PlainSinkCoordinator:
     def keep_only(self, _table: TableId, _schema: TableSchema, _keys: Iterator[Sequence[bytes]]) -> int | None:
         """Return None: rows stay."""
         return None
+
+    def comment(self, _table: TableId, _schema: TableSchema, _comments: TableComments) -> bool:
+        """Return False: there is no place for comments."""
+        return False
 
     def changed(self, _events: Iterable[SchemaChange]) -> list[str]:
         """Return nothing to show."""

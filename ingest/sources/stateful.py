@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ingest.kafka.admin import Split
     from ingest.model.change import Change
     from ingest.model.record import Record
-    from ingest.model.schema import TableSchema
+    from ingest.model.schema import TableComments, TableSchema
     from ingest.model.standing import Standing
     from ingest.model.table import TableId
 
@@ -77,6 +77,9 @@ class StatefulCoordinator(Protocol):
 
     def new_schemas(self) -> list[tuple[TableId, TableSchema]]:
         """Return schemas that are new since the last call: tables have them before their next row."""
+
+    def comments(self) -> list[tuple[TableId, TableComments]]:
+        """Return what is said of tables in words, where that is new since the last call, and the pipeline wants it."""
 
     def writes(self, habits: SinkHabits) -> None:
         """Take what the sink does with rows, and the pipeline with changes of tables; it comes before `start`."""

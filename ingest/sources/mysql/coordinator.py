@@ -19,7 +19,7 @@ from ingest.sources.mysql.comparing import (
     note_read_again,
 )
 from ingest.sources.mysql.failover import excluded_sources, follow
-from ingest.sources.mysql.history import History, SchemaEntry, from_document
+from ingest.sources.mysql.history import History, SchemaEntry, comments_of, from_document
 from ingest.sources.mysql.log_history import LAST, LogHistory, shown
 from ingest.sources.mysql.log_model import LogPlace
 from ingest.sources.mysql.log_search import identity, log_listing, log_status
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from ingest.kafka.admin import Split
     from ingest.model.change import Change
     from ingest.model.probe import SideProbe
-    from ingest.model.schema import TableSchema
+    from ingest.model.schema import TableComments, TableSchema
     from ingest.model.standing import Standing
     from ingest.model.table import TableId
     from ingest.sources.mysql.columns import Table
@@ -89,6 +89,7 @@ class MySqlCoordinator(LogHistory):
         entries = [one for name in self._state.documents for one in from_document(self._documents[name])]
         self._history = History(tuple(entries), frozenset(self._state.answers))
         self._new = list(self._history.newest())
+        self._commented = {entry.name: entry for entry in self._new if entry.read}
 
     def assign(self, ranges: Mapping[Split, tuple[int, int]]) -> MySqlAssignment:
         """Return what the task of these ranges gets."""
@@ -155,6 +156,12 @@ class MySqlCoordinator(LogHistory):
         """Return schemas that are new since the last call."""
         found, self._new = self._new, []
         return [(entry.table_id, entry.schema()) for entry in found if entry.read]
+
+    def comments(self) -> list[tuple[TableId, TableComments]]:
+        """Return the comments of tables that are new, or have changed, since the last call."""
+        found, self._commented = self._commented, {}
+        wanted = found.values() if self._options.comments else ()
+        return [(entry.table_id, comments_of(self._history, entry)) for entry in wanted]
 
     def begin_anew(self, *, where_lost: bool) -> None:
         """Begin at the log's end when `start` is called; `where_lost`: only if the log cannot be read on."""

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgspec
 
 from ingest.model.schema import Column as SchemaColumn
-from ingest.model.schema import TableSchema
+from ingest.model.schema import TableComments, TableSchema
 from ingest.model.table import table_in
 from ingest.sources.mysql import types
 from ingest.sources.mysql.columns import Table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from dataclasses import Field
 
     from ingest.model.data_type import DataType
@@ -161,6 +161,16 @@ def _text(value: object) -> str:
     return msgspec.json.encode(value).decode()
 
 
+def comments_of(history: History, entry: SchemaEntry) -> TableComments:
+    """Return what a table says of itself and its columns; empty where an earlier definition said something."""
+    tables = [one.table for one in history.of(entry.name) if one.table is not None]
+    said = {column.name for table in tables for column in table.columns if column.comment}
+    now = entry.table
+    columns = () if now is None else now.columns
+    texts = {one.name: one.comment for one in columns if not one.hidden and one.name in said}
+    return TableComments(now.comment if now and any(table.comment for table in tables) else None, texts)
+
+
 def key_of(table: Table) -> tuple[str, ...]:
     """Return the columns of the primary key, else of the first unique key whose columns are never null."""
     nullable = {column.name for column in table.columns if column.nullable}
@@ -241,6 +251,10 @@ class History:
     def children(self, name: Name) -> Iterable[Name]:
         """Return the tables whose rows may change with those of another one, by a foreign key, at some position."""
         return self._children.get(name, ())
+
+    def of(self, name: Name) -> Sequence[SchemaEntry]:
+        """Return all entries of a table, in the order of their positions."""
+        return self._by_name.get(name, ((), ()))[1]
 
     def newest(self) -> Iterator[SchemaEntry]:
         """Yield the last entry of each table that there is."""

@@ -85,6 +85,8 @@ class LogHistory:
         self._documents: dict[str, Any] = {}
         self._new: list[SchemaEntry] = []
         """Entries whose schemas nobody has got yet."""
+        self._commented: dict[Name, SchemaEntry] = {}
+        """Those whose comments nobody has got yet."""
         self._answers: dict[str, Any] = {}
         """Documents with answers to statements that are not understood."""
         self._sink = SinkHabits()
@@ -288,7 +290,9 @@ class LogHistory:
         if entries:
             state.next_entry = entries[-1].id + 1
             self._keep(entries)
-            self._new += [entry for entry in entries if entry.read and entry.table is not None]
+            new = [entry for entry in entries if entry.read and entry.table is not None]
+            self._new += new
+            self._commented |= {entry.name: entry for entry in new}
         if len(state.documents) > MOST_DOCUMENTS:
             self._replace_history(self._history.since(since, state.files.files[0].base))
 

@@ -55,7 +55,6 @@ _NO_EFFECT: Final = {
     "fetch_size": "rows of a chunk are read as the server sends them",
     "online_changes": "the tables of gh-ost and pt-online-schema-change are always followed",
     "captured_only": "changes of other tables are never decoded",
-    "comments": "no sink keeps comments of columns so far",
 }
 """Options of Flink CDC that do nothing here, by attribute: why."""
 
@@ -195,7 +194,8 @@ class MySqlSource(Labelled, DeclaringOptions):
     others than 0 and 1 are rejects then."""
 
     comments: bool = Field(False, alias="include-comments.enabled")
-    """No effect: no sink keeps comments of columns so far."""
+    """Whether comments of tables and columns go to the sink, and follow statements that change them, where it keeps
+    any: Iceberg, Delta, PostgreSQL, Hologres."""
 
     metadata: str | None = Field(None, alias="metadata.list")
     """Columns about the change itself, separated by commas: `op_ts`, the time of the change in the database as

@@ -102,7 +102,6 @@ NOTHING: dict[str, str] = {
     "scan.startup.specific-offset.gtid-set": "0-1-7",
     "jdbc.properties.serverTimezone": "UTC",
     "jdbc.properties.useUnicode": "true",
-    "include-comments.enabled": "true",
 }
 
 
@@ -120,7 +119,7 @@ def test_options_that_mean_something_are_not_warned_of() -> None:
         "scan.newly-added-table.enabled": "true", "scan.binlog.newly-added-table.enabled": "false",
         "schema-change.enabled": "true", "schema-change.truncate": "ignore", "schema-change.resnapshot": "never",
         "schema-change.resnapshot.max-rows": "10", "heartbeat.interval": "5 s", "connect.timeout": "10 s",
-        "connect.max-retries": "5",
+        "connect.max-retries": "5", "include-comments.enabled": "true",
         "gtid.source.excludes": "0-9", "ssl.mode": "required", "ssl.ca": "ca.pem",
         "ssl.cert": "c.pem", "ssl.key": "k.pem", "ssl.key.password": "another-secret",
         "treat-tinyint1-as-boolean.enabled": "true", "metadata.list": "op_ts",
