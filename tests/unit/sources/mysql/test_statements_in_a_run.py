@@ -32,11 +32,15 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def shop(mariadb: MySql) -> tuple[MySql, dict[str, Any]]:
-    """A server with a table of this test's own, and the option that chooses it."""
+def shop(request: pytest.FixtureRequest) -> tuple[MySql, dict[str, Any]]:
+    """A server with a table of this test's own, MariaDB's where a test says nothing, and the option that chooses it."""
+    server: MySql = request.getfixturevalue(getattr(request, "param", "mariadb"))
     name = own_name("s")
-    mariadb.execute(f"CREATE DATABASE {name}", f"CREATE TABLE {name}.t (id INT PRIMARY KEY, a INT)")
-    return mariadb, {"tables": rf"{name}.\.*", "name": name}
+    server.execute(f"CREATE DATABASE {name}", f"CREATE TABLE {name}.t (id INT PRIMARY KEY, a INT)")
+    return server, {"tables": rf"{name}.\.*", "name": name}
+
+
+ON_BOTH = pytest.mark.parametrize("shop", ["mariadb", "mysql5"], indirect=True)
 
 
 def run_of(shop: tuple[MySql, dict[str, Any]], **more: Any) -> tuple[Run, Callable[..., Any], str]:
@@ -61,6 +65,7 @@ def misread(monkeypatch: pytest.MonkeyPatch, word: str) -> None:
     monkeypatch.setattr(ddl, "apply", applied)
 
 
+@ON_BOTH
 def test_a_misread_statement_is_mended_at_the_end_of_the_log(shop: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     run, execute, name = run_of(shop)
     misread(monkeypatch, "first")
@@ -77,6 +82,7 @@ def test_a_misread_statement_is_mended_at_the_end_of_the_log(shop: Any, monkeypa
     again.end()
 
 
+@ON_BOTH
 def test_a_misread_statement_whose_rows_were_read_stops_the_run(shop: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also by way of a later statement on the same table; until the table is read anew."""
     run, execute, name = run_of(shop)
@@ -123,6 +129,7 @@ def test_tables_are_compared_only_where_the_log_stands_still(shop: Any, monkeypa
     run.end()
 
 
+@ON_BOTH
 def test_right_statements_are_compared_in_silence(shop: Any) -> None:
     run, execute, _ = run_of(shop)
     execute(
