@@ -149,7 +149,7 @@ class TableReplacement:
                 all_keys += len(changes)
                 if all_keys > MOST_KEYS:
                     msg = f"there are more than {MOST_KEYS:,} keys, which is too much for the driver's memory"
-                    raise RowError("too-many-keys", f"{msg}; `ingest verify FILE` shows such rows")
+                    raise RowError("no-key", f"{msg}; `ingest verify FILE` shows such rows")
                 made: list[Record] = []
                 for _, _, before, _, key, declared in changes:
                     try:

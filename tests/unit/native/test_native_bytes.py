@@ -161,6 +161,9 @@ def test_keys_that_end_anywhere_are_read_no_further() -> None:
                 assert encode(encoder, records, out) == 0
         assert not out
         whole: Any = Bare([ROW, b'{ "id": 1 }'], key)
+        if key is not ROW:  # the reference reads columns of keys by the schema of their envelope
+            assert encode(encoder, whole, out) == 0
+            continue
         assert encode(encoder, whole, out) == 2
         raw = base64.b64encode(key)
         assert out[0][2] == b'{"k_id":1,"k_a":"x","v_id":1,"v_a":"x","__raw_key__":"%b"}' % raw
