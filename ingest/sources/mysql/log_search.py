@@ -172,10 +172,22 @@ class LogSearch:
         except (pymysql.MySQLError, OSError) as exc:
             raise explain(exc, what, self._server) from exc
         except BadEvent as exc:
-            msg = f"cannot {what} at {self._server.name}: {exc}"
-            raise ConfigError(msg, "see whether the log is damaged: mysqlbinlog reads it, too") from exc
+            raise self._damaged(what, exc) from exc
         finally:
             connection._force_close()  # type: ignore[attr-defined]  # noqa: SLF001  (there is no good-bye in a log)
+
+    def _damaged(self, what: str, exc: BadEvent) -> ConfigError:
+        msg = f"cannot {what} at {self._server.name}: {exc}"
+        return ConfigError(msg, "see whether the log is damaged: mysqlbinlog reads it, too")
+
+    @contextmanager
+    def _reading(self, file: str, offset: int = FIRST) -> Iterator[Iterator[PlacedEvent]]:
+        """Give the events of a file (`events`) to a block, in which a damaged one is an error as well."""
+        try:
+            with closing(self.events(file, offset)) as events:
+                yield events
+        except BadEvent as exc:
+            raise self._damaged("read the log", exc) from exc
 
     def identity(self) -> ServerIdentity:
         """Return who the server is."""
@@ -196,7 +208,7 @@ class LogSearch:
         """Return what the first events of a file say."""
         first_time: int | None = None
         previous: GtidSet | None = None
-        with closing(self.events(file)) as events:
+        with self._reading(file) as events:
             for event in events:
                 if event.header.kind == FORMAT_DESCRIPTION and first_time is None:
                     first_time = event.header.time
@@ -226,7 +238,7 @@ class LogSearch:
 
     def gtid_at(self, file: str, offset: int) -> Gtid | None:
         """Return the GTID of the transaction that begins at an offset; None where it has none."""
-        with closing(self.events(file, offset)) as events:
+        with self._reading(file, offset) as events:
             for event in events:
                 if event.start >= offset:
                     numbered = event.header.kind in _STARTS
@@ -239,7 +251,7 @@ class LogSearch:
         `parts`: some of it is rolled back to a savepoint, and the rest is committed. `crash`: the file ends before it.
         """
         parts = begun = False
-        with closing(self.events(file, offset)) as events:
+        with self._reading(file, offset) as events:
             for event in events:
                 kind = event.header.kind
                 if kind in {XID, XA_PREPARE}:
@@ -267,7 +279,7 @@ class LogSearch:
 
     def _event_at(self, file: str, offset: int) -> tuple[PlacedEvent | None, PlacedEvent | None]:
         """Return the first event of a file and the one at an offset; None for what is none: it was read before."""
-        with closing(self.events(file, offset)) as events:
+        with self._reading(file, offset) as events:
             try:
                 first = next(events, None)
             except (DataLoss, ConfigError):
@@ -285,7 +297,7 @@ class LogSearch:
         if found is None:
             return None
         runs: dict[str, list[tuple[int, int]]] = {}
-        with closing(self.events(file)) as events:
+        with self._reading(file) as events:
             for event in events:
                 if event.start >= offset:
                     break
@@ -338,7 +350,7 @@ class LogSearch:
         end = FIRST
         for name, _ in listing[begin:]:
             end = FIRST
-            with closing(self.events(name)) as events:
+            with self._reading(name) as events:
                 for event in events:
                     gtid = _gtid(event)
                     if event.header.kind == ANONYMOUS_GTID:
@@ -359,7 +371,7 @@ class LogSearch:
             begin -= 1
         for name, _ in listing[begin:]:
             open_at: int | None = None
-            with closing(self.events(name)) as events:
+            with self._reading(name) as events:
                 for event in events:
                     begins = event.header.kind == QUERY and open_at is None and event.data.endswith(b"\0BEGIN")
                     if event.header.kind in _STARTS or begins:
@@ -375,7 +387,7 @@ class LogSearch:
         """Yield file, end and text of the statements from a place of the log on, as far as it goes now."""
         names = [name for name, _ in self.listing()]
         for name in names[names.index(file) if file in names else 0 :]:
-            with closing(self.events(name, offset if name == file else FIRST)) as events:
+            with self._reading(name, offset if name == file else FIRST) as events:
                 for event in events:
                     if event.header.kind in {QUERY, QUERY_COMPRESSED}:
                         yield name, event.end, read_query(event.data, event.header.kind, _LENGTHS)
@@ -391,7 +403,7 @@ class LogSearch:
         only begin a change, which counts later or never, are passed over as well.
         """
         last, over = offset, False
-        with closing(self.events(file, offset)) as events:
+        with self._reading(file, offset) as events:
             for event in events:
                 kind = event.header.kind
                 if event.start - last > NEAR_BYTES:

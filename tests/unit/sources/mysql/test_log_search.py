@@ -6,13 +6,15 @@ import zlib
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from mysql_events import Log
 from mysql_servers import MARIADB_10, MYSQL_5, PASSWORD, USER, clone
 
 from ingest.errors import ConfigError, DataLoss
 from ingest.sources.mysql.connection import MySqlServer, Tls
+from ingest.sources.mysql.events import read_header
 from ingest.sources.mysql.gtids import GtidSet
 from ingest.sources.mysql.log_model import LogPlace
-from ingest.sources.mysql.log_search import LogSearch, mariadb_executed, mariadb_transactions
+from ingest.sources.mysql.log_search import FileHead, LogSearch, PlacedEvent, mariadb_executed, mariadb_transactions
 from ingest.sources.mysql.positions import FIRST, KnownFile, LogFiles
 
 if TYPE_CHECKING:
@@ -261,3 +263,20 @@ def test_a_server_that_can_looks_through_a_long_file_itself(
     before = GtidSet.parse("0-4-1")
     found = mariadb_executed("0-2-5", "0-1-3,0-2-9,0-3-7,0-4-8,7-2-4", before)
     assert str(found) == "0-1:1-3,0-2:1-5,0-4:1-5", "what server 3 wrote is behind the position"
+
+
+@pytest.mark.parametrize("question", ["next_statements", "statements", "end_of", "executed_at", "gtid_at"])
+def test_a_damaged_event_is_an_error_that_says_so(question: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever looks into the log reads events that no checksum was compared of."""
+    log, looked = Log(checksums=False), LogSearch(MySqlServer("db", 1, USER, PASSWORD))
+    log.gtid(7) if question in {"executed_at", "gtid_at"} else log.query(b"CREATE TABLE t (id INT)")
+    header = read_header(log.events[-1])
+    event = PlacedEvent(4, 90, header, log.events[-1][:25])
+    monkeypatch.setattr(looked, "events", lambda *_: (one for one in [event]))
+    monkeypatch.setattr(looked, "listing", lambda: [("f", 90)])
+    monkeypatch.setattr(looked, "head", lambda _: FileHead(0, GtidSet()))
+    given: tuple[Any, ...] = ("f", 4, set()) if question == "next_statements" else ("f", 4)
+    if question == "executed_at":
+        given = ("f", 90)
+    with pytest.raises(ConfigError, match="cannot read the log at db:1: it ends after 25 bytes"):
+        _ = [*getattr(looked, question)(*given)]
