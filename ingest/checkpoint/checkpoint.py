@@ -415,6 +415,9 @@ class Checkpoint:
         """Store those parts of the source's state that are not stored yet; raises CheckpointError as `plan` does."""
         if self._documents is None:
             self._documents = set(self._document_names())
+            # What an earlier run has left: those of kinds that the state has (`history-…`), not what people have given
+            kinds = {name.partition("-")[0] for name in documents}
+            self._named = {name for name in self._documents if name.partition("-")[0] in kinds}
         self._unused.update(dict.fromkeys(self._named - documents.keys() - self._unused.keys()))
         self._unused = {name: since for name, since in self._unused.items() if name not in documents}
         self._named = {*documents}
@@ -427,8 +430,11 @@ class Checkpoint:
         """Return the stored parts of the source's state by their names; raises CheckpointError."""
         found = {}
         for name in self._document_names():
+            data = self.storage.read(f"source/{name}.json")
+            if data is None:
+                continue  # a run has just removed it, and nothing that is stored names it any more
             try:
-                found[name] = orjson.loads(self.storage.read(f"source/{name}.json") or b"")
+                found[name] = orjson.loads(data)
             except ValueError as exc:
                 raise self.damaged(f"source/{name}.json", exc) from exc
         return found

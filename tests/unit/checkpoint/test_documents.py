@@ -26,3 +26,17 @@ def test_documents_are_kept_as_long_as_a_stored_batch_may_name_them() -> None:
     assert checkpoint.documents() == {"answer-1": {}, "b": 2, "all": 4}
     checkpoint.keep_documents({"a": 1})
     assert checkpoint.documents()["a"] == 1
+
+
+def test_what_a_run_that_died_has_left_is_removed_by_the_next_one() -> None:
+    storage = MemoryStorage()
+    for name in ("history-1", "history-2", "history-3", "answer-1"):
+        storage.write(f"source/{name}.json", b"{}")
+    checkpoint = Checkpoint(storage)
+    checkpoint.begin({})
+    checkpoint.bind({})
+    for batch in range(KEEP_BATCHES + 1):
+        checkpoint.keep_documents({"history-3": {}})
+        assert checkpoint.documents().keys() == {"history-1", "history-2", "history-3", "answer-1"}
+        checkpoint.done(Progress(batch, {}), {})
+    assert checkpoint.documents().keys() == {"history-3", "answer-1"}
