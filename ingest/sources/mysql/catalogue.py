@@ -15,6 +15,7 @@ import pymysql
 from pymysql.constants import ER
 
 from ingest.sources.mysql import charset_names, ddl
+from ingest.sources.mysql.chunks import quoted
 from ingest.sources.mysql.columns import Column, ForeignKey, Table
 from ingest.sources.mysql.definitions import column_type
 from ingest.sources.mysql.hidden import ROW_END, ROW_START, row_hash, with_expressions
@@ -30,6 +31,7 @@ SYSTEM: Final = frozenset({"information_schema", "mysql", "performance_schema", 
 _VERSION: Final = re.compile(r"(\d+)\.(\d+)\.(\d+)")
 _LOOKS: Final = 3
 """Looks for a table that information_schema may lack for a moment."""
+_DENIED: Final = frozenset({ER.DBACCESS_DENIED_ERROR, ER.TABLEACCESS_DENIED_ERROR, ER.COLUMNACCESS_DENIED_ERROR})
 _AT_ONCE: Final = 500
 """Tables of one query. A query of all tables makes MySQL 5.6 open each of them."""
 _ESCAPED: Final = re.compile(r"\\(.)|''", re.DOTALL)
@@ -118,9 +120,8 @@ def settled(connection: Any, wanted: Collection[TableName], about: ServerRules) 
     """
     with connection.cursor() as cursor:
         for database, name in wanted:
-            quoted = ".".join("`" + part.replace("`", "``") + "`" for part in (database, name))
             try:
-                cursor.execute(f"SELECT 1 FROM {quoted} LIMIT 0")  # noqa: S608  (quoted)
+                cursor.execute(f"SELECT 1 FROM {quoted(database)}.{quoted(name)} LIMIT 0")  # noqa: S608  (quoted)
             except pymysql.MySQLError as exc:
                 if exc.args[0] == ER.LOCK_WAIT_TIMEOUT:
                     return None
@@ -160,7 +161,19 @@ def unreadable(connection: Any, wanted: Collection[TableName]) -> list[TableName
             f"WHERE TABLE_SCHEMA = %s AND TABLE_NAME IN ({marks}) AND FIND_IN_SET('select', PRIVILEGES) = 0"
         )
         out |= {(database, row["TABLE_NAME"]) for row in _rows(connection, query, (database, *some))}
-    return sorted(out)
+    # MariaDB leaves out there what a role may read
+    return [table for table in sorted(out) if not _may_read(connection, table)]
+
+
+def _may_read(connection: Any, table: TableName) -> bool:  # noqa: ANN401  (as above)
+    with connection.cursor() as cursor:
+        try:
+            cursor.execute(f"SELECT * FROM {'.'.join(map(quoted, table))} LIMIT 0")  # noqa: S608  (quoted)
+        except pymysql.MySQLError as exc:
+            if exc.args[0] in _DENIED:
+                return False
+            raise
+    return True
 
 
 def _rows(connection: Any, query: str, parameters: tuple[Any, ...]) -> Iterator[dict[str, Any]]:  # noqa: ANN401
@@ -219,9 +232,9 @@ def _is_there(connection: Any, table: TableName) -> bool:  # noqa: ANN401  (as a
     """
     with connection.cursor() as cursor:
         try:
-            cursor.execute("SHOW COLUMNS FROM " + ".".join("`" + part.replace("`", "``") + "`" for part in table))
+            cursor.execute(f"SHOW COLUMNS FROM {'.'.join(map(quoted, table))}")
         except pymysql.MySQLError as exc:
-            if exc.args[0] in {ER.NO_SUCH_TABLE, ER.BAD_DB_ERROR, ER.TABLEACCESS_DENIED_ERROR}:
+            if exc.args[0] in {ER.NO_SUCH_TABLE, ER.BAD_DB_ERROR, *_DENIED}:
                 return False
             raise
     return True
@@ -297,7 +310,7 @@ def _as_made(connection: Any, name: TableName, about: ServerRules) -> tuple[Fore
     """Return the same of one table, from the statement that makes it."""
     with connection.cursor() as cursor:
         try:
-            cursor.execute("SHOW CREATE TABLE " + ".".join("`" + part.replace("`", "``") + "`" for part in name))
+            cursor.execute(f"SHOW CREATE TABLE {'.'.join(map(quoted, name))}")
         except pymysql.MySQLError as exc:
             if exc.args[0] in {ER.NO_SUCH_TABLE, ER.BAD_DB_ERROR}:
                 return ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,6 +15,8 @@ from verified import FilePipeline, found
 
 from ingest.driver.context import Settings
 from ingest.errors import AccessError
+from ingest.sources.mysql.catalogue import unreadable
+from ingest.sources.mysql.connection import MySqlServer, Tls, connect
 
 if TYPE_CHECKING:
     from mysql_servers import MySql
@@ -92,6 +95,24 @@ def test_snapshot_log_backfill_and_verify(kind: str, request: pytest.FixtureRequ
         assert found(report) == {}
     finally:
         pipeline.drop()
+
+
+@pytest.mark.parametrize("kind", ["mariadb", "mariadb11"])
+def test_what_a_role_may_read_is_readable(kind: str, request: pytest.FixtureRequest) -> None:
+    """Though information_schema does not say so: MariaDB leaves the rights of roles on tables out."""
+    server, base = request.getfixturevalue(kind), f"role_{kind}"
+    user, role = f"{base}_user", f"{base}_reads"
+    server.execute(
+        f"CREATE DATABASE {base}", f"CREATE TABLE {base}.a (v INT)", f"CREATE TABLE {base}.b (v INT)",
+        f"CREATE ROLE {role}", f"GRANT SELECT ON {base}.a TO {role}",
+        f"CREATE USER '{user}'@'%' IDENTIFIED BY '{PASSWORD}'", f"GRANT {role} TO '{user}'@'%'",
+        f"SET DEFAULT ROLE {role} FOR '{user}'@'%'", f"GRANT INSERT ON {base}.b TO '{user}'@'%'",
+    )  # fmt: skip
+    try:
+        with closing(connect(MySqlServer("127.0.0.1", server.port, user, PASSWORD, Tls("disabled")))) as connection:
+            assert unreadable(connection, [(base, "a"), (base, "b")]) == [(base, "b")]
+    finally:
+        server.execute(f"DROP USER '{user}'@'%'", f"DROP ROLE {role}", f"DROP DATABASE {base}")
 
 
 @pytest.mark.parametrize("kind", KINDS)
