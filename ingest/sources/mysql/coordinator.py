@@ -23,9 +23,10 @@ from ingest.sources.mysql.history import History, SchemaEntry, comments_of, from
 from ingest.sources.mysql.log_history import LAST, LogHistory, shown
 from ingest.sources.mysql.log_model import LogPlace
 from ingest.sources.mysql.log_search import identity, log_listing, log_status
+from ingest.sources.mysql.notes import TaskNotes
 from ingest.sources.mysql.positions import FIRST, WAYS, LogFiles
 from ingest.sources.mysql.probe import LogProbe
-from ingest.sources.mysql.reader import AssignedChunk, MySqlAssignment, TableRegions, TaskNotes
+from ingest.sources.mysql.reader import AssignedChunk, MySqlAssignment, TableRegions
 from ingest.sources.mysql.starting import first_place, place_of_tables
 from ingest.sources.mysql.state import LANES, LOG, SNAPSHOT, State
 from ingest.sources.mysql.statements import known_at
@@ -43,8 +44,8 @@ if TYPE_CHECKING:
     from ingest.model.table import TableId
     from ingest.sources.mysql.columns import Table
     from ingest.sources.mysql.history import Name
+    from ingest.sources.mysql.notes import ChunkNote
     from ingest.sources.mysql.options import MySqlSource
-    from ingest.sources.mysql.reader import ChunkNote
     from ingest.sources.mysql.state import LaneChunk, TableSnapshot
 
 _BYTES_A_RECORD: Final = 160
@@ -131,7 +132,7 @@ class MySqlCoordinator(LogHistory):
         """Take into the state what readers have noted."""
         for note in notes:
             found = msgspec.convert(note, TaskNotes)
-            for chunk in found.chunks:
+            for chunk in found.all_chunks:
                 self._learn_chunk(chunk)
             if found.log is not None:
                 self._learn_log(found.log)

@@ -43,7 +43,7 @@ from ingest.sources.mysql.gtids import GtidSet
 from ingest.sources.mysql.history import History, SchemaEntry, to_document
 from ingest.sources.mysql.lanes import Lanes
 from ingest.sources.mysql.log_search import LogSearch, log_listing, log_status
-from ingest.sources.mysql.reader import StatementNote
+from ingest.sources.mysql.notes import StatementNote
 from ingest.sources.mysql.statements import StatementHistory
 from ingest.sources.stateful import SinkHabits
 
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from ingest.sources.mysql.history import Name
     from ingest.sources.mysql.log_search import LogStatus
     from ingest.sources.mysql.options import MySqlSource
-    from ingest.sources.mysql.reader import LogNote
+    from ingest.sources.mysql.notes import LogNote
     from ingest.sources.mysql.state import State
 
 _T = TypeVar("_T")

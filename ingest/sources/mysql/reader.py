@@ -30,6 +30,7 @@ from ingest.sources.mysql.log_model import LogPlace, PartOfTransaction
 from ingest.sources.mysql.log_reader import LogReader
 from ingest.sources.mysql.log_search import identity
 from ingest.sources.mysql.marks import Lock, LogPoint
+from ingest.sources.mysql.notes import CHUNK_BYTES, ChunkNote, LogNote, StatementNote, TaskNotes, kept, packed, size_of
 from ingest.sources.mysql.passing import Passing, Region, changes_in, passed
 from ingest.sources.mysql.positions import WAYS, ServerIdentity
 from ingest.sources.mysql.snapshot import ChunkReader, TableChanged, TableGone
@@ -63,10 +64,6 @@ class MySqlChunk:
     """Of rows of a chunk: the place in the log that they are of; of records of the log: their transactions."""
 
 
-_MOST_PARENTS: Final = 20
-"""Columns of referenced tables that a commit keeps at most. Of more, the log is read once more from its last place."""
-_MOST_GTIDS: Final = 1500
-"""Characters of GTIDs that a commit keeps at most."""
 _AGAIN_S: Final = 1.0
 """Seconds until a chunk is read again whose log has a statement on its table: its next low mark may be behind that."""
 _FAR: Final = 1 << 40
@@ -95,21 +92,6 @@ class AssignedChunk(msgspec.Struct, array_like=True, frozen=True):
     upper: tuple[str, ...] | None
 
 
-class ChunkNote(msgspec.Struct, array_like=True, frozen=True):
-    """The mark of a chunk that was read."""
-
-    lane: int
-    position: int
-    file: str
-    """Empty: the table is gone."""
-    offset: int
-    rows: int = 0
-    """Rows that it had."""
-    low_file: str = ""
-    low: int = 0
-    """A place at or before the mark, up to which nothing is missing in the rows, also what the log does not have."""
-
-
 class MySqlAssignment(msgspec.Struct, frozen=True):
     """What one task gets."""
 
@@ -133,47 +115,6 @@ class MySqlAssignment(msgspec.Struct, frozen=True):
     """Entries of the history that were not compared with the server's tables yet."""
     partial: bool = False
     """True if the sink writes only the columns that came, so that rows after an update may lack some."""
-
-
-class StatementNote(msgspec.Struct, frozen=True):
-    """A statement that a task has met, before which it ended."""
-
-    position: int
-    end: int
-    database: str
-    text: str
-    sql_mode: int
-    time: int
-
-
-class LogNote(msgspec.Struct, frozen=True):
-    """How far a task has read the log."""
-
-    place: LogPlace
-    files: list[tuple[str, int, int]] = []
-    """Names, bases and times of the files that it entered."""
-    gtids: str = ""
-    """Transactions that it has read up to the place."""
-    statement: StatementNote | None = None
-    invalid: dict[str, int] = {}
-    """For each column: the number of texts with bytes that are no characters."""
-    inside: PartOfTransaction | None = None
-    """How much was read of the transaction that begins at the place, where its end was not seen."""
-    used: list[int] | None = None
-    """Of the entries that were asked for: those by which rows were decoded; None where nobody knows."""
-    time: int = 0
-    """When the event was logged that it has read last, in seconds since 1970; 0 where it has read none."""
-    parents: list[tuple[str, str, str | None, int]] = []
-    """Changes of rows that others refer to by foreign keys: database, table, column, position (`cascades.py`)."""
-
-
-class TaskNotes(msgspec.Struct, frozen=True):
-    """What the coordinator is to learn of a task."""
-
-    log: LogNote | None = None
-    chunks: list[ChunkNote] = []
-    changed: bool = False
-    """True if a chunk was not read because its table is not as the history has it."""
 
 
 class _Tables:
@@ -264,16 +205,13 @@ class MySqlReader:
         """Return what the sink is to keep with a commit: marks of chunks, and where the log was read to."""
         log, chunks = self._log_note(positions), self._finished(positions)
         if log is not None:
-            # The statement is met again. What is too long for a commit is what was known before this task
-            log = msgspec.structs.replace(log, files=[], statement=None, invalid={}, used=None)
-            at_start = log.place == self._assigned.place and log.inside is None
-            long = len(log.gtids) > _MOST_GTIDS or len(log.parents) > _MOST_PARENTS
-            log = None if long or at_start else log
-        return msgspec.to_builtins(TaskNotes(log, chunks)) if log is not None or chunks else None
+            log = msgspec.structs.replace(log, files=[], statement=None, invalid={}, used=None)  # it is met again
+            log = None if log.place == self._assigned.place and log.inside is None else log
+        return kept(log, chunks)
 
     def resume(self, note: Any) -> None:  # noqa: ANN401  (as above)
         """Take over what the sink has kept."""
-        self._chunks = msgspec.convert(note, TaskNotes).chunks
+        self._chunks = msgspec.convert(note, TaskNotes).all_chunks
 
     def _finished(self, positions: Mapping[Split, int]) -> list[ChunkNote]:
         return [one for one in self._chunks if one.position < positions.get((SNAPSHOT, one.lane), 0)]
@@ -405,9 +343,15 @@ class MySqlReader:
     # -- Chunks -------------------------------------------------------------------------------------------------------
 
     def _read_lane(self, split: Split, start: int, end: int) -> Generator[MySqlChunk | None]:
-        """Yield the rows of chunks. A lane ends before a chunk whose table is not as the history has it yet."""
+        """Yield the rows of chunks.
+
+        A lane ends before a chunk whose table is not as the history has it yet, and before more than a commit can note.
+        """
         chunks = {one.position: one for one in self._assigned.chunks if one.lane == split[1]}
+        room = CHUNK_BYTES // max(1, sum(split[0] == SNAPSHOT for split in self._position))
         for position in range(start, end):
+            if size_of(packed(one for one in self._chunks if one.lane == split[1])) > room:
+                return
             chunk = chunks[position]
             entry = self._schemas.history.entry(chunk.entry)
             mark, low, self._rows_given = LogPoint("", 0), LogPoint("", 0), 0

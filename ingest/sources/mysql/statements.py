@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ingest.sources.mysql.events import Query
     from ingest.sources.mysql.history import History, Name
     from ingest.sources.mysql.log_search import LogSearch
-    from ingest.sources.mysql.reader import StatementNote
+    from ingest.sources.mysql.notes import StatementNote
     from ingest.sources.mysql.tokens import ServerRules
 
 _SHOWN: Final = 300

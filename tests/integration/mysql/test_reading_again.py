@@ -527,3 +527,12 @@ def test_the_way_out_may_die_as_well(mariadb: MySql, tmp_path: Path, monkeypatch
     pipeline.execute("INSERT INTO whole VALUES (60, 60)")
     pipeline.run()
     assert texts(lake.rows("lost_dying", "whole", columns="k, v")) == pipeline.rows("whole", "k, v")
+
+
+def test_a_batch_of_many_chunks_is_committed_exactly_once(mariadb: MySql, kafka: Kafka, tmp_path: Path) -> None:
+    """A broker takes 4,096 bytes with an offset, in which the marks of all of them are."""
+    pipeline = to_topics(mariadb, kafka, tmp_path, "again_chunks", "exactly-once")
+    pipeline.execute("CREATE TABLE many (k INT PRIMARY KEY, v INT)")
+    pipeline.execute("INSERT INTO many SELECT seq, seq FROM seq_1_to_900")
+    pipeline.run()
+    assert sorted(of_topic(kafka, f"{kafka.name}.many")) == [(number, number) for number in range(1, 901)]

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
 from ingest.sources.mysql.columns import Column, Table
 from ingest.sources.mysql.history import History, SchemaEntry
 from ingest.sources.mysql.lanes import Lanes
 from ingest.sources.mysql.log_model import LogPlace
+from ingest.sources.mysql.notes import MOST_BYTES, ChunkNote, LogNote, TaskNotes, kept, packed, size_of, unpacked
 from ingest.sources.mysql.options import MySqlSource
 from ingest.sources.mysql.positions import LogFiles, ServerIdentity
 from ingest.sources.mysql.state import LANES, LOG, SNAPSHOT, State
@@ -103,3 +105,22 @@ def test_a_table_is_read_again(lanes: Lanes, state: State) -> None:
         lanes.mark(state, lane, 0, 100)
     lanes.begin(state, [NAME], again=True)
     assert [(one.again, one.rest, one.pieces) for one in state.snapshots] == [(True, True, [])]
+
+
+def test_a_commit_keeps_notes_of_chunks_in_few_bytes() -> None:
+    def note(lane: int, at: int, file: str = "mysql-bin.000123", low_file: str = "mysql-bin.000123") -> ChunkNote:
+        return ChunkNote(lane, at, file, 900_000_000 + 40_000 * at, 8096 - at, low_file, 899_990_000 + 40_000 * at)
+
+    chunks = [*(note(0, at) for at in range(7, 60)), *(note(3, at) for at in range(50)), ChunkNote(3, 50, "", 0)]
+    chunks += [note(5, 2), note(5, 3, "mysql-bin.000124"), note(5, 4, "mysql-bin.000124", "mysql-bin.000124")]
+    assert [*unpacked(packed(reversed(chunks)))] == chunks
+    assert size_of(packed(chunks)) < 20 * len(chunks)
+    log = LogNote(LogPlace("mysql-bin.000123", 4, 0), gtids="0-1-5")
+    both = msgspec.convert(kept(log, chunks[:60]), TaskNotes)
+    assert (both.log, both.all_chunks) == (log, chunks[:60])
+    long = msgspec.structs.replace(log, parents=[("d" * 64, "t" * 64, "c" * 64, at) for at in range(20)])
+    assert size_of(long) > MOST_BYTES
+    assert msgspec.convert(kept(long, chunks), TaskNotes) == TaskNotes(packed=packed(chunks))
+    assert kept(long, []) is None
+    former = {"chunks": [[1, 2, "f.1", 9, 3]], "changed": False}  # as earlier versions have it
+    assert msgspec.convert(former, TaskNotes).all_chunks == [ChunkNote(1, 2, "f.1", 9, 3)]
