@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ingest.sources.mysql import row_events
+from ingest.sources.mysql.chunks import quoted
 from ingest.sources.mysql.events import DELETES, UPDATES, BadEvent, Cursor
 from ingest.sources.mysql.row_decoder import KnownTable, check
 from ingest.sources.mysql.row_events import bits
@@ -46,7 +47,8 @@ class Referenced(NamedTuple):
 
     deletes: bool
     columns: frozenset[str]
-    """Columns whose changes go on, in lower case; with ANY, of one key they are not known."""
+    """Columns whose changes go on, in lower case; with ANY, of one key they are not known. Where deletes go on, also
+    that of a versioned table by which its rows end."""
     table: Table | None
     """The table; None where its definition is not known."""
 
@@ -63,7 +65,10 @@ def referenced(history: History, name: Name, position: int) -> Referenced | None
     if not deletes and not columns:
         return None
     known = history.at(name, position)
-    return Referenced(deletes, frozenset(columns), None if known is None else known.table)
+    table = None if known is None else known.table
+    if deletes and table is not None and table.row_end is not None:
+        columns.add(table.row_end.lower())  # a row of a versioned table that is deleted is one that ends
+    return Referenced(deletes, frozenset(columns), table)
 
 
 def changed_tables(history: History, parent: Name, column: str | None, position: int) -> dict[Name, str]:
@@ -103,6 +108,9 @@ class ParentWatch:
         """`notes`: takes the position of the last event for each database, table, and column (or DELETED, or ANY)."""
         self._name, self._notes, self._types = (table.database, table.name), notes, table.types
         self.deletes, self.updates = of.deletes, bool(of.columns)
+        ends = None if of.table is None else of.table.row_end
+        self._ends: frozenset[str] = frozenset() if ends is None else frozenset([ends.lower()])
+        """The column of a versioned table by which a row is deleted, in lower case."""
         known = None if of.table is None else KnownTable(0, of.table, table)
         self._sizes = [] if known is None or check(known) else sizes_of(known, values)
         """Of each column: bytes of a length, and where that is 0, bytes of a value."""
@@ -120,8 +128,8 @@ class ParentWatch:
 
     def updated(self, position: int, places: Iterable[int] | None) -> None:
         """Note that columns at these places have changed; None: nobody knows which."""
-        for column in [ANY] if places is None else [self._places[at] for at in places]:
-            self._note(column, position)
+        for column in [ANY, *self._ends] if places is None else [self._places[at] for at in places]:
+            self._note(DELETED if column.lower() in self._ends else column, position)
 
     def _note(self, column: str | None, position: int) -> None:
         at = (*self._name, column)
@@ -195,7 +203,7 @@ def changed_since(state: State, history: History) -> Iterator[Dependent]:
     known = {one.name: one for one in state.dependents if one.name in read}
     for snapshot in state.snapshots:
         table = read.get(snapshot.name)
-        if snapshot.read and table is not None and table.cascades:
+        if snapshot.read and table is not None and (table.cascades or snapshot.name in known):
             known.setdefault(snapshot.name, Dependent(snapshot.name)).low = snapshot.low
     state.dependents = [*known.values()]
     reading = {one.name for one in state.snapshots if not one.read}
@@ -211,11 +219,10 @@ def moment(seconds: int) -> str:
 
 def unseen_parent(name: Name) -> str:
     """Return the line of the log about a table that others refer to, and that is not there or may not be seen."""
-    quoted = ".".join("`" + part.replace("`", "``") + "`" for part in name)
     return (
         f"foreign keys of tables that are read refer to {'.'.join(name)}, whose columns this user may not see: each of "
         "its updates counts as one of the columns that they refer to, and its own foreign keys are not known "
-        f"(GRANT SELECT ON {quoted} mends it)"
+        f"(GRANT SELECT ON {'.'.join(map(quoted, name))} mends it)"
     )
 
 
