@@ -61,7 +61,7 @@ def note_used(state: State, entries: Collection[int] | None) -> None:
 
 
 def note_read_again(state: State, names: Collection[Name]) -> None:
-    """Note that rows of tables are read anew: those that were decoded do not count any more."""
+    """Note that rows of tables are read again: those that were decoded do not count any more."""
     state.applied = [msgspec.structs.replace(one, used=one.used and one.name not in names) for one in state.applied]
 
 

@@ -30,7 +30,9 @@ class Remedy(Enum):
     DELETE = "delete"
     """They are deleted, in order with the rows of the log."""
     READ_AGAIN = "read again"
-    """The table is read anew beside the log."""
+    """The table is read again beside the log."""
+    READ = "read"
+    """The table is read beside the log: the sink has no row of it."""
     STAY = "stay"
     """They stay, and the table is marked."""
 
@@ -102,7 +104,7 @@ def consequences(
         if before not in arrived:
             add(before, Remedy.STAY, f"RENAME TABLE to {'.'.join(after)}: its rows stay in the sink under the old name")
         # where the sink has nothing of this name, the table is one that is new to the pipeline
-        remedy = policy.marks(rows(after)) if was_read(after) else Remedy.READ_AGAIN
+        remedy = policy.marks(rows(after)) if was_read(after) else Remedy.READ
         add(after, remedy, f"RENAME TABLE of {'.'.join(before)} to this name")
     for mark in effect.marks:
         column = f" (column {mark.column})" if mark.column else ""
@@ -137,5 +139,5 @@ def warning(found: Consequence, *, keyed: bool) -> str:
     name = ".".join(found.table)
     said = f"{name}: {found.why}; no row of the log says so, so that rows in the sink may differ"
     if not keyed:
-        return f"{said}. In append and history modes, and in changelog topics, nothing is read anew"
-    return f"{said}. Read the table anew: ingest backfill FILE --table {name}"
+        return f"{said}. In append and history modes, and in changelog topics, nothing is read again"
+    return f"{said}. Read the table again: ingest backfill FILE --table {name}"

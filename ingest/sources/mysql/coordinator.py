@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
-from ingest.errors import ConfigError, DataLoss
+from ingest.errors import CheckpointError, ConfigError, DataLoss
 from ingest.model.table import show, table_in
 from ingest.sources.mysql import catalogue
 from ingest.sources.mysql.checks import ServerNeeds, check_server
@@ -19,7 +19,7 @@ from ingest.sources.mysql.comparing import (
     note_read_again,
 )
 from ingest.sources.mysql.failover import excluded_sources, follow
-from ingest.sources.mysql.history import History, SchemaEntry, comments_of, from_document
+from ingest.sources.mysql.history import History, SchemaEntry, comments_of, from_document, may_change_tables
 from ingest.sources.mysql.log_history import LAST, LogHistory, shown
 from ingest.sources.mysql.log_model import LogPlace
 from ingest.sources.mysql.log_search import identity, log_listing, log_status
@@ -84,10 +84,14 @@ class MySqlCoordinator(LogHistory):
 
     def restore(self, state: SourceState) -> None:
         """Take over the state of the batch that is planned next, or again."""
-        self._state = State.from_json(state.value)
-        self._documents = {name: state.documents[name] for name in self._state.documents}
+        try:
+            self._state = State.from_json(state.value)
+            self._documents = {name: state.documents[name] for name in self._state.documents}
+            entries = [one for name in self._state.documents for one in from_document(self._documents[name])]
+        except (LookupError, TypeError, ValueError, msgspec.ValidationError) as exc:
+            msg = f"the checkpoint's state of the database cannot be read: {type(exc).__name__}: {exc}"
+            raise CheckpointError(msg, "restore it, or start over with another --checkpoint") from exc
         self._answers = dict(state.documents)
-        entries = [one for name in self._state.documents for one in from_document(self._documents[name])]
         self._history = History(tuple(entries), frozenset(self._state.answers))
         self._new = list(self._history.newest())
         self._commented = {entry.name: entry for entry in self._new if entry.read}
@@ -391,7 +395,8 @@ class MySqlCoordinator(LogHistory):
     def _take_in(self) -> None:
         """Take in tables that the options choose and did not choose before: at the end of the log as it is now.
 
-        Their changes before that are left out, as their rows are read later. What they choose no more is left.
+        Their changes before that are left out, and so are statements, as their rows are read later; not where rows are
+        not read, but the log only. What they choose no more is left.
         """
         state = self._now
         self._add(self._lanes.leave(state, self._history, self._options.reads), [])
@@ -400,26 +405,37 @@ class MySqlCoordinator(LogHistory):
         status, tables = place_of_tables(
             self._options, self._ask, lambda: self._ask("ask for the log's position", log_status), self._history
         )
-        names = self._add_tables(self._see(status), tables)
-        for name in left.intersection(names):
+        end = self._see(status)
+        had = {name for name in tables if self._history.was_read(name, LAST)}
+        names, keyed = self._add_tables(end, tables), self._sink.keyed
+        with_rows = self._options.new_tables and not self._options.new_tables_log_only
+        for name in sorted(had if with_rows else left.intersection(names)):
             why = "its changes were not read while source.tables did not choose it"
-            self._warn(f"{shown(name)}: {why}" + self._sink.keyed * "; it is read again")
-            if self._sink.keyed:
-                self._begin([name], again=True)
+            if name not in left:
+                why = "it was made under a name that another table had"
+            self._warn(f"{shown(name)}: {why}" + keyed * "; it is read again")
+            if keyed:
+                self._begin([name], again=True, at=end)
+                state.marked.pop(shown(name), None)
             else:
                 state.marked[shown(name)] = why
-        if self._options.new_tables and not self._options.new_tables_log_only:
-            self._begin([name for name in names if name not in left])
+        if with_rows:
+            self._begin([name for name in names if name not in (had if keyed else left)], at=end)
 
     def _without_cascades(self) -> list[SchemaEntry]:
         """Return entries without foreign keys that change rows, from the log's end on, where the log has such rows now.
 
-        So it is after an upgrade of the server to MySQL 9.6.
+        So it is after an upgrade of the server to MySQL 9.6. Statements that are not read yet may change these tables:
+        then it waits for the next start, and until then such tables are read again more often than they have to be.
         """
         if not self._ask("ask for its version", catalogue.server).logs_cascades:
             return []
         known = [(entry, table) for entry in self._history.newest() if (table := entry.table) and table.cascades]
         end = self._see(self._ask("ask for the log's position", log_status)) if known else 0
+        place = self._now.place
+        later = self._search.statements(place.file, place.offset) if known else ()
+        if any(may_change_tables(query.text) for *_, query in later):
+            return []
         return [
             replace(entry, id=number, position=max(end, entry.position), table=replace(table, cascades=()))
             for number, (entry, table) in enumerate(known, self._now.next_entry)

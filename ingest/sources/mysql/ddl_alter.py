@@ -48,7 +48,7 @@ _TABLE_OPTIONS: Final = frozenset({
 
 @dataclass(slots=True)
 class _Added:
-    """A column that a statement adds or defines anew."""
+    """A column that a statement adds or defines again."""
 
     found: Definition
     old: str | None = None

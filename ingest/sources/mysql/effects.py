@@ -24,7 +24,7 @@ class TableMark:
     """What the statement did, for people: `ADD COLUMN with a default`."""
     column: str | None = None
     gone: bool = False
-    """True if rows are gone, so that to read the table anew does not help: the sink still has them."""
+    """True if rows are gone, so that to read the table again does not help: the sink still has them."""
 
 
 @dataclass(slots=True)

@@ -202,7 +202,7 @@ class History:
                 self._children.setdefault(key.parent, {})[entry.name] = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return what it is made of: a worker makes the indexes anew."""
+        """Return what it is made of: a worker makes the indexes again."""
         return History, (self.entries, self.answers)
 
     def with_entries(self, entries: Iterable[SchemaEntry], answers: Iterable[int] = (), *, since: int = 0) -> History:
@@ -255,6 +255,10 @@ class History:
     def of(self, name: Name) -> Sequence[SchemaEntry]:
         """Return all entries of a table, in the order of their positions."""
         return self._by_name.get(name, ((), ()))[1]
+
+    def was_read(self, name: Name, position: int) -> bool:
+        """Return whether a table was read at some time before a position."""
+        return any(entry.read and entry.position < position for entry in self.of(name))
 
     def newest(self) -> Iterator[SchemaEntry]:
         """Yield the last entry of each table that there is."""

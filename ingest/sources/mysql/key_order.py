@@ -64,7 +64,7 @@ class KeyOrder:
         if otherwise is not None and column.name in otherwise:
             return otherwise[column.name]
         msg = f"a change in the log lacks the column {column.name}, by which its table is read in chunks"
-        raise ConfigError(msg, "SET GLOBAL binlog_row_image = 'FULL', and begin the sessions that write anew")
+        raise ConfigError(msg, "SET GLOBAL binlog_row_image = 'FULL', and begin the sessions that write again")
 
     def places(self, keys: Sequence[tuple[Part, ...]], bounds: Sequence[tuple[Part, ...]]) -> list[int]:
         """Return for each key how many bounds are below it. Bounds are in the server's order."""

@@ -65,11 +65,12 @@ class Lanes:
         self._since, self._saved = now(), float(self._size)
 
     def begin(
-        self, state: State, names: Iterable[Name], rows: Mapping[Name, int] | None = None, *, again: bool = False
-    ) -> None:
+        self, state: State, names: Iterable[Name], rows: Mapping[Name, int] | None = None, *, again: bool = False,
+        at: int = 0,
+    ) -> None:  # fmt: skip
         """Let tables be read from their first row on. `again`: the sink has rows of them already, and replaces them.
 
-        `rows`: about how many rows they have, for people.
+        `rows`: about how many rows they have, for people. `at`: see `TableSnapshot.began`.
         """
         if all(one.read for one in state.snapshots):
             state.tables_done = state.rows_done = 0
@@ -77,9 +78,9 @@ class Lanes:
             found = state.snapshot(name)
             if found is None:
                 of = (rows or {}).get(name, 0)
-                state.snapshots.append(TableSnapshot(name, again=again, rows=of, replaces=again))
-            elif again:  # what of it was read is older
-                found.replaces = True
+                state.snapshots.append(TableSnapshot(name, again=again, rows=of, replaces=again, began=at))
+            elif again or at:  # what of it was read is older
+                found.replaces, found.began = found.replaces or again, max(found.began, at)
                 self.restart(state, name)
 
     @staticmethod
@@ -100,13 +101,18 @@ class Lanes:
             for number, entry in enumerate(gone, state.next_entry)
         ]
 
-    def follow(self, state: State, name: Name, before: Table, now: Table) -> None:
-        """Go on with a table whose definition has changed; from its first row on, where its bounds mean nothing now."""
+    def follow(self, state: State, name: Name, before: Table, now: Table) -> bool:
+        """Go on with a table whose definition has changed; from its first row on, where its bounds mean nothing now.
+
+        Returns whether rows come again that were read before.
+        """
         one = state.snapshot(name)
         key = [column.name for column in self.key(before)]
         alike = key == [column.name for column in self.key(now)] and (not key or keeps_order(before, now, key))
-        if one is not None and not alike and not one.read:
-            self.restart(state, name)
+        if one is None or alike or one.read:
+            return False
+        self.restart(state, name)
+        return bool(one.pieces)
 
     @staticmethod
     def restart(state: State, name: Name) -> None:
@@ -114,8 +120,8 @@ class Lanes:
         before = state.snapshot(name)
         again = before is not None and (before.again or bool(before.pieces))  # some may be read in an open batch
         state.snapshots = [one for one in state.snapshots if one.name != name]
-        rows, replaces = (0, False) if before is None else (before.rows, before.replaces)
-        state.snapshots.append(TableSnapshot(name, again=again, rows=rows, replaces=replaces))
+        rows, replaces, began = (0, False, 0) if before is None else (before.rows, before.replaces, before.began)
+        state.snapshots.append(TableSnapshot(name, again=again, rows=rows, replaces=replaces, began=began))
         state.lanes = [
             [msgspec.structs.replace(one, stale=one.stale or one.name == name) for one in lane] for lane in state.lanes
         ]

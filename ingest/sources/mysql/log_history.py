@@ -48,15 +48,15 @@ from ingest.sources.mysql.statements import StatementHistory
 from ingest.sources.stateful import SinkHabits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from ingest.sources.mysql.connection import Connection
     from ingest.sources.mysql.effects import Effect
     from ingest.sources.mysql.events import Query
     from ingest.sources.mysql.history import Name
     from ingest.sources.mysql.log_search import LogStatus
-    from ingest.sources.mysql.options import MySqlSource
     from ingest.sources.mysql.notes import LogNote
+    from ingest.sources.mysql.options import MySqlSource
     from ingest.sources.mysql.state import State
 
 _T = TypeVar("_T")
@@ -95,7 +95,7 @@ class LogHistory:
         self._clock: Callable[[], float] = time.time
 
     def _ask(self, what: str, question: Callable[[Connection], _T]) -> _T:
-        """Return what a question gives; where the connection is gone, it is made anew, once. Raise IngestError."""
+        """Return what a question gives; where the connection is gone, it is made again, once. Raise IngestError."""
         for again in (True, False):
             connection = self._connection
             if connection is None or not connection.open:
@@ -141,7 +141,7 @@ class LogHistory:
         if statement is None or self._history.answered(statement.position):
             return
         note_passed(state)
-        statements, known = self._with_statements(), {entry.name for entry in self._history.entries if entry.read}
+        statements = self._with_statements()
         applied = self._ask(
             "ask for columns",
             lambda connection: statements.apply(
@@ -150,13 +150,14 @@ class LogHistory:
             ),
         )  # fmt: skip
         if self._sink.refuses:
-            refuse(self._history, applied.entries, applied.effect, statement.text, statements.reads)
+            reads = partial(statements.reads, position=statement.position)
+            refuse(self._history, applied.entries, applied.effect, statement.text, reads)
         state.used_answers += applied.answers
         note_asked(state, applied.asked)
         note_applied(state, [one for one in applied.entries if one.name not in applied.asked], statement.text)
         self._change(applied.entries, [statement.position])
         if applied.effect is not None:
-            self._act(applied.effect, statements.reads, known)
+            self._act(applied.effect, statement.position)
         if not self._sink.refuses:  # it stops right before such a statement
             self._look_ahead(statement)
 
@@ -176,14 +177,12 @@ class LogHistory:
                     text = statement_text(query.text, query.charset)
                     yield StatementNote(file.base + start, file.base + end, query.database, text, query.sql_mode, time)
 
-        known = {entry.name for entry in self._history.entries if entry.read}
         found = statements.ahead(self._history, notes(), written, state.next_entry, self._policy())
         self._change([one for _, applied in found for one in applied.entries], [note.position for note, _ in found])
         for note, applied in found:
             note_applied(state, applied.entries, note.text)
             if applied.effect is not None:
-                self._act(applied.effect, statements.reads, known)
-            known |= {entry.name for entry in applied.entries if entry.read}
+                self._act(applied.effect, note.position)
 
     def _after(self, statement: StatementNote) -> Iterable[Query]:
         """Return the statements of the log behind one."""
@@ -201,8 +200,12 @@ class LogHistory:
         self._add(entries, answers)
         for entry in entries:
             old = before[entry.name]
-            if old is not None and old.table is not None and entry.table is not None and entry.read:
-                self._lanes.follow(self._now, entry.name, old.table, entry.table)
+            if old is None or old.table is None or entry.table is None or not entry.read:
+                continue
+            if self._lanes.follow(self._now, entry.name, old.table, entry.table) and not self._sink.keyed:
+                why = "its key changed while its rows were read: those that were read before come a second time"
+                self._now.marked[shown(entry.name)] = why
+                self._warn(f"{shown(entry.name)}: {why}")
         self._add_parents(entries[0].position if entries else 0)
 
     def _add_parents(self, position: int) -> None:
@@ -244,11 +247,12 @@ class LogHistory:
             if not is_marked:
                 self._act_on(Consequence(one.name, Remedy.STAY, why))
 
-    def _act(self, effect: Effect, reads: Callable[[Name], bool], known: Collection[Name]) -> None:
-        """Do what a statement means for the rows that the sink has. `known`: tables that were read before it."""
+    def _act(self, effect: Effect, position: int) -> None:
+        """Do what the statement at a position means for the rows that the sink has."""
         made = consequences(
-            effect, self._policy(), reads=reads, was_read=lambda name: name in known, rows=self._count_of_rows
-        )
+            effect, self._policy(), reads=partial(self._with_statements().reads, position=position),
+            was_read=partial(self._history.was_read, position=position), rows=self._count_of_rows,
+        )  # fmt: skip
         for one in made:
             self._act_on(one)
 
@@ -267,10 +271,11 @@ class LogHistory:
             state.marked.pop(shown(one.table), None)  # what was wrong of its rows is gone with them
             if state.snapshot(one.table) is not None:
                 self._lanes.restart(state, one.table)
-        elif one.remedy is Remedy.READ_AGAIN:
-            self._begin([one.table], again=True)
+        elif one.remedy in {Remedy.READ, Remedy.READ_AGAIN}:
+            again = one.remedy is Remedy.READ_AGAIN
+            self._begin([one.table], again=again)
             state.marked.pop(shown(one.table), None)
-            self._warn(f"{shown(one.table)}: {one.why}; the table is read anew beside the log")
+            self._warn(f"{shown(one.table)}: {one.why}; the table is read {'again ' * again}beside the log")
         else:
             state.marked[shown(one.table)] = one.why
             self._warn(warning(one, keyed=self._sink.keyed))
@@ -279,8 +284,15 @@ class LogHistory:
         if self._statements is None:
             about = self._ask("ask for its version", catalogue.server)
             databases = self._ask("ask for databases", catalogue.databases)
-            self._statements = StatementHistory(about, databases, self._options.reads, booleans=self._options.booleans)
+            self._statements = StatementHistory(
+                about, databases, self._options.reads, booleans=self._options.booleans, begins=self._begins
+            )
         return self._statements
+
+    def _begins(self, name: Name) -> int:
+        """Return from which position on the log of a table counts."""
+        found = self._now.snapshot(name)
+        return 0 if found is None else found.began
 
     def _add(self, entries: Sequence[SchemaEntry], answers: Sequence[int]) -> None:
         """Add entries to the history, as a document of its own."""
@@ -312,10 +324,10 @@ class LogHistory:
         if history.entries:
             self._keep(history.entries)
 
-    def _begin(self, names: Sequence[Name], *, again: bool = False) -> None:
-        """Let the rows of tables be read."""
+    def _begin(self, names: Sequence[Name], *, again: bool = False, at: int = 0) -> None:
+        """Let the rows of tables be read. `at`: where the log ended when they were taken in."""
         rows = self._ask("count rows", lambda connection: catalogue.counts_of_rows(connection, names))
-        self._lanes.begin(self._now, names, rows, again=again)
+        self._lanes.begin(self._now, names, rows, again=again, at=at)
 
     def _see(self, status: LogStatus) -> int:
         """Return the position of the log's end; the files are listed, which opens each, only where a new one began."""

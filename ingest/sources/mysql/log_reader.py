@@ -41,7 +41,7 @@ HELD_BYTES: Final = 512 << 20
 """The same for one with savepoints or XA, of which nothing may be given on before its end."""
 MAX_PREPARED: Final = 10_000
 """XA transactions whose places are remembered; others are looked for when they are committed."""
-_LOOKS: Final = 10  # that find no bytes, a second together: then a connection of a former `read` is made anew
+_LOOKS: Final = 10  # that find no bytes, a second together: then a connection of a former `read` is made again
 
 
 class LogReader:
@@ -146,7 +146,7 @@ class LogReader:
                 compare_last(f"{self._file}:{self._check.offset}", 0, None)
             where = f"{self._file}, at {self._decoder.offset}"
             msg = f"the log of {self._server.name} cannot be read ({where}): {exc}"
-            hint = "see docs/mysql.md for what can be read; `ingest backfill FILE --all` reads tables anew"
+            hint = "see docs/mysql.md for what can be read; `ingest backfill FILE --all` reads tables again"
             raise ConfigError(msg, hint) from exc
         except (GeneratorExit, Unavailable, ConfigError, DataLoss):
             self.close()

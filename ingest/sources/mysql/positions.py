@@ -22,7 +22,7 @@ FIRST: Final = 4
 FORMER: Final = 8
 """Files before the one that is read, that are kept."""
 WAYS: Final = (
-    "`ingest backfill FILE --all` goes on from the log's end, and reads all tables anew; `ingest verify FILE` shows "
+    "`ingest backfill FILE --all` goes on from the log's end, and reads all tables again; `ingest verify FILE` shows "
     "which rows differ"
 )
 """What a person can do where changes are lost."""

@@ -205,7 +205,7 @@ def _needs_whole(table: Table, columns: Sequence[str]) -> ConfigError:
     )
     hint = (
         "SET GLOBAL binlog_row_image = 'FULL', and end the sessions that set another one. What is in the log stays: "
-        "begin with another --checkpoint, so that rows are read anew"
+        "begin with another --checkpoint, so that rows are read again"
     )
     return ConfigError(msg, hint)
 

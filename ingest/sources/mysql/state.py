@@ -69,6 +69,8 @@ class TableSnapshot(msgspec.Struct):
     """All that happened up to there is in the rows that are read, also what the log does not have."""
     chunk_rows: int = 0
     """Rows of one of its chunks; 0 until it is cut."""
+    began: int = 0
+    """Where the log ended when it was taken in: what the log has of it before that is in the rows, and left out."""
 
     @property
     def after(self) -> Bound | None:
@@ -91,6 +93,7 @@ class TableSnapshot(msgspec.Struct):
         """Note at which position a piece was read, how many rows it has, and up to where nothing is missing in them."""
         low = at if low is None else low
         self.low = low if self.low is None else min(self.low, low)
+        at = max(at, self.began)
         for piece in self.pieces:
             if piece.upper == upper:
                 if piece.mark is None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
@@ -99,12 +100,16 @@ class StatementHistory:
     """Applies statements, in the order of the log."""
 
     def __init__(
-        self, about: ServerRules, databases: Mapping[str, str], reads: Callable[[TableId], bool], *, booleans: bool
-    ) -> None:
-        """`about`: the server, `databases`: their default character sets, `reads`: whether a table is read."""
+        self, about: ServerRules, databases: Mapping[str, str], reads: Callable[[TableId], bool], *, booleans: bool,
+        begins: Callable[[Name], int] = lambda _: 0,
+    ) -> None:  # fmt: skip
+        """`about`: the server, `databases`: their default character sets, `reads`: whether a table is read.
+
+        `begins`: from which position on. One that is taken in later is read by its rows, which have all before that.
+        """
         self._about = about
         self._databases = dict(databases)
-        self._reads = reads
+        self._reads, self._begins = reads, begins
         self._booleans = booleans
 
     def apply(
@@ -126,7 +131,7 @@ class StatementHistory:
         effect = self._effect(tables, note)
         changed: dict[Name, Table | None] = dict(effect.tables)
         taken: list[str] = []
-        wanted = {name for name in effect.unknown | effect.touches if self.reads(name)}
+        wanted = {name for name in effect.unknown | effect.touches if self.reads(name, note.position)}
         if wanted:
             answered = {
                 name: found for name in sorted(wanted)
@@ -146,7 +151,8 @@ class StatementHistory:
         Those that follow each other as in a migration are applied at once, as each asks for a batch otherwise. Rows
         between them are decoded by the columns of their own positions all the same. The log is read up to a statement
         whose columns are asked for, behind which rows are deleted or read again, or which changes the columns of a
-        table that has rows before it. `written`: tables with rows in the log before the statement that came last.
+        table that has rows before it, or takes away a foreign key by which rows before it may have changed others.
+        `written`: tables with rows in the log before the statement that came last.
         """
         out: list[tuple[StatementNote, Applied]] = []
         for note in islice(notes, MOST_AHEAD):
@@ -154,12 +160,16 @@ class StatementHistory:
                 continue
             tables = self._tables(history, note.position)
             effect = self._effect(tables, note)
-            if any(map(self.reads, effect.unknown | effect.touches)):
+            if any(self.reads(name, note.position) for name in effect.unknown | effect.touches):
                 break
             entries = self._entries(history, tables, effect, effect.tables, note.position, first)
-            known = {entry.name for entry in history.entries if entry.read}
-            made = consequences(effect, policy, reads=self.reads, was_read=known.__contains__, rows=lambda _: 0)
+            made = consequences(
+                effect, policy, reads=partial(self.reads, position=note.position),
+                was_read=partial(history.was_read, position=note.position), rows=lambda _: 0,
+            )  # fmt: skip
             waits = any(one.remedy is not Remedy.STAY for one in made)
+            # A task notes only the last change of a parent: the keys have to be the same up to there
+            waits = waits or (bool(written) and any(_loses_key(tables.get(one.name), one.table) for one in entries))
             if waits or any(_is_another(tables.get(entry.name), entry) for entry in entries if entry.name in written):
                 break
             out.append((note, Applied(entries, effect)))
@@ -190,19 +200,23 @@ class StatementHistory:
             known = tables.get(name)
             if table is None and known is None:
                 continue
-            self._mark_names(effect, history, name, known, table)
-            entries.append(SchemaEntry(first + len(entries), position, name, table, self.reads(name), self._booleans))
+            before = [entry for entry in history.of(name) if entry.position < position]
+            self._mark_names(effect, before, name, known, table)
+            read = self.reads(name, position)
+            entries.append(SchemaEntry(first + len(entries), position, name, table, read, self._booleans))
         return entries
 
     @staticmethod
-    def _mark_names(effect: Effect, history: History, name: Name, known: Table | None, table: Table | None) -> None:
+    def _mark_names(
+        effect: Effect, before: Iterable[SchemaEntry], name: Name, known: Table | None, table: Table | None
+    ) -> None:
         """Mark new columns under names that former ones had: the sink's column has values of these."""
         if known is None or table is None:
             return
         former = {
             column.name.lower()
-            for entry in history.entries
-            if entry.name == name and entry.read and entry.table is not None
+            for entry in before
+            if entry.read and entry.table is not None
             for column in entry.table.columns
         }
         marked = {mark.column for mark in effect.marks if mark.table == name}
@@ -211,9 +225,9 @@ class StatementHistory:
             if again and column.name not in marked and not column.hidden:
                 effect.marks.append(TableMark(name, "ADD COLUMN of a name that another one had", column.name))
 
-    def reads(self, name: Name) -> bool:
-        """Return whether a table is read."""
-        return self._reads(table_in(*name))
+    def reads(self, name: Name, position: int) -> bool:
+        """Return whether a table is read by the log at a position."""
+        return self._reads(table_in(*name)) and position >= self._begins(name)
 
     @staticmethod
     def _tables(history: History, position: int) -> dict[Name, Table]:
@@ -250,3 +264,8 @@ def _is_another(before: Table | None, entry: SchemaEntry) -> bool:
     if before is None or entry.table is None or not entry.read:
         return False
     return replace(entry, table=before).schema() != entry.schema()
+
+
+def _loses_key(before: Table | None, after: Table | None) -> bool:
+    """Return whether a statement takes away a foreign key that changes rows."""
+    return before is not None and not {*before.cascades} <= {*(() if after is None else after.cascades)}

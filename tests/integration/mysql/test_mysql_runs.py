@@ -278,7 +278,7 @@ def test_statements_that_change_rows_change_them_in_the_sink(
         "days": [('{"id":1}', {"id": 1, "d": None}), ('{"id":2}', {"id": 2, "d": "2020-01-31"}),
                  ('{"id":3}', {"id": 3, "d": None})],
     }  # fmt: skip
-    assert "changed.filled: ALTER TABLE: ADD COLUMN with a default (column c); the table is read anew" in said.err
+    assert "changed.filled: ALTER TABLE: ADD COLUMN with a default (column c); the table is read again" in said.err
 
 
 def test_a_run_ends_with_the_exit_code_of_what_its_server_does(tmp_path: Path, shared_java: SharedJava) -> None:

@@ -33,7 +33,7 @@ def test_a_table_that_comes_under_a_name_without_rows_is_read() -> None:
     made = consequences(
         effect, KEYED, reads=lambda table: table[1] == "t", was_read=lambda _: False, rows=lambda _: None
     )
-    assert [one.remedy for one in made] == [READ]
+    assert [one.remedy for one in made] == [Remedy.READ]
 
 
 @pytest.mark.parametrize(
@@ -76,13 +76,13 @@ def test_what_becomes_of_rows(statement: str, expected: list[tuple[str, Remedy]]
 def test_the_options_and_the_sink_decide(
     policy: RowPolicy, rows: int | None, truncated: Remedy, marked: Remedy
 ) -> None:
-    """A sink that keeps all versions is never emptied, and nothing is read anew for it."""
+    """A sink that keeps all versions is never emptied, and nothing is read again for it."""
     assert found("TRUNCATE t", policy, rows) == [("t", truncated)]
     assert found("ALTER TABLE t ADD c INT DEFAULT 5", policy, rows) == [("t", marked)]
 
 
 def test_a_warning_names_table_column_and_command() -> None:
-    """Where nothing can be read anew it names no command."""
+    """Where nothing can be read again it names no command."""
     effect = apply(TABLES, "ALTER TABLE d.t ADD c INT DEFAULT 5", server=ServerRules())
     made = consequences(effect, KEYED, reads=lambda _: True, was_read=lambda _: False, rows=lambda _: None)
     said = warning(made[0], keyed=True)
