@@ -22,10 +22,11 @@ if TYPE_CHECKING:
 
 MAX_TOLD: Final = 20
 """Tables that are named one by one."""
-_REMEDY: Final = (
+REMEDY: Final = (
     "To have each row once: ingest checkpoint reset, and write to new topics from the beginning; or delete the old "
     'keys (docs/schemas.md, "Keys"). This is said once'
 )
+"""What to do where a row has a second record under another key."""
 
 
 def old_keys(checkpoint: Checkpoint) -> list[str]:
@@ -49,13 +50,13 @@ def old_keys(checkpoint: Checkpoint) -> list[str]:
     if sure:
         told.append(
             f"{rule}; before, the types decided. Rows may stand under an older key beside the new one, as "
-            f'{{"id":"41"}} beside {{"id":41}}, in the topics of {_some(sure)}. {_REMEDY}'
+            f'{{"id":"41"}} beside {{"id":41}}, in the topics of {_some(sure)}. {REMEDY}'
         )
     if possible:
         told.append(
             f'{rule}: a number in a key column of type STRING is written as {{"id":41}}, before as {{"id":"41"}}. If '
             f"messages of these tables have numbers or booleans in their keys, the same holds for them: "
-            f"{_some(possible)}. {_REMEDY}"
+            f"{_some(possible)}. {REMEDY}"
         )
     return told
 

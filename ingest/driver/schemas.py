@@ -6,14 +6,15 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from ingest.checkpoint.old_keys import old_keys
+from ingest.checkpoint.old_keys import REMEDY, old_keys
 from ingest.driver.places import TablePlaces, command
 from ingest.errors import ConfigError
-from ingest.model.numbers import FLOATS, is_number
+from ingest.model.keytext import says_number
+from ingest.model.numbers import FLOATS, Numbers, is_number
 from ingest.model.schema import AlterColumnType, CreateTable, changes
 from ingest.model.table import show
 from ingest.model.text import one_line
-from ingest.model.types import INTEGERS, STRING
+from ingest.model.types import INTEGERS, NUMBERS, STRING, is_text
 from ingest.observe.events import SchemaChanged
 from ingest.schema.evolve import Policy, Schemas, all_fit, evolve, reroute, unchanged
 from ingest.schema.infer import MAX_NAMED, unmatched
@@ -36,7 +37,8 @@ if TYPE_CHECKING:
 
 _SIGNALS: Final = frozenset({"id", "type", "data"})
 """Columns of the table in which Debezium's connectors look for signals."""
-
+_KEYS_OF_TEXTS: Final = (None, "json", "csv")
+"""Formats of keys in which a number and its text are two keys whatever their column's type is; None: JSON, too."""
 
 _NONE: Final[Widening] = MappingProxyType({})
 
@@ -160,6 +162,7 @@ class SchemaStore:
         self._tell_withheld(evolution)
         if evolution.schemas.version == self.schemas.version:
             return None
+        self._tell_texts_of_keys(evolution, widening)
         evolution = self._apply(evolution)
         self.places.have_all({t: of for t, of in evolution.sources.items() if t not in self.schemas.sources})
         for table, source in evolution.sources.items():
@@ -218,6 +221,29 @@ class SchemaStore:
                 "written as those of any table; if they are signals to the connector, a transform with filter: FALSE "
                 "keeps them out"
             )
+
+    def _tell_texts_of_keys(self, evolution: Evolution, widening: Widening) -> None:
+        """Warn of columns of keys that get numbers as texts from now on. Rule: docs/spec/keys.md, K30."""
+        sink = self._context.pipeline.sink
+        are_texts = not sink.writes_keys or self._rules.inference.reading.as_string
+        if are_texts or sink.numbers is Numbers.STORED or getattr(sink, "key_format", None) not in _KEYS_OF_TEXTS:
+            return
+        for table, source in evolution.sources.items():
+            known = self.schemas.sources.get(table)
+            before = {} if known is None else {column.name: column.type for column in known.schema.columns}
+            for column in source.schema.columns:
+                if column.name not in source.key_columns or not is_text(column.type):
+                    continue
+                value = widening.get((table, column.name))
+                # Of a new table, the values that a task looked at ahead tell that there were numbers, too
+                had_numbers = value is not None if known is None else isinstance(before.get(column.name), NUMBERS)
+                if had_numbers and (value is None or (value[:1] == b'"' and says_number(value))):
+                    shown = "" if value is None else f" ({_shown(value)})"
+                    self._context.warn(
+                        f"table {show(table)}: column {one_line(column.name)!r} of the key gets its numbers as texts "
+                        f'now{shown}, and "5" is another key than 5: what was written under a number stays there when '
+                        f"its row changes or is deleted. {REMEDY}"
+                    )
 
     def _tell_withheld(self, evolution: Evolution) -> None:
         for event, why in evolution.withheld.items():

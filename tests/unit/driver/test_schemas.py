@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -157,6 +158,33 @@ def test_what_the_sink_is_not_to_see_is_told_once() -> None:
     assert [text.split(" is withheld")[0] for text in made.told.warnings] == [
         "table t: ADD COLUMN a STRING", "table t: ADD COLUMN b STRING",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("sections", "column", "value", "told"),
+    [
+        ({}, "id", b'"5.00"', 1),
+        ({"sink": {"key.format": "csv"}}, "id", b'"5.00"', 1),
+        ({}, "id", None, 1),  # a statement of the source
+        ({}, "id", b'"x"', 0),  # numbers keep their keys beside texts
+        ({}, "id", b"1" * 39, 0),  # a number that has no room is a number in the key
+        ({}, "n", b'"5.00"', 0),
+        ({"sink": {"key.format": "raw"}}, "id", b'"5.00"', 0),
+        ({"source": {"debezium-json.infer-schema.primitive-as-string": True}}, "id", b'"5.00"', 0),
+    ],
+)
+def test_a_key_that_gets_its_numbers_as_texts_is_said(
+    sections: dict[str, Any], column: str, value: bytes | None, told: int
+) -> None:
+    made = CompiledRule(**sections)
+    numbers = TableSchema((Column("id", types.BIGINT, nullable=False), Column("n", types.BIGINT)), ("id",))
+    columns = [replace(one, type=types.STRING) if one.name == column else one for one in numbers.columns]
+    texts = replace(numbers, columns=tuple(columns))
+    widening = {} if value is None else {(T, column): value}
+    for seen in (numbers, texts, texts):
+        made.store.evolve([(T, seen)], widening if seen is texts else {})
+    assert len(made.told.warnings) == told
+    assert all(f"column {column!r} of the key gets its numbers as texts" in text for text in made.told.warnings)
 
 
 def test_workers_get_what_changed_and_everything_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
