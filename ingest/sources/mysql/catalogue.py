@@ -31,7 +31,6 @@ SYSTEM: Final = frozenset({"information_schema", "mysql", "performance_schema", 
 _VERSION: Final = re.compile(r"(\d+)\.(\d+)\.(\d+)")
 _LOOKS: Final = 3
 """Looks for a table that information_schema may lack for a moment."""
-_DENIED: Final = frozenset({ER.DBACCESS_DENIED_ERROR, ER.TABLEACCESS_DENIED_ERROR, ER.COLUMNACCESS_DENIED_ERROR})
 _AT_ONCE: Final = 500
 """Tables of one query. A query of all tables makes MySQL 5.6 open each of them."""
 _ESCAPED: Final = re.compile(r"\\(.)|''", re.DOTALL)
@@ -161,19 +160,7 @@ def unreadable(connection: Any, wanted: Collection[TableName]) -> list[TableName
             f"WHERE TABLE_SCHEMA = %s AND TABLE_NAME IN ({marks}) AND FIND_IN_SET('select', PRIVILEGES) = 0"
         )
         out |= {(database, row["TABLE_NAME"]) for row in _rows(connection, query, (database, *some))}
-    # MariaDB leaves out there what a role may read
-    return [table for table in sorted(out) if not _may_read(connection, table)]
-
-
-def _may_read(connection: Any, table: TableName) -> bool:  # noqa: ANN401  (as above)
-    with connection.cursor() as cursor:
-        try:
-            cursor.execute(f"SELECT * FROM {'.'.join(map(quoted, table))} LIMIT 0")  # noqa: S608  (quoted)
-        except pymysql.MySQLError as exc:
-            if exc.args[0] in _DENIED:
-                return False
-            raise
-    return True
+    return sorted(out)
 
 
 def _rows(connection: Any, query: str, parameters: tuple[Any, ...]) -> Iterator[dict[str, Any]]:  # noqa: ANN401
@@ -234,7 +221,7 @@ def _is_there(connection: Any, table: TableName) -> bool:  # noqa: ANN401  (as a
         try:
             cursor.execute(f"SHOW COLUMNS FROM {'.'.join(map(quoted, table))}")
         except pymysql.MySQLError as exc:
-            if exc.args[0] in {ER.NO_SUCH_TABLE, ER.BAD_DB_ERROR, *_DENIED}:
+            if exc.args[0] in {ER.NO_SUCH_TABLE, ER.BAD_DB_ERROR, ER.TABLEACCESS_DENIED_ERROR}:
                 return False
             raise
     return True

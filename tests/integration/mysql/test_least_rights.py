@@ -99,7 +99,7 @@ def test_snapshot_log_backfill_and_verify(kind: str, request: pytest.FixtureRequ
 
 @pytest.mark.parametrize("kind", ["mariadb", "mariadb11"])
 def test_what_a_role_may_read_is_readable(kind: str, request: pytest.FixtureRequest) -> None:
-    """Though information_schema does not say so: MariaDB leaves the rights of roles on tables out."""
+    """A user's rights are those of the role that it has by default, too."""
     server, base = request.getfixturevalue(kind), f"role_{kind}"
     user, role = f"{base}_user", f"{base}_reads"
     server.execute(
