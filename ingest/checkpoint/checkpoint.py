@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from ingest.checkpoint.storage import Storage
-    from ingest.kafka.admin import Split
+    from ingest.model.record import Split
     from ingest.model.table import TableId
     from ingest.schema.evolve import Evolution
     from ingest.schema.routes import Rules

@@ -25,7 +25,7 @@ from ingest.sources.stateful import SourceState, of_coordinator
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from ingest.kafka.admin import Split
+    from ingest.model.record import Split
     from ingest.model.standing import Standing
     from ingest.sources.kafka_coordinator import KafkaSourceCoordinator
 

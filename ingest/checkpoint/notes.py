@@ -12,7 +12,7 @@ import orjson
 
 if TYPE_CHECKING:
     from ingest.checkpoint.checkpoint import Checkpoint
-    from ingest.kafka.admin import Split
+    from ingest.model.record import Split
     from ingest.model.table import TableId
 
 FOLDER: Final = "backfills"

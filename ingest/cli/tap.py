@@ -30,7 +30,7 @@ from ingest.testing.tap import tap
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from ingest.kafka.admin import Split
+    from ingest.model.record import Split
     from ingest.testing.tap import Tapped
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 
     from ingest.deadletter.dead_letter import DeadLetter
     from ingest.deadletter.source import LetterSource
-    from ingest.kafka.admin import Split
-    from ingest.model.record import Record
+    from ingest.model.record import Record, Split
 
 PATIENCE_S: Final = 30.0
 """The time to wait for the next letter, in seconds: there is one, as the topic has not ended."""

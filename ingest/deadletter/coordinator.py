@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from ingest.deadletter.source import LetterSource
-    from ingest.kafka.admin import Split
+    from ingest.model.record import Split
 
 CONNECT_S = 20.0
 

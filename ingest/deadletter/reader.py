@@ -15,10 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
 
     from ingest.deadletter.source import LetterSource
-    from ingest.kafka.admin import Split
     from ingest.kafka.reader import RangeReader
     from ingest.model.client_report import ClientReport
-    from ingest.model.record import Record
+    from ingest.model.record import Record, Split
     from ingest.sources import Reader
 
 

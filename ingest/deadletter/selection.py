@@ -10,7 +10,7 @@ from ingest.model.table import selector, table_id
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ingest.kafka.admin import Split
+    from ingest.model.record import Split
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from ingest.deadletter.selection import Replayed, Selection
     from ingest.formats import Decoder
-    from ingest.kafka.admin import Split
+    from ingest.model.record import Split
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from ingest.driver.parts import RunParts
     from ingest.driver.schemas import SchemaStore
     from ingest.driver.sink_tables import SinkTables
-    from ingest.kafka.admin import Split
+    from ingest.model.record import Split
     from ingest.observe.events import Observer
     from ingest.schema.evolve import Schemas
     from ingest.sources.backfill import BackfillCoordinator

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from ingest.checkpoint.checkpoint import Checkpoint, Progress
-    from ingest.kafka.admin import Split
+    from ingest.model.record import Split
     from ingest.model.standing import Standing
     from ingest.observe.events import Event, Observer
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ingest.driver.sink_tables import SinkTables
     from ingest.driver.source_state import SourceMemory
     from ingest.errors import IngestError
-    from ingest.kafka.admin import Split
+    from ingest.model.record import Split
     from ingest.model.schema import TableComments, TableSchema
     from ingest.model.standing import Standing
     from ingest.model.table import TableId

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ingest.driver.engine import TaskRunner, TransformRunner
     from ingest.driver.error_budget import ErrorBudget
     from ingest.driver.pacing import Pacing
-    from ingest.kafka.admin import Split
+    from ingest.model.record import Split
     from ingest.task.assignment import Setup, TaskResult
 
 

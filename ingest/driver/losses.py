@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ingest.driver.backlog import Backlog
     from ingest.driver.patience import Patience
     from ingest.errors import IngestError
-    from ingest.kafka.admin import Split
+    from ingest.model.record import Split
     from ingest.sources import SourceCoordinator
 
 CHECK_S: Final = 30.0

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ingest.driver.stop import Stop
-    from ingest.kafka.admin import Split
+    from ingest.model.record import Split
     from ingest.task.assignment import TaskResult
 
 TARGET_S: Final = 5.0

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from ingest.kafka.admin import Split
+    from ingest.model.record import Split
 
 
 def shard_count(shards: Mapping[Split, int], wanted: int | None, slots: int, most: int | None) -> int:

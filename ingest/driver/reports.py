@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ingest.driver.context import RunContext
     from ingest.driver.counters import Counters
     from ingest.driver.startup import Start
-    from ingest.kafka.admin import Split
+    from ingest.model.record import Split
     from ingest.model.reject import RejectedRecord
     from ingest.model.standing import Standing
     from ingest.model.table import TableId

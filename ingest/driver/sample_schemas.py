@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from ingest.driver.schemas import SchemaRules
-    from ingest.kafka.admin import Split
     from ingest.model.change import Change
+    from ingest.model.record import Split
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
     from ingest.schema.infer import Inference

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from ingest.driver.backlog import Backlog
     from ingest.driver.life import LifeFile
     from ingest.driver.parts import RunParts
-    from ingest.kafka.admin import Split
     from ingest.model.probe import SideProbe
+    from ingest.model.record import Split
     from ingest.observe.events import Observer, SideName
 
 ASK_S: Final = 2.0

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from ingest.checkpoint.checkpoint import Batch, Checkpoint, Progress
     from ingest.driver.engine import TaskRunner
-    from ingest.kafka.admin import Split
     from ingest.model.change import Change
+    from ingest.model.record import Split
     from ingest.model.schema import TableComments, TableSchema
     from ingest.model.standing import Standing
     from ingest.model.table import TableId

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ingest.driver.context import RunContext
     from ingest.driver.counters import Counters
     from ingest.driver.parts import RunParts
-    from ingest.kafka.admin import Split
+    from ingest.model.record import Split
     from ingest.model.table import TableId
     from ingest.schema.evolve import Schemas
     from ingest.sources import Source

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, cast
 
 from confluent_kafka import (
     OFFSET_INVALID,
@@ -43,8 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
     from concurrent.futures import Future
 
-Split: TypeAlias = tuple[str, int]
-"""A topic's name and the number of a partition."""
+    from ingest.model.record import Split
 
 SETTLE_S: Final = 15.0
 """Time in seconds that a broker gets to answer after it was started, or after a partition's leader moved."""

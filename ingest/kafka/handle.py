@@ -25,12 +25,10 @@ if TYPE_CHECKING:
 
     from confluent_kafka import KafkaError
 
-    from ingest.model.record import Headers, Record
+    from ingest.model.record import Headers, Record, Split
 
 Conf: TypeAlias = "Mapping[str, Any]"
 """Librdkafka's configuration: names, and texts, numbers or truth values."""
-Split: TypeAlias = tuple[str, int]
-"""Topic and partition."""
 EncodedRecords: TypeAlias = "Sequence[tuple[Any, bytes | None, Any]]"
 """Records to be written: destination, key, value. A destination is a topic, headers or None, and a partition: -1 for
 that of the key, four bytes for that of a hash. That of one record alone also has its time in milliseconds since 1970,

@@ -11,7 +11,7 @@ from ingest.model.text import TextError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ingest.kafka.admin import Split
+    from ingest.model.record import Split
 
 _FIELDS: Final = re.compile(r"\s*(\w+)\s*:\s*([^,;]*?)\s*(?:,|$)")
 _MAX_OFFSET: Final = (1 << 63) - 1

@@ -18,7 +18,7 @@ from ingest.model.commit import ResumePoint
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from ingest.kafka.admin import Split
+    from ingest.model.record import Split
 
 _T = TypeVar("_T")
 TOPIC: Final = "ingest-progress"

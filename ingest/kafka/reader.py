@@ -23,9 +23,8 @@ if TYPE_CHECKING:
 
     from confluent_kafka import KafkaError
 
-    from ingest.kafka.admin import Split
     from ingest.model.client_report import ClientReport
-    from ingest.model.record import Record
+    from ingest.model.record import Record, Split
 
 CHUNK: Final = 1_000
 """Records pulled at a time, at most: few enough to be in the processor's cache until they are written."""

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from confluent_kafka import Message
 
-    from ingest.kafka.handle import Conf, EncodedRecords, Split
-    from ingest.model.record import Headers, Record
+    from ingest.kafka.handle import Conf, EncodedRecords
+    from ingest.model.record import Headers, Record, Split
 
 MAX_ERRORS: Final = 8
 MAX_LINES: Final = 32

@@ -31,11 +31,11 @@ from ingest.model.commit import RowsRefused
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from ingest.kafka.admin import Split
     from ingest.kafka.handle import EncodedRecords
     from ingest.kafka.refusals import Letter
     from ingest.model.client_report import ClientReport
     from ingest.model.commit import CommitScope, ResumePoint
+    from ingest.model.record import Split
 
 REQUEST_S: Final = 20.0
 """The time that a step of a transaction may take, in seconds; less than a transaction may take."""

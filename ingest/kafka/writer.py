@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from confluent_kafka import KafkaError
 
     from ingest.errors import IngestError
-    from ingest.kafka.admin import Split
     from ingest.kafka.handle import EncodedRecords, Producer
     from ingest.kafka.refusals import Held
     from ingest.model.client_report import ClientReport
     from ingest.model.commit import CommitScope, ResumePoint
+    from ingest.model.record import Split
 
 _BATCH: Final = "batch.size"
 DEFAULTS: Final = {

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from ingest.lake.kept_rows import LastStates
     from ingest.lake.states import StatesToWrite
     from ingest.lake.table import AddedFile
-    from ingest.model.commit import CommitScope, ResumePoint, Split
+    from ingest.model.commit import CommitScope, ResumePoint
+    from ingest.model.record import Split
 
 MOST_BYTES: Final = 128 << 20
 """Bytes of rows that wait in memory. Then they become files, before a commit."""

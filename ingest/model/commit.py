@@ -11,7 +11,7 @@ from ingest.errors import CheckpointError, ConfigError, Fenced, IngestError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    Split = tuple[str, int]
+    from ingest.model.record import Split
 
 OLDER: Final = "older-than-its-row"
 """The reason for leaving out a change that is older than the row that is there (`sink.sequence-by`)."""

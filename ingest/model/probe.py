@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    Split = tuple[str, int]
+    from ingest.model.record import Split
 
 PROBE_S: Final = 3.0
 """The time that a question may take, in seconds, where the client has a limit for it."""

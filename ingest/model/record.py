@@ -8,6 +8,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 Headers: TypeAlias = "list[tuple[str, bytes | None]]"
+Split: TypeAlias = tuple[str, int]
+"""A part of a source that has positions of its own: a topic's name and a partition, or what stands for them."""
 
 METADATA: Final = (
     "topic", "partition", "offset", "timestamp", "timestamp-type", "headers", "leader-epoch", "__raw_key__",

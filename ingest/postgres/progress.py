@@ -21,7 +21,8 @@ from ingest.postgres.tables import OWN, schema_planned
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ingest.model.commit import CommitScope, Split
+    from ingest.model.commit import CommitScope
+    from ingest.model.record import Split
     from ingest.postgres.connection import Connection
     from ingest.postgres.dialect import SqlDialect
 

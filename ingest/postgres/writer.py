@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 
     from ingest.encode.upsert_encoder import Record
     from ingest.errors import IngestError
-    from ingest.model.commit import CommitScope, ResumePoint, Split
+    from ingest.model.commit import CommitScope, ResumePoint
+    from ingest.model.record import Split
     from ingest.postgres.connection import Connection, Server
     from ingest.postgres.progress import ProgressTables
     from ingest.postgres.refusals import Refusal

@@ -14,11 +14,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from ingest.encode.upsert_encoder import Record, TableEncoder
-    from ingest.kafka.admin import Split, Topic
+    from ingest.kafka.admin import Topic
     from ingest.model.commit import CommitScope, ResumePoint
     from ingest.model.layout import TableLayout
     from ingest.model.numbers import Numbers
     from ingest.model.probe import SideProbe
+    from ingest.model.record import Split
     from ingest.model.schema import SchemaChange, StoredTypes, TableComments, TableSchema
     from ingest.model.table import TableId
     from ingest.schema.evolve import SourceTable

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from ingest.encode.change_encoder import RowChange
     from ingest.encode.upsert_encoder import Record
     from ingest.formats.template import Image
-    from ingest.kafka.admin import Split
+    from ingest.model.record import Split
     from ingest.model.schema import TableSchema
     from ingest.schema.evolve import SourceTable
     from ingest.schema.infer import Inference

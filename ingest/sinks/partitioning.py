@@ -17,12 +17,12 @@ from ingest.sinks.topics import BY_KEY
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from ingest.kafka.admin import Split
     from ingest.kafka.refusals import Letter
     from ingest.kafka.transactions import TransactionalWriter
     from ingest.kafka.writer import KafkaWriter
     from ingest.model.client_report import ClientReport
     from ingest.model.commit import CommitScope, ResumePoint
+    from ingest.model.record import Split
     from ingest.sinks.partitioner import UserPartitioner
     from ingest.sinks.topics import Destination
 

@@ -30,9 +30,10 @@ from ingest.sinks.sink import PlainSinkCoordinator
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 
-    from ingest.model.commit import ResumePoint, Split
+    from ingest.model.commit import ResumePoint
     from ingest.model.data_type import DataType
     from ingest.model.layout import TableLayout
+    from ingest.model.record import Split
     from ingest.model.schema import Misfit, TableComments, TableSchema
     from ingest.model.table import TableId
     from ingest.postgres.connection import Connection

@@ -19,10 +19,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ingest.component.files import Files
-    from ingest.kafka.admin import Split, Topic
+    from ingest.kafka.admin import Topic
     from ingest.model.commit import CommitScope, ResumePoint
     from ingest.model.layout import TableLayout
     from ingest.model.probe import SideProbe
+    from ingest.model.record import Split
     from ingest.model.schema import SchemaChange, StoredTypes, TableComments, TableSchema
     from ingest.model.table import TableId
 

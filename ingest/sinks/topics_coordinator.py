@@ -22,8 +22,8 @@ from ingest.sinks.typed import TypedSinkCoordinator
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from ingest.kafka.admin import Split
     from ingest.model.commit import ResumePoint
+    from ingest.model.record import Split
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
     from ingest.sinks.topics import TopicsOptions

@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from ingest.encode.upsert_encoder import Record, TableEncoder
     from ingest.formats.template import Segments, Value
     from ingest.formats.written import ChangeBytes, RowBytes, Upserts
-    from ingest.kafka.admin import Split
     from ingest.kafka.refusals import Letter
     from ingest.kafka.transactions import TransactionalWriter
     from ingest.kafka.writer import KafkaWriter
     from ingest.model.client_report import ClientReport
     from ingest.model.commit import CommitScope, ResumePoint
+    from ingest.model.record import Split
     from ingest.model.schema import Column
     from ingest.model.table import TableId
     from ingest.schema.evolve import SourceTable

@@ -14,9 +14,8 @@ if TYPE_CHECKING:
 
     from ingest.formats import Decoder, Format
     from ingest.formats.metadata_columns import ExtraColumns
-    from ingest.kafka.admin import Split
     from ingest.model.probe import SideProbe
-    from ingest.model.record import Headers, Record
+    from ingest.model.record import Headers, Record, Split
     from ingest.model.reject import IgnoredErrors
     from ingest.model.table import TableId
     from ingest.schema.infer import Inference

@@ -18,10 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from ingest.formats import Decoder
-    from ingest.kafka.admin import Split
     from ingest.model.change import Decoded
     from ingest.model.probe import SideProbe
-    from ingest.model.record import Headers
+    from ingest.model.record import Headers, Split
     from ingest.model.table import TableId
     from ingest.sources import Reader, SourceCoordinator
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from ingest.formats import Decoder
-    from ingest.kafka.admin import Split
+    from ingest.model.record import Split
 
 _BLOCK: Final = 1 << 20
 _MAX_FILES: Final = 10_000

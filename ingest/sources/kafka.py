@@ -22,9 +22,9 @@ from ingest.sources.records import RecordOptions
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ingest.kafka.admin import Split
     from ingest.kafka.headers import Headers
     from ingest.kafka.reader import RangeReader
+    from ingest.model.record import Split
     from ingest.sources.kafka_coordinator import KafkaSourceCoordinator
 
 _TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")

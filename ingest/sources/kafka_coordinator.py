@@ -19,7 +19,8 @@ from ingest.sources.kafka_positions import ChosenPositions
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from ingest.kafka.admin import Split, Topic
+    from ingest.kafka.admin import Topic
+    from ingest.model.record import Split
     from ingest.sources.kafka import KafkaSource
 
 CONNECT_S: Final = 15.0

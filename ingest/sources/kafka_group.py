@@ -13,7 +13,8 @@ from ingest.errors import ConfigError, IngestError, Unavailable
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from ingest.kafka.admin import Cluster, Split
+    from ingest.kafka.admin import Cluster
+    from ingest.model.record import Split
 
 KEEP_S: Final = 30.0
 """The time after which the group's offsets are shown anew while nothing happens, in seconds."""

@@ -12,7 +12,8 @@ from ingest.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from ingest.kafka.admin import Cluster, Split
+    from ingest.kafka.admin import Cluster
+    from ingest.model.record import Split
     from ingest.sources.kafka import KafkaSource
 
 _EARLIEST: Final = frozenset({"earliest", "smallest", "beginning"})

@@ -18,8 +18,7 @@ from ingest.sources.envelopes import BrokenLine, LineError, read_line
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
 
-    from ingest.kafka.admin import Split
-    from ingest.model.record import Headers
+    from ingest.model.record import Headers, Split
 
 CHUNK: Final = 2_000
 _MAX_HEADER: Final = 1 << 22

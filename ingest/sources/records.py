@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from ingest.component.files import Files
     from ingest.component.options import AnyOptions
     from ingest.formats import Decoder, Format
-    from ingest.kafka.admin import Split
     from ingest.model.data_type import DataType
+    from ingest.model.record import Split
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
     from ingest.model.text import TextError

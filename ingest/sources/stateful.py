@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from ingest.kafka.admin import Split
     from ingest.model.change import Change
-    from ingest.model.record import Record
+    from ingest.model.record import Record, Split
     from ingest.model.schema import TableComments, TableSchema
     from ingest.model.standing import Standing
     from ingest.model.table import TableId

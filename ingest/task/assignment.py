@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
     from ingest.deadletter.collector import Collector
     from ingest.errors import IngestError
-    from ingest.kafka.admin import Split
     from ingest.model.client_report import ClientReport
+    from ingest.model.record import Split
     from ingest.model.reject import RejectedRecord
     from ingest.model.schema import TableSchema
     from ingest.model.shared_place import SharedMark

@@ -28,9 +28,8 @@ from ingest.model.rowtext import key_image, parse_row
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from ingest.kafka.admin import Split
     from ingest.model.change import Decoded
-    from ingest.model.record import Record
+    from ingest.model.record import Record, Split
     from ingest.sources import Reader
     from ingest.task.decoding import ChunkDecoder
 

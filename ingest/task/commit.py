@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
     from ingest.deadletter.letter import DeadLetters
-    from ingest.kafka.admin import Split
+    from ingest.model.record import Split
     from ingest.model.table import TableId
     from ingest.sinks import Writer
     from ingest.sources.stateful import StatefulReader

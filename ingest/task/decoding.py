@@ -11,9 +11,8 @@ if TYPE_CHECKING:
 
     from ingest.formats import Decoder
     from ingest.formats.metadata_columns import MetadataColumns
-    from ingest.kafka.admin import Split
     from ingest.model.change import Decoded
-    from ingest.model.record import Record
+    from ingest.model.record import Record, Split
     from ingest.sources import Source
 
 

@@ -20,9 +20,8 @@ from ingest.task.rejects import RecordReject
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ingest.kafka.admin import Split
     from ingest.model.change import Change, Decoded
-    from ingest.model.record import Record
+    from ingest.model.record import Record, Split
     from ingest.schema.evolve import Schemas
     from ingest.task.assignment import Setup, TaskResult
     from ingest.task.rejects import RejectLimit

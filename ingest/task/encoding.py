@@ -27,9 +27,8 @@ if TYPE_CHECKING:
     from ingest.encode.encode import Encoded
     from ingest.encode.encoder_cache import EncoderCache
     from ingest.encode.upsert_encoder import Record as Written
-    from ingest.kafka.admin import Split
     from ingest.model.change import Change, Decoded
-    from ingest.model.record import Record
+    from ingest.model.record import Record, Split
     from ingest.task.changelog import Changelog
     from ingest.task.decoding import ChunkDecoder
     from ingest.task.drift import LookAhead

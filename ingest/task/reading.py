@@ -15,8 +15,7 @@ from ingest.model.record import offset_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping, Sequence
 
-    from ingest.kafka.admin import Split
-    from ingest.model.record import Headers, Record
+    from ingest.model.record import Headers, Record, Split
     from ingest.sources import Reader
     from ingest.task.traffic import Traffic
 

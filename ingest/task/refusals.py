@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ingest.encode.upsert_encoder import Record
-    from ingest.kafka.admin import Split
     from ingest.model.commit import RefusedRow, RowsRefused
+    from ingest.model.record import Split
     from ingest.model.reject import RejectedRecord
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId

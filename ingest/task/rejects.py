@@ -12,9 +12,8 @@ from ingest.task.counters import counters_for
 
 if TYPE_CHECKING:
     from ingest.deadletter.letter import DeadLetters
-    from ingest.kafka.admin import Split
     from ingest.model.change import Reject
-    from ingest.model.record import Record
+    from ingest.model.record import Record, Split
     from ingest.model.reject import IgnoredErrors
     from ingest.task.assignment import Assigned, Setup, TaskResult
 

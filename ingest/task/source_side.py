@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping, Sequence
 
     from ingest.encode.upsert_encoder import Record as Written
-    from ingest.kafka.admin import Split
+    from ingest.model.record import Split
     from ingest.task.assignment import Task, TaskResult
     from ingest.task.encoded import EncodedPart
     from ingest.task.native_stage import NativeStage

@@ -26,9 +26,8 @@ from ingest.model.text import reason_of
 if TYPE_CHECKING:
     from io import FileIO
 
-    from ingest.kafka.admin import Split
     from ingest.model.change import Reject
-    from ingest.model.record import Headers, Record
+    from ingest.model.record import Headers, Record, Split
     from ingest.native.native import Target
     from ingest.task.assignment import TaskResult
     from ingest.transform.rows import RetainedColumns

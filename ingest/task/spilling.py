@@ -19,9 +19,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ingest.encode.compiled_transform import CompiledTransforms
-    from ingest.kafka.admin import Split
     from ingest.model.change import Change, Kind
-    from ingest.model.record import Record
+    from ingest.model.record import Record, Split
     from ingest.model.table import TableId
     from ingest.task.assignment import TaskResult
     from ingest.task.encoded import EncodedPart

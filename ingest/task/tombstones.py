@@ -19,8 +19,7 @@ from ingest.model.record import offset_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from ingest.kafka.admin import Split
-    from ingest.model.record import Record
+    from ingest.model.record import Record, Split
     from ingest.sources import Reader
     from ingest.task.assignment import Setup
     from ingest.task.encoded import EncodedPart

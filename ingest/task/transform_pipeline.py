@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ingest.encode.compiled_transform import CompiledTransforms
-    from ingest.kafka.admin import Split
+    from ingest.model.record import Split
     from ingest.task.assignment import Task
     from ingest.task.spill import ChunkManifest, SpillStore
 

@@ -9,7 +9,7 @@ from ingest.model.commit import RowsRefused
 from ingest.model.record import offset_of
 
 if TYPE_CHECKING:
-    from ingest.kafka.admin import Split
+    from ingest.model.record import Split
     from ingest.sinks import Writer
     from ingest.task.assignment import TaskResult
     from ingest.task.encoded import EncodedPart

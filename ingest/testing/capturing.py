@@ -16,9 +16,8 @@ if TYPE_CHECKING:
 
     from ingest.component.options import AnyOptions
     from ingest.deadletter.collector import DirtyDataCollector
-    from ingest.kafka.admin import Split
     from ingest.model.change import Reject
-    from ingest.model.record import Record
+    from ingest.model.record import Record, Split
     from ingest.model.table import TableId
     from ingest.sinks import Sink
 

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ingest.config.pipeline import Pipeline
-    from ingest.kafka.admin import Split
-    from ingest.model.record import Record
+    from ingest.model.record import Record, Split
 
 
 _FIRST: Final = 50

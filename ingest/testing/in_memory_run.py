@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from ingest.config.pipeline import Pipeline
     from ingest.driver.startup import Start
-    from ingest.kafka.admin import Split
+    from ingest.model.record import Split
     from ingest.model.reject import RejectedRecord
     from ingest.observe.events import Observer
     from ingest.testing.records import MemoryRecord

@@ -12,8 +12,7 @@ if TYPE_CHECKING:
 
     from ingest.formats import Decoder, Format
     from ingest.formats.metadata_columns import ExtraColumns
-    from ingest.kafka.admin import Split
-    from ingest.model.record import Headers
+    from ingest.model.record import Headers, Split
     from ingest.model.reject import IgnoredErrors
     from ingest.model.table import TableId
     from ingest.schema.infer import Inference

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from ingest.deadletter.collector import DirtyDataCollector
-    from ingest.kafka.admin import Split, Topic
+    from ingest.kafka.admin import Topic
     from ingest.model.change import Reject
     from ingest.model.layout import TableLayout
-    from ingest.model.record import Record
+    from ingest.model.record import Record, Split
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
     from ingest.sinks import SinkCoordinator

@@ -19,8 +19,7 @@ from ingest.testing.records import MemoryRecord
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 
-    from ingest.kafka.admin import Split
-    from ingest.model.record import Record
+    from ingest.model.record import Record, Split
     from ingest.model.standing import Standing
     from ingest.sources import Chunk, Reader, Source, SourceCoordinator
     from ingest.sources.stateful import StatefulCoordinator

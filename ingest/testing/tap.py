@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from ingest.config.pipeline import Pipeline
     from ingest.driver.context import Settings
     from ingest.errors import IngestError
-    from ingest.kafka.admin import Split
-    from ingest.model.record import Record
+    from ingest.model.record import Record, Split
     from ingest.model.reject import RejectedRecord
     from ingest.model.table import Selector, TableId
     from ingest.observe.events import Event

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from ingest.driver.parts import RunParts
     from ingest.driver.startup import Startup
     from ingest.encode.upsert_encoder import AnyDestination
-    from ingest.kafka.admin import Split
+    from ingest.model.record import Split
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
     from ingest.observe.events import Event

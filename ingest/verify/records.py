@@ -29,10 +29,9 @@ if TYPE_CHECKING:
 
     from ingest.component.options import AnyOptions
     from ingest.encode.upsert_encoder import AnyDestination
-    from ingest.kafka.admin import Split
     from ingest.model.change import Change
     from ingest.model.data_type import DataType
-    from ingest.model.record import Record
+    from ingest.model.record import Record, Split
     from ingest.model.table import TableId
     from ingest.schema.evolve import SourceTable
     from ingest.schema.infer import Inference

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ingest.driver.context import RunContext
     from ingest.driver.counters import Counters
     from ingest.driver.parts import RunParts
-    from ingest.kafka.admin import Split
+    from ingest.model.record import Split
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
     from ingest.observe.events import RunEnded

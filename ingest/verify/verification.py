@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from ingest.config.pipeline import Pipeline
     from ingest.driver.context import Settings
     from ingest.encode.upsert_encoder import AnyDestination
-    from ingest.kafka.admin import Split
+    from ingest.model.record import Split
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
     from ingest.observe.events import RunEnded

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from contextlib import AbstractContextManager
 
-    from ingest.kafka.admin import Split
+    from ingest.model.record import Split
     from ingest.observe.events import Event
 
 A, B = ("t", 0), ("t", 1)

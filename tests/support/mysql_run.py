@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from mysql_servers import Kind, MySql
 
-    from ingest.kafka.admin import Split
+    from ingest.model.record import Split
     from ingest.sources.stateful import SourceState
 
     Starter = Callable[..., MySql]

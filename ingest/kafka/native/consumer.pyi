@@ -3,9 +3,9 @@ from typing import overload
 
 from confluent_kafka import KafkaError
 
-from ingest.kafka.handle import Conf, Split
+from ingest.kafka.handle import Conf
 from ingest.kafka.native.client import Client
-from ingest.model.record import Record
+from ingest.model.record import Record, Split
 from ingest.native.records import Messages
 
 class Records(Messages, Sequence[Record]):

@@ -1,9 +1,9 @@
 from confluent_kafka import KafkaError
 
-from ingest.kafka.handle import Conf, EncodedRecords, Split
+from ingest.kafka.handle import Conf, EncodedRecords
 from ingest.kafka.native.client import Client
 from ingest.kafka.native.consumer import Consumer
-from ingest.model.record import Headers
+from ingest.model.record import Headers, Split
 
 class Producer(Client):
     """A producer; see `Producer` of ingest/kafka/handle.py."""

@@ -36,9 +36,9 @@ from ingest.sources.stateful import LogLook, SinkHabits, SourceState
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from ingest.kafka.admin import Split
     from ingest.model.change import Change
     from ingest.model.probe import SideProbe
+    from ingest.model.record import Split
     from ingest.model.schema import TableComments, TableSchema
     from ingest.model.standing import Standing
     from ingest.model.table import TableId

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from typing import TypeAlias
 
-    from ingest.kafka.admin import Split
+    from ingest.model.record import Split
     from ingest.model.table import TableId
     from ingest.sources.mysql.chunks import Bound
     from ingest.sources.mysql.columns import Column, Table

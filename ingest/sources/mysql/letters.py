@@ -21,8 +21,7 @@ from ingest.sources.mysql.types import is_tinyint1
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ingest.kafka.admin import Split
-    from ingest.model.record import Headers
+    from ingest.model.record import Headers, Split
     from ingest.sources.mysql.history import KnownSchemas
     from ingest.sources.mysql.reader import MySqlAssignment
 

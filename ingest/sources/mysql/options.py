@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ingest.formats import Decoder
-    from ingest.kafka.admin import Split
-    from ingest.model.record import Record
+    from ingest.model.record import Record, Split
     from ingest.model.table import TableId
     from ingest.sources.mysql.connection import MySqlServer
     from ingest.sources.mysql.coordinator import MySqlCoordinator

@@ -16,7 +16,7 @@ from ingest.sources.mysql.state import LOG
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ingest.kafka.admin import Split
+    from ingest.model.record import Split
     from ingest.sources.mysql.connection import Connection, MySqlServer
     from ingest.sources.mysql.positions import LogFiles
 

@@ -40,8 +40,7 @@ from ingest.sources.mysql.table_maps import AnotherDefinition
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
 
-    from ingest.kafka.admin import Split
-    from ingest.model.record import Record
+    from ingest.model.record import Record, Split
     from ingest.sources.mysql.cascades import Referenced
     from ingest.sources.mysql.columns import Table
     from ingest.sources.mysql.connection import Connection

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from ingest.driver.backlog import Backlog
     from ingest.driver.stop import Stop
-    from ingest.kafka.admin import Split
+    from ingest.model.record import Split
 
 
 class Growing(InMemoryCoordinator):

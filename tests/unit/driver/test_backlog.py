@@ -13,7 +13,7 @@ from ingest.model.standing import Standing, TableProgress
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ingest.kafka.admin import Split
+    from ingest.model.record import Split
 
 
 def test_what_waits_is_between_positions_and_ends() -> None:

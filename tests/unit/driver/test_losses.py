@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ingest.driver.backlog import Backlog
-    from ingest.kafka.admin import Split
+    from ingest.model.record import Split
 
 
 class Expiring(InMemoryCoordinator):

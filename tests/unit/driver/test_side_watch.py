@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pytest
 
     from ingest.driver.parts import RunParts
-    from ingest.kafka.admin import Split
+    from ingest.model.record import Split
 
 
 class Side:
