@@ -321,7 +321,8 @@ def test_a_plan_does_not_grow_with_statements_and_files(shop: Any, monkeypatch: 
         state = run.coordinator.state()
         sizes.append((len(msgspec.json.encode(state.value)), len(msgspec.json.encode(state.documents))))
     for size, most in zip(zip(*sizes[6:], strict=True), zip(*sizes[:6], strict=True), strict=True):
-        assert max(size) <= max(most) + 40, sizes
+        # A state may have one file more where the server said late that it has begun it: some 230 bytes
+        assert max(size) <= max(most) + 300, sizes
     assert [change["after"]["id"] for change in run.changes] == [*range(12)]
     execute("ALTER TABLE t ADD COLUMN b INT", "INSERT INTO t VALUES (12, 1, 2)")
     again = Run(server, *run.end(), tables=options["tables"])
