@@ -145,7 +145,7 @@ def _snapshot(facts: RunFacts, text: Callable[[object], str]) -> Iterator[str]:
         return
     yield f"<h2>Tables whose rows are being read ({len(standing.tables):,})</h2>"
     others = standing.tables_done
-    done = f"Those of {others:,} other table{' is' if others == 1 else 's are'} read." if others else ""
+    done = f"All rows of {others:,} other table{'' if others == 1 else 's'} are read." if others else ""
     yield f'<p class="dim">{done} Totals are estimates.</p>'
     rows = (
         (text(name), f"{one.read:,}", f"{one.rows:,}", f"{one.chunks_read:,}", f"{one.chunks:,}")
