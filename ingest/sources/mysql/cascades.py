@@ -22,9 +22,9 @@ from ingest.sources.mysql.state import Dependent
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from ingest.sources.mysql.columns import Table
+    from ingest.sources.mysql.columns import ForeignKey, Table
     from ingest.sources.mysql.events import FormatDescription
-    from ingest.sources.mysql.history import History, Name
+    from ingest.sources.mysql.history import History, Name, SchemaEntry
     from ingest.sources.mysql.row_events import RowsEvent, TableMap
     from ingest.sources.mysql.row_values import ValueReader
     from ingest.sources.mysql.state import State
@@ -54,14 +54,11 @@ class Referenced(NamedTuple):
 
 
 def referenced(history: History, name: Name, position: int) -> Referenced | None:
-    """Return what of a table other tables depend on at a position, of those that are known; None if nothing."""
+    """Return on which rows and columns of a table foreign keys of known tables depend; None if there are none."""
     deletes, columns = False, set[str]()
-    for child in history.children(name):
-        entry = history.at(child, position)
-        for key in () if entry is None or entry.table is None else entry.table.cascades:
-            if key.parent == name:
-                deletes = deletes or bool(key.on_delete)
-                columns |= {one.lower() for one in key.referenced or [ANY]} if key.on_update else set()
+    for _, key in _keys_to(history, name, position):
+        deletes = deletes or bool(key.on_delete)
+        columns |= {one.lower() for one in key.referenced or [ANY]} if key.on_update else set()
     if not deletes and not columns:
         return None
     known = history.at(name, position)
@@ -81,21 +78,28 @@ def changed_tables(history: History, parent: Name, column: str | None, position:
     seen = {*todo}
     while todo:
         name, what = todo.pop()
-        for child in history.children(name):
-            entry = history.at(child, position)
-            for key in () if entry is None or entry.table is None else entry.table.cascades:
-                hit = what is DELETED or what == ANY or what.lower() in map(str.lower, key.referenced or [what])
-                action = key.on_delete if what is DELETED else key.on_update
-                if key.parent != name or not hit or not action:
-                    continue
-                if entry is not None and entry.read:
-                    event = "DELETE" if what is DELETED else "UPDATE"
-                    out.setdefault(child, f"{event} in {'.'.join(name)}: its foreign key {key.name} says {action}")
-                gone = what is DELETED and action == "CASCADE"
-                following = [(child, one) for one in ([DELETED] if gone else key.columns or [ANY])]
-                todo += [one for one in following if one not in seen]
-                seen.update(following)
+        for child, key in _keys_to(history, name, position):
+            hit = what is DELETED or what == ANY or what.lower() in map(str.lower, key.referenced or [what])
+            action = key.on_delete if what is DELETED else key.on_update
+            if not hit or not action:
+                continue
+            if child.read:
+                event = "DELETE" if what is DELETED else "UPDATE"
+                out.setdefault(child.name, f"{event} in {'.'.join(name)}: its foreign key {key.name} says {action}")
+            gone = what is DELETED and action == "CASCADE"
+            following = [(child.name, one) for one in ([DELETED] if gone else key.columns or [ANY])]
+            todo += [one for one in following if one not in seen]
+            seen.update(following)
     return out
+
+
+def _keys_to(history: History, parent: Name, position: int) -> Iterator[tuple[SchemaEntry, ForeignKey]]:
+    """Yield the foreign keys that refer to a table at a position and change rows, each with the table that has it."""
+    for child in history.children(parent):
+        entry = history.at(child, position)
+        for key in () if entry is None or entry.table is None else entry.table.cascades:
+            if entry is not None and key.parent == parent:
+                yield entry, key
 
 
 class ParentWatch:

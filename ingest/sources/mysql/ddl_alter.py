@@ -381,7 +381,7 @@ def _apply(draft: Draft, found: _Alteration, session: StatementRun, name: TableN
 
 
 def _columns(draft: Draft, found: _Alteration, session: StatementRun, name: TableName, *, strict: bool) -> None:
-    """Put the columns together: those that stay or change in their order, then those that are new or have a place.
+    """Order the columns: those that stay or change as they were, then those that are new or have a place.
 
     Until its turn a column that moves stays where it was: MariaDB takes `MODIFY d … AFTER c, MODIFY c … FIRST`, which
     MySQL refuses; what both take they order alike.
@@ -433,7 +433,7 @@ def _place(columns: list[Column], after: str) -> int:
 
 
 def _keep_keys(draft: Draft, dropped: Collection[str], by_old: Mapping[str, _Added]) -> None:
-    """Give the keys the new names of their columns, and take out those that are dropped.
+    """Rename the columns of keys as the statement does, and remove those that it drops.
 
     The servers look a key's column up by the name that each column had, or has where it is new, also where the
     statement drops it and adds another one of this name: `DROP a, ADD a …` leaves `a` in its keys. Of a text they keep
