@@ -33,6 +33,7 @@ from ingest.testing.in_process import InProcessEngine, InProcessRunner, NoStop
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from mysql_servers import MySql
@@ -168,6 +169,24 @@ def texts(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
               for one in row) for row in rows
     ]  # fmt: skip
     return sorted(out, key=repr)
+
+
+def dies_and_goes_on(
+    pipeline: InProcessPipeline, beginning: str, dies: AbstractContextManager[None],
+    stored: Callable[[str], list[tuple[Any, ...]]],
+) -> None:  # fmt: skip
+    """Let tables be read again, the run die of it, and the next one go on. `stored`: the sink's rows of a table."""
+    some = {name: KEYS[name] for name in ("whole", "texts")}
+    make(pipeline, **some)
+    pipeline.run()
+    change(pipeline, **some)
+    with dies:
+        read_again(pipeline, beginning, *some)
+    pipeline.execute("INSERT INTO whole VALUES (50, 50)", "DELETE FROM whole WHERE v = 2", "UPDATE texts SET v = v + 7")
+    pipeline.run()
+    for name in some:
+        assert texts(stored(name)) == pipeline.rows(name, "k, v")
+    assert is_at_rest(pipeline)
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 from delta_lake import DeltaLake
 from lake import Lake
-from mysql_in_process import BEGINNINGS, KEYS, InProcessPipeline, change, dying, is_at_rest, make, read_again, texts
+from mysql_in_process import BEGINNINGS, KEYS, InProcessPipeline, change, dies_and_goes_on, dying, make, texts
 
 from ingest.checkpoint.checkpoint import Checkpoint
 from ingest.checkpoint.local_storage import LocalStorage
@@ -22,7 +22,6 @@ from ingest.errors import ConfigError, DataLoss
 from ingest.kafka.transactions import TransactionalWriter
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from harness import Kafka
@@ -131,23 +130,6 @@ OF_TOPICS: Final[dict[str, Death]] = {
 }
 
 
-def dies_and_goes_on(
-    pipeline: InProcessPipeline, kafka: Kafka, beginning: str, dies: AbstractContextManager[None]
-) -> None:
-    """Let tables be read again, the run die of it, and the next one go on."""
-    some = {name: KEYS[name] for name in ("whole", "texts")}
-    make(pipeline, **some)
-    pipeline.run()
-    change(pipeline, **some)
-    with dies:
-        read_again(pipeline, beginning, *some)
-    pipeline.execute("INSERT INTO whole VALUES (50, 50)", "DELETE FROM whole WHERE v = 2", "UPDATE texts SET v = v + 7")
-    pipeline.run()
-    for name in some:
-        assert texts(of_topic(kafka, f"{kafka.name}.{name}")) == pipeline.rows(name, "k, v")
-    assert is_at_rest(pipeline)
-
-
 @pytest.mark.parametrize(
     ("death", "beginning"), [("after a commit", "request"), ("rows are deleted", "all")],
 )  # fmt: skip
@@ -155,7 +137,9 @@ def test_topics_that_are_filled_again_are_filled_by_the_next_run_where_one_dies(
     mariadb: MySql, kafka: Kafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, death: str, beginning: str
 ) -> None:
     pipeline = to_topics(mariadb, kafka, tmp_path, "again_dying", "exactly-once")
-    dies_and_goes_on(pipeline, kafka, beginning, dying(monkeypatch, OF_TOPICS[death]))
+    dies_and_goes_on(
+        pipeline, beginning, dying(monkeypatch, OF_TOPICS[death]), lambda name: of_topic(kafka, f"{kafka.name}.{name}")
+    )
 
 
 @pytest.mark.parametrize("beginning", BEGINNINGS)
@@ -169,7 +153,9 @@ def test_topics_at_each_death(
     guarantee: str, beginning: str, death: str,
 ) -> None:  # fmt: skip
     pipeline = to_topics(mariadb, kafka, tmp_path, "again_dying_topics", guarantee)
-    dies_and_goes_on(pipeline, kafka, beginning, dying(monkeypatch, OF_TOPICS[death]))
+    dies_and_goes_on(
+        pipeline, beginning, dying(monkeypatch, OF_TOPICS[death]), lambda name: of_topic(kafka, f"{kafka.name}.{name}")
+    )
 
 
 def test_a_table_that_was_emptied_is_emptied_though_the_run_is_killed_before(
