@@ -9,11 +9,10 @@ from ingest.errors import Unavailable
 
 if TYPE_CHECKING:
     from ingest.driver.backlog import Backlog
-    from ingest.driver.life import LifeFile
+    from ingest.driver.context import LivenessFile, Stop
     from ingest.driver.pacing import Pacing
     from ingest.driver.schemas import SchemaStore
     from ingest.driver.splits import SplitWatch
-    from ingest.driver.stop import Stop
     from ingest.observe.events import RunEnded
 
 
@@ -27,7 +26,7 @@ class Arrivals:
         pacing: Pacing,
         schemas: SchemaStore,
         stop: Stop,
-        life: LifeFile,
+        liveness: LivenessFile,
         summary: RunEnded,
         *,
         once: bool,
@@ -38,7 +37,7 @@ class Arrivals:
         self._pacing = pacing
         self._schemas = schemas
         self._stop = stop
-        self._life = life
+        self._liveness = liveness
         self._summary = summary
         self._once = once
 
@@ -49,7 +48,7 @@ class Arrivals:
         """
         try:
             while not self._stop.asked:
-                self._life.touch()
+                self._liveness.touch()
                 if not self._splits.look():
                     continue
                 if not self._backlog.some():

@@ -1,22 +1,136 @@
-"""The context that every part of a run knows: its pipeline, how it is run, and who is told of it."""
+"""The context of a run: its pipeline and settings, its clock, the signals that end it, the file that shows it is alive.
+
+Every part of a run knows it, and it knows none of them.
+"""
 
 from __future__ import annotations
 
+import os
+import signal
+import time
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from queue import SimpleQueue
+from threading import Thread, current_thread, main_thread
+from typing import TYPE_CHECKING, Final, Protocol
 
-from ingest.driver.clock import CLOCK
-from ingest.driver.life import LifeFile
-from ingest.observe.events import Warned
+from ingest.errors import INTERRUPTED
+from ingest.observe.events import Alive, Warned
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterator, Mapping
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from ingest.config.pipeline import Pipeline
-    from ingest.driver.clock import Clock
     from ingest.model.shared_place import SharedMark
     from ingest.observe.events import Observer
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """A clock that never goes back."""
+
+    now: Callable[[], float] = time.monotonic
+    """The seconds since some moment."""
+    sleep: Callable[[float], None] = time.sleep
+    """Lets so many seconds pass."""
+
+
+CLOCK: Final = Clock()
+"""The machine's."""
+
+
+_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+
+
+class Stop(Protocol):
+    """Tells a run whether to end."""
+
+    @property
+    def asked(self) -> bool:
+        """True if somebody asked the run to end."""
+
+    def installed(self) -> AbstractContextManager[object]:
+        """Listen while the block runs."""
+
+    def listen(self) -> None:
+        """Listen again, where somebody else may have taken the signals meanwhile."""
+
+
+class StopSignal:
+    """SIGTERM and SIGINT. The first one finishes the batch in hand, the second one ends the process at once.
+
+    At once is as after `kill -9`: what is under way is not finished, and done again by the next run.
+    """
+
+    def __init__(self, tell: Callable[[str, bool], None]) -> None:
+        """Listen to nothing yet; `tell` gets each signal's name, and whether the process ends now."""
+        self.asked = False
+        # In a program of somebody else's the run may be in another thread than the main one, where nobody can listen
+        self._numbers = _SIGNALS if current_thread() is main_thread() else ()
+        self._tell = tell
+        self._signals: SimpleQueue[str] = SimpleQueue()  # a handler may put into it, whatever it has interrupted
+
+    def __call__(self, number: int, _frame: object) -> None:
+        """Handle SIGTERM or SIGINT."""
+        name = signal.Signals(number).name
+        if self.asked:
+            self._tell(name, True)
+            os._exit(INTERRUPTED)
+        self.asked = True
+        self._signals.put(name)
+
+    @contextmanager
+    def installed(self) -> Iterator[StopSignal]:
+        """Listen while the block runs; the first signal is told by a thread, as a handler must not wait for a lock."""
+        before = {number: signal.getsignal(number) for number in self._numbers}
+        announcing = Thread(target=self._announce, daemon=True)
+        announcing.start()
+        self.listen()
+        try:
+            yield self
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+            self._signals.put("")
+            announcing.join(1)
+
+    def listen(self) -> None:
+        """Take the signals, also from whoever took them meanwhile."""
+        for number in self._numbers:
+            signal.signal(number, self)
+
+    def _announce(self) -> None:
+        while name := self._signals.get():
+            self._tell(name, False)
+
+
+TOUCH_S: Final = 1.0
+"""The time between two touches, in seconds."""
+
+
+class LivenessFile:
+    """A file that is touched now and then, no file where nobody watches one; observers are told, too."""
+
+    def __init__(self, path: Path | None, observer: Observer, clock: Clock = CLOCK) -> None:
+        """Touch nothing yet."""
+        self._path = path
+        self._observer = observer
+        self._clock = clock
+        self._touched = 0.0
+
+    def touch(self) -> None:
+        """Touch the file, unless that was done a moment ago. Raises nothing: whoever watches will notice."""
+        now = self._clock.now()
+        if now - self._touched <= TOUCH_S:
+            return
+        self._touched = now
+        self._observer(Alive())
+        if self._path is not None:
+            with suppress(OSError):
+                self._path.touch()
+
 
 MAX_WARNED: Final = 1000
 """Warnings that are remembered so that none of them is repeated."""
@@ -52,7 +166,7 @@ class RunContext:
         self.clock = clock
         self.marks: tuple[SharedMark, ...] = ()
         """What executors look for in directories that they share with the driver."""
-        self.life = LifeFile(settings.alive, observer, clock)
+        self.liveness = LivenessFile(settings.alive, observer, clock)
         """The file by which a probe sees that the run gets on, or waits."""
         self.begun_before = False
         """True if this process has begun the run before: it goes on after a side was away."""

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ingest.driver.books import Books
     from ingest.driver.broadcast import SchemaBroadcast
+    from ingest.driver.context import LivenessFile
     from ingest.driver.dispatcher import Dispatcher
     from ingest.driver.guard import Guard
-    from ingest.driver.life import LifeFile
     from ingest.driver.pacing import Pacing
     from ingest.driver.planner import Planner
     from ingest.driver.reports import Reports
@@ -36,7 +36,7 @@ class Driver:
     splits: SplitWatch
     pacing: Pacing
     reports: Reports
-    life: LifeFile
+    liveness: LivenessFile
 
     def run(self) -> None:
         """Run batches until the source is drained, somebody asks to stop, or one fails; raises IngestError."""
@@ -45,7 +45,7 @@ class Driver:
             self.books.settle()  # what was due when a run was killed
             while (batch := self.planner.next_batch()) is not None:  # plan: stored before any task starts
                 results = self.dispatcher.run(batch)  # run: a task for each shard; what fails in it is a value
-                self.life.touch()
+                self.liveness.touch()
                 merged = self.books.merge(batch, results)  # merge: positions reached, counters, observed schemas
                 self.books.commit(results)  # commit: where the driver does that, not the tasks
                 self.books.settle()  # settle: rows leave the sink that the source does not have behind these

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ingest.driver.patience import PATIENCE_S
+from ingest.driver.availability import GIVE_UP_S
 from ingest.errors import InternalError, Unavailable
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class Guard:
             raise InternalError(msg, "please report this with the message")
         self._stalled = self._stalled or self._context.clock.now()
         self._losses.suspect()
-        if self._context.clock.now() - self._stalled > PATIENCE_S:
-            msg = f"nothing could be read for {PATIENCE_S:.0f} s though there are records"
+        if self._context.clock.now() - self._stalled > GIVE_UP_S:
+            msg = f"nothing could be read for {GIVE_UP_S:.0f} s though there are records"
             raise Unavailable(msg, "see whether every partition of the source has a leader")
         self._context.warn_once("there are records, but none could be read; trying on")

@@ -10,8 +10,8 @@ from ingest.model.record import is_another
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ingest.driver.availability import Retries
     from ingest.driver.backlog import Backlog
-    from ingest.driver.patience import Patience
     from ingest.errors import IngestError
     from ingest.model.record import Split
     from ingest.sources import SourceCoordinator
@@ -20,19 +20,19 @@ CHECK_S: Final = 30.0
 """The time between two looks whether what is to be read next is still there, in seconds. Tasks notice it, too."""
 UNEXPLAINED: Final = 3
 """Losses in a row that a look at the cluster does not confirm, before the run ends with them."""
-AGAIN_S: Final = 1.0
+RETRY_S: Final = 1.0
 """The time to wait after a loss that is not confirmed, in seconds."""
 
 
 class Losses:
     """The lost data of one run."""
 
-    def __init__(self, source: SourceCoordinator, backlog: Backlog, patience: Patience) -> None:
+    def __init__(self, source: SourceCoordinator, backlog: Backlog, retries: Retries) -> None:
         """Have seen nothing yet."""
         self._source = source
         self._backlog = backlog
-        self._patience = patience
-        self._clock = patience.clock
+        self._retries = retries
+        self._clock = retries.clock
         self._unexplained = 0
         self._checked = 0.0
 
@@ -47,7 +47,7 @@ class Losses:
         self._unexplained += 1
         if self._unexplained > UNEXPLAINED:
             raise failure
-        self._clock.sleep(AGAIN_S)
+        self._clock.sleep(RETRY_S)
 
     def doubtful(self) -> bool:
         """Tell whether to see if what is read next is still there: now and then, and where a split got shorter."""
@@ -62,7 +62,7 @@ class Losses:
         """
         backlog = self._backlog
         before, ids = backlog.positions, dict(self._source.ids)
-        now = self._patience.ask(lambda: self._source.check(before))
+        now = self._retries.until_answered(lambda: self._source.check(before))
         self._checked = self._clock.now()
         other = {
             split: at

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from ingest.driver import ranges
-from ingest.driver.clock import CLOCK, Clock
+from ingest.driver.context import CLOCK, Clock
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ingest.driver.stop import Stop
+    from ingest.driver.context import Stop
     from ingest.model.record import Split
     from ingest.task.assignment import TaskResult
 

@@ -15,9 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ingest.deadletter.collector import Collector
-    from ingest.driver.context import RunContext
+    from ingest.driver.context import RunContext, Stop
     from ingest.driver.engine import Engine
-    from ingest.driver.stop import Stop
     from ingest.model.reject import RejectedRecord
     from ingest.model.schema import SchemaChange
     from ingest.schema.routes import Rules

@@ -10,11 +10,10 @@ from ingest.driver import ranges
 
 if TYPE_CHECKING:
     from ingest.driver.arrivals import Arrivals
-    from ingest.driver.context import RunContext
+    from ingest.driver.context import RunContext, Stop
     from ingest.driver.pacing import Pacing
     from ingest.driver.source_state import SourceMemory
     from ingest.driver.startup import Start
-    from ingest.driver.stop import Stop
     from ingest.sources import SourceCoordinator
 
 

@@ -156,7 +156,7 @@ class TableReplacement:
                         encoder.delete(before, key, declared, made.append)
                     except RowError:
                         continue
-                self._context.life.touch()
+                self._context.liveness.touch()
                 count, taken = count + len(changes), taken + len(made)
                 yield [key for _, key, _ in made if key is not None]
             if count and not taken:

@@ -16,10 +16,11 @@ from ingest.checkpoint.place import CheckpointAccess, StoredPlace
 from ingest.config.masking import SEEN, mask
 from ingest.driver import ranges
 from ingest.driver.arrivals import Arrivals
+from ingest.driver.availability import Outages, Retries, SideWatch, askers_of
 from ingest.driver.backlog import WaitingNotes
 from ingest.driver.books import Books
 from ingest.driver.broadcast import SchemaBroadcast
-from ingest.driver.context import RunContext
+from ingest.driver.context import RunContext, StopSignal
 from ingest.driver.counters import Counters
 from ingest.driver.dispatcher import Dispatcher
 from ingest.driver.driver import Driver
@@ -27,21 +28,17 @@ from ingest.driver.error_budget import ErrorBudget
 from ingest.driver.files import read_files
 from ingest.driver.guard import Guard
 from ingest.driver.losses import Losses
-from ingest.driver.outages import Outages
 from ingest.driver.parts import Listeners, Sides, make_parts
-from ingest.driver.patience import Patience
 from ingest.driver.planner import Planner
 from ingest.driver.replacement import TableReplacement
 from ingest.driver.reports import Reports, tell_rejects
 from ingest.driver.requests import BackfillRequests
 from ingest.driver.schemas import warn_withheld
 from ingest.driver.shared_places import seen_by_all
-from ingest.driver.side_watch import SideWatch, askers_of
 from ingest.driver.source_state import SourceMemory
 from ingest.driver.spark_engine import SparkEngine
 from ingest.driver.splits import SplitWatch
 from ingest.driver.startup import PipelineStartup
-from ingest.driver.stop import StopSignal
 from ingest.errors import ConfigError, IngestError, InternalError, Unavailable
 from ingest.model.text import reason_of
 from ingest.observe.events import RunEnded, Stopping
@@ -53,11 +50,10 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from ingest.config.pipeline import Pipeline
-    from ingest.driver.context import Settings
+    from ingest.driver.context import Settings, Stop
     from ingest.driver.engine import TaskRunner
     from ingest.driver.parts import RunParts
     from ingest.driver.startup import Start, Startup
-    from ingest.driver.stop import Stop
     from ingest.observe.events import Observer
     from ingest.sources import Source
 
@@ -222,7 +218,7 @@ def started(
         watch = SideWatch(
             askers,
             lambda: None if start is None else start.backlog,
-            context.life,
+            context.liveness,
             lambda event: tell(event),  # noqa: PLW0108  (it is another one when the start is over)
             context.clock.now,
         )
@@ -268,21 +264,21 @@ def assemble(context: RunContext, parts: RunParts, start: Start, runner: TaskRun
     setup = runner.broadcast(setup_of(context, parts, start))
     transforms = None if parts.compiler is None else parts.engine.transforms(parts.compiler, shards)
     broadcast = SchemaBroadcast(runner, schemas, source)
-    life, memory = context.life, SourceMemory(source)
-    patience = Patience(context, stop, life)
+    liveness, memory = context.liveness, SourceMemory(source)
+    retries = Retries(context, stop, liveness)
 
     def announce(batch: int, tasks: int) -> None:
         # Nothing of the batch is written yet, so this can be said again until the sink is back
-        patience.ask(lambda: sink.begin_batch(batch, tasks))
+        retries.until_answered(lambda: sink.begin_batch(batch, tasks))
 
-    losses = Losses(source, backlog, patience)
+    losses = Losses(source, backlog, retries)
     replacement = TableReplacement(context, parts, memory, start.tables, schemas, start.checkpoint)
     books = Books(context, start.checkpoint, progress, counters, start.tables, memory, replacement.carry_out)
     requests = BackfillRequests(
         context, start.checkpoint, replacement, lambda: books.store(backlog.lag(), backlog.standing())
     )
-    splits = SplitWatch(source, backlog, losses, patience, requests.look)
-    arrivals = Arrivals(splits, backlog, pacing, schemas, stop, life, counters.summary, once=settings.once)
+    splits = SplitWatch(source, backlog, losses, retries, requests.look)
+    arrivals = Arrivals(splits, backlog, pacing, schemas, stop, liveness, counters.summary, once=settings.once)
     errors = ErrorBudget(context, progress, start.source.tolerated, lambda: not schemas.schemas.sources)
     return Driver(
         planner=Planner(context, start, source, arrivals, pacing, stop, shards, memory),
@@ -294,7 +290,7 @@ def assemble(context: RunContext, parts: RunParts, start: Start, runner: TaskRun
         splits=splits,
         pacing=pacing,
         reports=Reports(context, start, counters, parts.listeners.on_reject, lambda: parts.engine.ask(setup)),
-        life=life,
+        liveness=liveness,
     )
 
 

@@ -10,9 +10,9 @@ from ingest.errors import DataLoss, IngestError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ingest.driver.availability import Retries
     from ingest.driver.backlog import Backlog
     from ingest.driver.losses import Losses
-    from ingest.driver.patience import Patience
     from ingest.model.standing import Standing
     from ingest.sources import SourceCoordinator
 
@@ -21,14 +21,14 @@ class SplitWatch:
     """The splits of the source, as they grow."""
 
     def __init__(
-        self, source: SourceCoordinator, backlog: Backlog, losses: Losses, patience: Patience,
+        self, source: SourceCoordinator, backlog: Backlog, losses: Losses, retries: Retries,
         asked: Callable[[], None] = lambda: None,
     ) -> None:  # fmt: skip
         """Look at nothing yet. `asked` takes what other commands have asked the run to read."""
         self._source = source
         self._backlog = backlog
         self._losses = losses
-        self._patience = patience
+        self._retries = retries
         self._asked = asked
         self._away = False
         """True if the broker did not answer when the run was told to stop."""
@@ -41,9 +41,9 @@ class SplitWatch:
         backlog = self._backlog
         self._asked()
         try:
-            new = self._patience.ask(lambda: self._source.discover(backlog.positions))
+            new = self._retries.until_answered(lambda: self._source.discover(backlog.positions))
             backlog.positions.update(new)
-            backlog.see(self._patience.ask(lambda: self._source.ends(backlog.positions)))
+            backlog.see(self._retries.until_answered(lambda: self._source.ends(backlog.positions)))
         except DataLoss as exc:
             self._losses.survive(exc)
             return False

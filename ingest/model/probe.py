@@ -1,4 +1,4 @@
-"""Questions that show whether a source or a sink answers: coordinators make them, `driver/side_watch.py` asks them."""
+"""Questions that show whether a source or a sink answers: coordinators make them, `driver/availability.py` asks."""
 
 from __future__ import annotations
 

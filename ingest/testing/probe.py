@@ -30,10 +30,9 @@ if TYPE_CHECKING:
     from contextlib import ExitStack
 
     from ingest.config.pipeline import Pipeline
-    from ingest.driver.context import Settings
+    from ingest.driver.context import Settings, Stop
     from ingest.driver.schemas import SchemaRules
     from ingest.driver.startup import Start
-    from ingest.driver.stop import Stop
     from ingest.model.reject import RejectedRecord
     from ingest.model.schema import SchemaChange
     from ingest.observe.events import Event, Observer

@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING, Any
 import inmemory
 
 from ingest.checkpoint.checkpoint import Progress
+from ingest.driver.availability import Retries
 from ingest.driver.backlog import Backlog
-from ingest.driver.clock import Clock
-from ingest.driver.context import RunContext, Settings
-from ingest.driver.life import LifeFile
-from ingest.driver.patience import Patience
+from ingest.driver.context import Clock, LivenessFile, RunContext, Settings
 from ingest.observe.events import Warned
 from ingest.testing.in_memory_source import InMemoryCoordinator
 from ingest.testing.records import MemoryRecord
@@ -89,5 +87,5 @@ def backlog(
     return Backlog(Progress(positions=dict(positions), errors=errors), ends, drain=drain)
 
 
-def patience(told: Told, stop: StopAfter | None = None, hands: Hands | None = None) -> Patience:
-    return Patience(context(told, hands), stop or StopAfter(), LifeFile(None, Told()))
+def retries(told: Told, stop: StopAfter | None = None, hands: Hands | None = None) -> Retries:
+    return Retries(context(told, hands), stop or StopAfter(), LivenessFile(None, Told()))

@@ -1,4 +1,4 @@
-"""Whether the server answers, and where its log ends: asked by a thread of its own (`driver/side_watch.py`)."""
+"""Whether the server answers, and where its log ends: asked by a thread of its own (`driver/availability.py`)."""
 
 from __future__ import annotations
 

@@ -244,7 +244,7 @@ def test_the_summary_says_why_it_ended_and_what_is_left(
 RUN = """
 import sys, time
 from ingest.cli.log import Log
-from ingest.driver.stop import StopSignal
+from ingest.driver.context import StopSignal
 from ingest.observe.events import Stopping
 observer = Log(frozenset())
 stop = StopSignal(lambda name, now: observer(Stopping(name, now)))

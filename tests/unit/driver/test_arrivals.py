@@ -12,12 +12,12 @@ from driverparts import A, B, StopAfter, Told, backlog, context
 from ingest.checkpoint.checkpoint import Batch, Checkpoint, Progress
 from ingest.checkpoint.memory_storage import MemoryStorage
 from ingest.driver.arrivals import Arrivals
+from ingest.driver.availability import Retries
+from ingest.driver.context import LivenessFile
 from ingest.driver.counters import Counters
 from ingest.driver.key_partitions import KeyPartitions
-from ingest.driver.life import LifeFile
 from ingest.driver.losses import Losses
 from ingest.driver.pacing import Pacing
-from ingest.driver.patience import Patience
 from ingest.driver.planner import Planner
 from ingest.driver.schemas import SchemaRules, SchemaStore, policy_of, warn_withheld
 from ingest.driver.sink_tables import SinkTables
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ingest.driver.backlog import Backlog
-    from ingest.driver.stop import Stop
+    from ingest.driver.context import Stop
     from ingest.model.record import Split
 
 
@@ -70,7 +70,7 @@ class Waiting:
 
     def __init__(self, source: Growing, some: Backlog, stop: Stop | None = None, *, once: bool = False) -> None:
         self.told = Told()
-        about, stop, life = context(self.told), stop or StopAfter(), LifeFile(None, Told())
+        about, stop, liveness = context(self.told), stop or StopAfter(), LivenessFile(None, Told())
         self.summary = RunEnded("p")
         self.checkpoint = Checkpoint(MemoryStorage())
         self.checkpoint.bind({})
@@ -80,11 +80,11 @@ class Waiting:
         pipeline = about.pipeline
         rules = SchemaRules(pipeline.rules, policy_of(pipeline), pipeline.source.inference(100))
         store = SchemaStore(about, rules, tables, self.checkpoint, Counters(self.summary, 100), warn_withheld(about))
-        patience = Patience(about, stop, life)
-        losses = Losses(source, some, patience)
-        self.splits = SplitWatch(source, some, losses, patience)
+        retries = Retries(about, stop, liveness)
+        losses = Losses(source, some, retries)
+        self.splits = SplitWatch(source, some, losses, retries)
         pacing = Pacing(0.0, None, None, clock=about.clock)
-        self.arrivals = Arrivals(self.splits, some, pacing, store, stop, life, self.summary, once=once)
+        self.arrivals = Arrivals(self.splits, some, pacing, store, stop, liveness, self.summary, once=once)
         self.start = Start(self.checkpoint, pipeline.source, some, tables, store, Schemas())
         self.about, self.source, self.pacing, self.stop = about, source, pacing, stop
 

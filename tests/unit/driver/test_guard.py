@@ -6,13 +6,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from driverparts import A, Hands, Told, backlog, context, coordinator, patience
+from driverparts import A, Hands, Told, backlog, context, coordinator, retries
 
+from ingest.driver.availability import GIVE_UP_S
 from ingest.driver.books import Merged
 from ingest.driver.error_budget import ErrorBudget
 from ingest.driver.guard import Guard
 from ingest.driver.losses import Losses
-from ingest.driver.patience import PATIENCE_S
 from ingest.errors import DataLoss, DirtyData, InternalError, Unavailable
 from ingest.model.reject import RejectedRecord
 from ingest.task.assignment import TaskResult
@@ -26,7 +26,7 @@ def guard(
 ) -> Guard:
     some = backlog({A: at}, {A: 10}, errors=errors)
     about = context(told, hands, **sections)
-    losses = Losses(coordinator({A: 10}), some, patience(told))
+    losses = Losses(coordinator({A: 10}), some, retries(told))
     return Guard(about, some, ErrorBudget(about, some.progress, tolerated), losses)
 
 
@@ -109,7 +109,7 @@ def test_a_batch_without_progress_is_tried_again_for_a_while() -> None:
     seen = guard(told, hands=hands)
     for _ in range(3):
         assert seen.check(merged(), [TaskResult(0, {A: 0})], evolved=False)
-        hands.move(PATIENCE_S / 3)
+        hands.move(GIVE_UP_S / 3)
     assert told.warnings == ["there are records, but none could be read; trying on"]
     assert seen.check(merged(), [TaskResult(0, {A: 0})], evolved=False)
     hands.move(0.1)

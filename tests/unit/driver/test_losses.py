@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from driverparts import A, B, Hands, Told, backlog, patience
+from driverparts import A, B, Hands, Told, backlog, retries
 
-from ingest.driver.losses import AGAIN_S, CHECK_S, UNEXPLAINED, Losses
+from ingest.driver.losses import CHECK_S, RETRY_S, UNEXPLAINED, Losses
 from ingest.errors import ConfigError, DataLoss
 from ingest.testing.in_memory_source import InMemoryCoordinator
 
@@ -37,7 +37,7 @@ class Expiring(InMemoryCoordinator):
 
 
 def of(source: InMemoryCoordinator, some: Backlog, hands: Hands | None = None) -> Losses:
-    return Losses(source, some, patience(Told(), hands=hands))
+    return Losses(source, some, retries(Told(), hands=hands))
 
 
 def test_a_loss_that_the_source_confirms_is_passed_over_however_often() -> None:
@@ -55,7 +55,7 @@ def test_a_loss_that_nobody_confirms_ends_the_run_after_some_looks() -> None:
     losses = of(Expiring({A: 3}), backlog({A: 3}, {A: 10}), hands)
     for looks in range(1, UNEXPLAINED + 1):
         losses.survive(DataLoss("gone"))
-        assert hands.at == 1000.0 + looks * AGAIN_S, "others may not know yet"
+        assert hands.at == 1000.0 + looks * RETRY_S, "others may not know yet"
     with pytest.raises(DataLoss, match="gone"):
         losses.survive(DataLoss("gone"))
 

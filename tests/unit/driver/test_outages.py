@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, cast
 import pytest
 from driverparts import Hands, StopAfter, Told, context
 
-from ingest.driver.outages import LONGEST_S, Outages
-from ingest.driver.patience import PATIENCE_S, Patience
+from ingest.driver.availability import GIVE_UP_S, LONGEST_S, Outages, Retries
 from ingest.errors import Unavailable
 from ingest.observe.events import Alive
 
 if TYPE_CHECKING:
-    from ingest.driver.side_watch import SideWatch
+    from ingest.driver.availability import SideWatch
 
 AWAY = Unavailable("cannot connect at the database", "see whether it runs")
 
@@ -58,7 +57,7 @@ def test_a_side_that_is_away_is_waited_for_without_an_end() -> None:
     assert run.context.begun_before
     assert run.told.warnings == ["cannot connect at the database; waiting"]
     assert sum(isinstance(event, Alive) for event in run.told.events) > day / 3, "whoever watches sees that it waits"
-    assert run.wait(2 * PATIENCE_S) == 2 * PATIENCE_S, "and again"
+    assert run.wait(2 * GIVE_UP_S) == 2 * GIVE_UP_S, "and again"
 
 
 def test_what_comes_again_though_both_sides_answer_ends_the_run_after_a_while() -> None:
@@ -68,7 +67,7 @@ def test_what_comes_again_though_both_sides_answer_ends_the_run_after_a_while() 
         run.wait(0)
     assert not run.outages.over
     assert waits[:6] == [1, 2, 4, 8, 16, LONGEST_S]
-    assert PATIENCE_S - LONGEST_S <= sum(waits) <= PATIENCE_S + LONGEST_S
+    assert GIVE_UP_S - LONGEST_S <= sum(waits) <= GIVE_UP_S + LONGEST_S
 
 
 def test_a_run_that_gets_on_has_all_its_time_again() -> None:
@@ -102,5 +101,5 @@ def test_a_question_of_a_run_without_once_is_asked_until_there_is_an_answer() ->
             raise AWAY
         return "here"
 
-    assert Patience(run.context, StopAfter(), run.context.life).ask(question) == "here"
-    assert run.hands.at > 1000 + 10 * PATIENCE_S
+    assert Retries(run.context, StopAfter(), run.context.liveness).until_answered(question) == "here"
+    assert run.hands.at > 1000 + 10 * GIVE_UP_S

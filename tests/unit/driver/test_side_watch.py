@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, cast
 
 from driverparts import A, B, Hands, Told, backlog
 
-from ingest.driver.life import LifeFile
-from ingest.driver.side_watch import SAY_S, WITHIN_S, Asker, SideWatch, askers_of
+from ingest.driver.availability import SAY_S, WITHIN_S, Asker, SideWatch, askers_of
+from ingest.driver.context import LivenessFile
 from ingest.errors import Unavailable
 from ingest.observe.events import Alive, Pending, SideAnswers
 
@@ -55,8 +55,8 @@ class Watched:
             Asker("source", self.source, lambda: self.backlog.positions, now),
             Asker("sink", self.sink, lambda: self.backlog.positions, now),
         ]
-        life = LifeFile(None, self.told, self.hands.clock)
-        self.watch = SideWatch(self.askers, lambda: self.backlog, life, self.told, now)
+        liveness = LivenessFile(None, self.told, self.hands.clock)
+        self.watch = SideWatch(self.askers, lambda: self.backlog, liveness, self.told, now)
 
     def look(self, seconds: float = 2.0) -> list[object]:
         """What is told when both were asked after so many seconds."""
@@ -119,8 +119,8 @@ def test_a_question_that_never_comes_back_is_no_answer() -> None:
 
 
 def test_sides_are_asked_and_told_of_until_the_run_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ingest.driver.side_watch.ASK_S", 0.001)
-    monkeypatch.setattr("ingest.driver.side_watch.LOOK_S", 0.001)
+    monkeypatch.setattr("ingest.driver.availability.ASK_S", 0.001)
+    monkeypatch.setattr("ingest.driver.availability.LOOK_S", 0.001)
     watched = Watched()
     watched.source.ends = {A: 4, B: 0}
     with watched.watch.watching():
@@ -160,7 +160,7 @@ def test_sides_answer_since_a_moment_when_they_were_asked_after_it_and_that_was_
 
 def test_before_the_start_is_over_a_side_is_seen_to_be_away_and_nothing_waits() -> None:
     watched = Watched()
-    watched.watch = SideWatch(watched.askers, lambda: None, LifeFile(None, Told()), watched.told)
+    watched.watch = SideWatch(watched.askers, lambda: None, LivenessFile(None, Told()), watched.told)
     watched.backlog.positions.clear()
     watched.source.ends = {A: 7}
     watched.sink.error = Unavailable("cannot connect")

@@ -1,8 +1,10 @@
-"""Whether source and sink answer, while a run works or waits: each is asked every few seconds, by a thread of its own.
+"""Whether source and sink answer: asked every few seconds, asked again until they do, waited for after an outage.
 
-In: a question for each side. Out: events, by which readiness, metrics, the log and the progress display say the same.
-Another thread tells them, which also sees a question that never comes back. Rules:
-docs/metrics.md#whether-both-sides-answer.
+`SideWatch` asks each side in a thread of its own and tells observers, so that readiness, metrics, the log and the
+progress display say the same (docs/metrics.md#whether-both-sides-answer). `Retries` repeats one question. `Outages` is
+the one rule for every source and sink, at the start, between batches, in the middle of one and at its commit: what
+failed is Unavailable, the run waits until both sides answer, and begins again where the checkpoint says. With `--once`
+it does not wait there (docs/spec/delivery.md#a-side-that-is-away).
 """
 
 from __future__ import annotations
@@ -12,9 +14,9 @@ import time
 from contextlib import contextmanager, suppress
 from threading import Event as Signal
 from threading import Thread
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final, TypeVar, cast
 
-from ingest.errors import IngestError
+from ingest.errors import IngestError, Unavailable
 from ingest.model.text import reason_of
 from ingest.observe.events import Pending, SideAnswers
 
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
 
     from ingest.driver.backlog import Backlog
-    from ingest.driver.life import LifeFile
+    from ingest.driver.context import LivenessFile, RunContext, Stop
     from ingest.driver.parts import RunParts
     from ingest.model.probe import SideProbe
     from ingest.model.record import Split
@@ -97,16 +99,16 @@ class SideWatch:
     """Tells whether the sides answer, and what waits at the source."""
 
     def __init__(
-        self, askers: list[Asker], backlog: Callable[[], Backlog | None], life: LifeFile, observer: Observer,
+        self, askers: list[Asker], backlog: Callable[[], Backlog | None], liveness: LivenessFile, observer: Observer,
         now: Callable[[], float] = time.monotonic,
     ) -> None:  # fmt: skip
         """Have told nothing yet.
 
-        `backlog` returns None until the start is over. `life` is touched while a side is away: the run waits for it.
+        `backlog` returns None until the start is over. `liveness` is touched while a side is away: it waits.
         """
         self._askers = askers
         self._backlog = backlog
-        self._life = life
+        self._liveness = liveness
         self._observer = observer
         self._now = now
         self._since: dict[SideName, float] = {}
@@ -135,7 +137,7 @@ class SideWatch:
                 if (backlog := self._backlog()) is not None:
                     self._observer(Pending(backlog.waiting(self._ends), backlog.standing(self._ends)))
         if self._since:
-            self._life.touch()
+            self._liveness.touch()
 
     def _tell(self, side: SideName, why: str) -> None:
         now = self._now()
@@ -183,3 +185,87 @@ def askers_of(
         if probe is not None:
             out.append(Asker(side, probe, positions, now))
     return out
+
+
+_T = TypeVar("_T")
+GIVE_UP_S: Final = 300.0
+"""The time that a run with `--once` waits for a source or a sink that went away, in seconds. Others have no limit."""
+RETRY_S: Final = 1.0
+"""The time between two attempts, in seconds."""
+
+
+class Retries:
+    """Questions to the source or the sink that are asked until there is an answer."""
+
+    def __init__(self, context: RunContext, stop: Stop, liveness: LivenessFile) -> None:
+        """Wait for nothing yet."""
+        self._limit = GIVE_UP_S if context.settings.once else math.inf
+        self.clock = context.clock
+        self._context = context
+        self._stop = stop
+        self._liveness = liveness
+
+    def until_answered(self, question: Callable[[], _T]) -> _T:
+        """Return the answer; raises Unavailable where `--once` has no more time, or somebody asks to stop."""
+        since = self.clock.now()
+        while True:
+            try:
+                answer = question()
+            except Unavailable as exc:
+                if self._stop.asked or self.clock.now() - since > self._limit:
+                    raise
+                self._liveness.touch()
+                self._context.warn_once(f"{exc.message}; waiting")
+                self.clock.sleep(RETRY_S)
+            else:
+                return answer
+
+
+LONGEST_S: Final = 30.0
+"""The longest time between two attempts where no side is seen to be away, in seconds."""
+
+
+class Outages:
+    """The times in which a run cannot go on."""
+
+    def __init__(self, context: RunContext, stop: Stop, lives: Callable[[], bool]) -> None:
+        """Have met none yet. `lives`: whether Java does, without which no attempt gets anywhere."""
+        self._context = context
+        self._stop = stop
+        self._lives = lives
+        self._since: float | None = None
+        """Since when attempts fail though no side is seen to be away, as the clock has it."""
+        self._pause = RETRY_S
+        self._records = 0
+        self.over = False
+        """True if the last attempt at the run failed for an outage that is over: the run begins again."""
+
+    def wait(self, error: Unavailable, watch: SideWatch, records: int) -> None:
+        """Wait until both sides answer. Raises the error where the run has to end.
+
+        It has to with `--once`, where somebody asks to stop, and where the error comes again and again for `GIVE_UP_S`
+        though both sides answer. `records`: how many were read so far.
+        """
+        self.over = False
+        context, clock = self._context, self._context.clock
+        if context.settings.once or not self._lives():
+            raise error
+        if records > self._records:
+            self._records, self._since, self._pause = records, None, RETRY_S
+        began = clock.now()
+        context.warn_once(f"{error.message}; waiting")
+        away = False
+        while not (clock.now() - began >= self._pause and watch.answers_since(began)):
+            if self._stop.asked:
+                raise error
+            context.liveness.touch()
+            clock.sleep(RETRY_S)
+            away = away or watch.away
+        if away:
+            self._since, self._pause = None, RETRY_S
+        else:
+            self._since = began if self._since is None else self._since
+            if clock.now() - self._since > GIVE_UP_S:
+                raise error
+            self._pause = min(2 * self._pause, LONGEST_S)
+        self.over = context.begun_before = True
