@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from ingest.driver.backlog import Backlog
     from ingest.driver.context import LivenessFile, RunContext, Stop
-    from ingest.driver.parts import RunParts
+    from ingest.driver.run_parts import RunParts
     from ingest.model.probe import SideProbe
     from ingest.model.record import Split
     from ingest.observe.events import Observer, SideName

@@ -22,11 +22,10 @@ from ingest.checkpoint.requests import BackfillRequest, answered, ask, withdraw
 from ingest.driver.backlog import Backlog
 from ingest.driver.context import RunContext
 from ingest.driver.counters import Counters
-from ingest.driver.places import command
-from ingest.driver.recovery import Recovery
 from ingest.driver.replacement import TableReplacement, chosen_tables
 from ingest.driver.run import prepared, spark_parts, started, stop_signal, summarised, with_checkpoint
-from ingest.driver.startup import PipelineStartup, Start, begin_existing, still_there
+from ingest.driver.sink_tables import command
+from ingest.driver.startup import PipelineStartup, Recovery, Start, begin_existing, still_there
 from ingest.errors import ConfigError
 from ingest.model.record import is_another
 from ingest.model.table import show
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
     from ingest.config.pipeline import Pipeline
     from ingest.driver.context import Settings
     from ingest.driver.driver import Driver
-    from ingest.driver.parts import RunParts
+    from ingest.driver.run_parts import RunParts
     from ingest.driver.schemas import SchemaStore
     from ingest.driver.sink_tables import SinkTables
     from ingest.model.record import Split
@@ -174,7 +173,7 @@ class BackfillStartup:
             checkpoint.done(progress, {})
         if not progress.batch and unfinished is None:
             self._refuse_twice(stored)
-        source = replace(cast("BackfillSource", self._parts.sides.source), tables=frozenset(self._tables))
+        source = replace(cast("BackfillSource", self._parts.endpoints.source), tables=frozenset(self._tables))
         self._position(main, progress, source)
         unfinished = None if unfinished is None else still_there(unfinished, progress.positions)
         self._pipeline.prepare_collector(where)

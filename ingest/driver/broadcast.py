@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from pyspark.core.broadcast import Broadcast
 
     from ingest.driver.engine import TaskRunner
-    from ingest.driver.key_partitions import KeyPartitions
     from ingest.driver.schemas import SchemaStore
+    from ingest.driver.sink_tables import KeyPartitions
     from ingest.schema.evolve import Evolution, Schemas
     from ingest.sources import SourceCoordinator
 

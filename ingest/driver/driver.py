@@ -17,10 +17,9 @@ if TYPE_CHECKING:
     from ingest.driver.dispatcher import Dispatcher
     from ingest.driver.guard import Guard
     from ingest.driver.pacing import Pacing
-    from ingest.driver.planner import Planner
+    from ingest.driver.planner import Planner, SplitWatch
     from ingest.driver.reports import Reports
     from ingest.driver.schemas import SchemaStore
-    from ingest.driver.splits import SplitWatch
 
 
 @dataclass(frozen=True, slots=True)

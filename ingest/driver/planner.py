@@ -1,19 +1,29 @@
-"""Plans batches: what each reads is stored before anything of it starts."""
+"""Plans batches: waits until there are records, and stores what each batch reads before anything of it starts."""
 
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ingest.checkpoint.checkpoint import Batch
 from ingest.driver import ranges
+from ingest.driver.pacing import POLL_S
+from ingest.errors import DataLoss, IngestError, Unavailable
 
 if TYPE_CHECKING:
-    from ingest.driver.arrivals import Arrivals
-    from ingest.driver.context import RunContext, Stop
+    from collections.abc import Callable
+
+    from ingest.driver.availability import Retries
+    from ingest.driver.backlog import Backlog
+    from ingest.driver.context import LivenessFile, RunContext, Stop
+    from ingest.driver.losses import Losses
     from ingest.driver.pacing import Pacing
+    from ingest.driver.schemas import SchemaStore
     from ingest.driver.source_state import SourceMemory
     from ingest.driver.startup import Start
+    from ingest.model.standing import Standing
+    from ingest.observe.events import RunEnded
     from ingest.sources import SourceCoordinator
 
 
@@ -25,7 +35,7 @@ class Planner:
         context: RunContext,
         start: Start,
         source: SourceCoordinator,
-        arrivals: Arrivals,
+        backlog_wait: BacklogWait,
         pacing: Pacing,
         stop: Stop,
         shards: int,
@@ -36,7 +46,7 @@ class Planner:
         self._once = context.settings.once
         self._start = start
         self._source = source
-        self._arrivals = arrivals
+        self._backlog_wait = backlog_wait
         self._pacing = pacing
         self._stop = stop
         self._shards = shards
@@ -51,7 +61,7 @@ class Planner:
         if self._unfinished is not None:
             batch, self._unfinished = self._unfinished, None
             return batch
-        return self._plan() if self._arrivals.wait() else None
+        return self._plan() if self._backlog_wait.wait() else None
 
     def _plan(self) -> Batch:
         """Decide what the next batch reads, and store that."""
@@ -74,3 +84,135 @@ class Planner:
         )
         checkpoint.plan(batch)
         return batch
+
+
+class BacklogWait:
+    """Waits until there are records for a batch, or the run is over."""
+
+    def __init__(
+        self,
+        splits: SplitWatch,
+        backlog: Backlog,
+        pacing: Pacing,
+        schemas: SchemaStore,
+        stop: Stop,
+        liveness: LivenessFile,
+        summary: RunEnded,
+        *,
+        once: bool,
+    ) -> None:
+        """`once`: whether the run is over when the source is drained."""
+        self._splits = splits
+        self._backlog = backlog
+        self._pacing = pacing
+        self._schemas = schemas
+        self._stop = stop
+        self._liveness = liveness
+        self._summary = summary
+        self._once = once
+
+    def wait(self) -> bool:
+        """Wait; returns whether there are records, and says in the summary why the run is over where it is.
+
+        Raises IngestError.
+        """
+        try:
+            while not self._stop.asked:
+                self._liveness.touch()
+                if not self._splits.look():
+                    continue
+                if not self._backlog.some():
+                    if self._over():
+                        self._summary.stopped = "drained"
+                        return False
+                elif self._pacing.ready():
+                    if self._splits.confirm():
+                        return True
+                    continue
+                self._pacing.clock.sleep(POLL_S)
+        except Unavailable:
+            if not self._stop.asked:  # told to stop while the broker is away: there is no batch in hand
+                raise
+            self._splits.give_up()
+        self._summary.stopped = "signal"
+        return False
+
+    def _over(self) -> bool:
+        """Tell whether everything was read that ever will be."""
+        self._schemas.tell_unmatched()
+        if self._once or self._splits.finished():
+            return True
+        self._splits.keep()
+        return False
+
+
+class SplitWatch:
+    """The splits of the source, as they grow."""
+
+    def __init__(
+        self, source: SourceCoordinator, backlog: Backlog, losses: Losses, retries: Retries,
+        asked: Callable[[], None] = lambda: None,
+    ) -> None:  # fmt: skip
+        """Look at nothing yet. `asked` takes what other commands have asked the run to read."""
+        self._source = source
+        self._backlog = backlog
+        self._losses = losses
+        self._retries = retries
+        self._asked = asked
+        self._away = False
+        """True if the broker did not answer when the run was told to stop."""
+
+    def look(self) -> bool:
+        """Take in new splits, and where all of them end now; returns whether that is known.
+
+        It is not where data was lost and the run goes on. Raises IngestError.
+        """
+        backlog = self._backlog
+        self._asked()
+        try:
+            new = self._retries.until_answered(lambda: self._source.discover(backlog.positions))
+            backlog.positions.update(new)
+            backlog.see(self._retries.until_answered(lambda: self._source.ends(backlog.positions)))
+        except DataLoss as exc:
+            self._losses.survive(exc)
+            return False
+        return True
+
+    def confirm(self) -> bool:
+        """Tell whether what is read next is still there, as far as there is reason to doubt it. Raises IngestError."""
+        return not (self._losses.doubtful() and self._losses.recheck())
+
+    def finished(self) -> bool:
+        """Tell whether a bounded source was read to its end."""
+        return self._source.finished(self._backlog.positions)
+
+    def keep(self) -> None:
+        """Show the positions again, now and then, while nothing happens."""
+        self._source.keep(self._backlog.positions)
+
+    def show(self) -> None:
+        """Show the positions to whoever watches the consumer group."""
+        self._source.commit(self._backlog.positions)
+
+    @property
+    def waiting(self) -> int | None:
+        """The records that wait to be read, as far as the last look says; None of a database."""
+        return self._backlog.lag()
+
+    @property
+    def standing(self) -> Standing | None:
+        """Where the reading of a database stands."""
+        return self._backlog.standing()
+
+    def give_up(self) -> None:
+        """Ask no more: the broker is away, and the run over."""
+        self._away = True
+
+    def look_past_targets(self) -> None:
+        """Look where the splits end when the run is over: what is left, and what came meanwhile.
+
+        Where the source does not answer, what was left at the last look counts.
+        """
+        if not self._away:
+            with suppress(IngestError):
+                self._backlog.look_past_targets(self._source.ends(self._backlog.positions))

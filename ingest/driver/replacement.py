@@ -1,8 +1,9 @@
-"""What is to happen to the sink's tables behind a batch: some were emptied at the source, of some all rows were read.
+"""Rows that leave the sink's tables behind a batch: some were emptied at the source, of some all rows were read again.
 
 A table of a database that is read again replaces what the sink has: rows whose keys the database does not have are
-deleted, in one commit, when all of its rows have been read. In: the source's coordinator. Out: tables of the sink
-without such rows. Rule: docs/spec/mysql.md#rows-that-are-read-again.
+deleted, in one commit, when all of its rows have been read. Other commands ask the run for that by requests in its
+checkpoint: what is taken is stored before it is answered, so that a run that is killed goes on with it, and one that is
+killed before takes it again. Rule: docs/spec/mysql.md#rows-that-are-read-again.
 """
 
 from __future__ import annotations
@@ -10,18 +11,20 @@ from __future__ import annotations
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from ingest.errors import ConfigError
+from ingest.checkpoint.requests import Answer, answer, asked
+from ingest.errors import ConfigError, Unavailable
 from ingest.model.commit import release
 from ingest.model.reject import RowError
 from ingest.model.table import show
 from ingest.schema.routes import rule_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from ingest.checkpoint.checkpoint import Checkpoint
+    from ingest.checkpoint.requests import BackfillRequest
     from ingest.driver.context import RunContext
-    from ingest.driver.parts import RunParts
+    from ingest.driver.run_parts import RunParts
     from ingest.driver.schemas import SchemaStore
     from ingest.driver.sink_tables import SinkTables
     from ingest.driver.source_state import SourceMemory
@@ -69,7 +72,7 @@ class TableReplacement:
         `names`: ids of source tables, as people write them; none: all of them. A table whose rows cannot be told from
         others by their keys is emptied before, when it is stored that they are read. Raise IngestError.
         """
-        sink, sources = self._parts.sides.sink, self._schemas.schemas.sources
+        sink, sources = self._parts.endpoints.sink, self._schemas.schemas.sources
         chosen = chosen_tables(names, sources, self._context.settings.checkpoint) if names else None
         if not sink.supersedes:
             targets = {target for table in chosen or sources for target in sources[table].targets}
@@ -97,7 +100,7 @@ class TableReplacement:
             self._memory.mark(table, why)
         for table in self._memory.replaced():
             source = self._schemas.schemas.sources.get(table)
-            targets = () if source is None or not self._parts.sides.sink.supersedes else source.targets
+            targets = () if source is None or not self._parts.endpoints.sink.supersedes else source.targets
             done = [self._replace(table, target) for target in targets]
             if all(done):
                 self._memory.have_replaced(table)
@@ -165,7 +168,9 @@ class TableReplacement:
 
     def _encoder(self, table: TableId, target: TableId) -> TableEncoder:
         known, parts = self._schemas.schemas, self._parts
-        return parts.sides.sink.encoder(table, known.sources[table], target, known.sinks[target], parts.rules.inference)
+        return parts.endpoints.sink.encoder(
+            table, known.sources[table], target, known.sinks[target], parts.rules.inference
+        )
 
 
 def chosen_tables(names: Sequence[str], sources: Iterable[TableId], where: str) -> tuple[TableId, ...]:
@@ -189,3 +194,55 @@ def chosen_tables(names: Sequence[str], sources: Iterable[TableId], where: str) 
 def _close(rows: Iterable[TableKeys]) -> None:
     for _, groups in rows:
         release(groups)
+
+
+LOOK_S: Final = 1.0
+"""The time between two looks, in seconds."""
+REMOTE_S: Final = 5.0
+"""The same where the checkpoint is on another file system, in which each look is a question."""
+_NAMED: Final = 5
+
+
+class BackfillRequests:
+    """The requests of one run."""
+
+    def __init__(
+        self, context: RunContext, checkpoint: Checkpoint, replacement: TableReplacement, store: Callable[[], None]
+    ) -> None:
+        """Look for nothing yet. `store`: stores the source's state with the progress."""
+        self._context = context
+        self._checkpoint = checkpoint
+        self._replacement = replacement
+        self._store = store
+        self._every = REMOTE_S if checkpoint.storage.lock is None else LOOK_S
+        self._looked: float | None = None
+
+    def look(self) -> None:
+        """Take what was asked, between two batches. Raise IngestError."""
+        now = self._context.clock.now()
+        if not self._replacement.possible or (self._looked is not None and now - self._looked < self._every):
+            return
+        self._looked = now
+        for name, request in asked(self._checkpoint.storage):
+            self._take(name, request)
+
+    def _take(self, name: str, request: BackfillRequest) -> None:
+        storage, run = self._checkpoint.storage, self._checkpoint.run
+        try:
+            tables = self._replacement.begin(request.tables)
+        except ConfigError as exc:
+            self._context.warn(f"ingest backfill of {_some(request.tables)} is refused: {exc.message}")
+            answer(storage, name, Answer(run, refused=exc.message, hint=exc.hint or ""))
+            return
+        except Unavailable:
+            return  # it is taken when the side that is away is back
+        self._store()
+        self._replacement.carry_out()  # what of them is emptied first
+        shown = [*map(show, tables)]
+        self._context.warn(f"ingest backfill: rows of {_some(shown)} are read again beside the log")
+        answer(storage, name, Answer(run, shown))
+
+
+def _some(names: list[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return (", ".join(names[:_NAMED]) or "all tables") + more

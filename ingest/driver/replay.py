@@ -24,9 +24,8 @@ from ingest.driver.backlog import Backlog
 from ingest.driver.context import RunContext
 from ingest.driver.counters import Counters
 from ingest.driver.files import with_files
-from ingest.driver.recovery import Recovery
 from ingest.driver.run import prepared, spark_parts, started, stop_signal, summarised, with_checkpoint
-from ingest.driver.startup import PipelineStartup, Start, begin_existing
+from ingest.driver.startup import PipelineStartup, Recovery, Start, begin_existing
 from ingest.observe.events import RunEnded, Warned
 
 if TYPE_CHECKING:
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     from ingest.config.pipeline import Pipeline
     from ingest.deadletter.source import LetterSource
     from ingest.driver.context import Settings
-    from ingest.driver.parts import RunParts
+    from ingest.driver.run_parts import RunParts
     from ingest.observe.events import Observer
 
 _FOLDER = "replays"

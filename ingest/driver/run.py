@@ -15,7 +15,6 @@ from ingest.checkpoint.lives import RunEnd, note_end, note_failed_start, now_ms
 from ingest.checkpoint.place import CheckpointAccess, StoredPlace
 from ingest.config.masking import SEEN, mask
 from ingest.driver import ranges
-from ingest.driver.arrivals import Arrivals
 from ingest.driver.availability import Outages, Retries, SideWatch, askers_of
 from ingest.driver.backlog import WaitingNotes
 from ingest.driver.books import Books
@@ -24,20 +23,17 @@ from ingest.driver.context import RunContext, StopSignal
 from ingest.driver.counters import Counters
 from ingest.driver.dispatcher import Dispatcher
 from ingest.driver.driver import Driver
+from ingest.driver.engine import SparkEngine, seen_by_all
 from ingest.driver.error_budget import ErrorBudget
 from ingest.driver.files import read_files
 from ingest.driver.guard import Guard
 from ingest.driver.losses import Losses
-from ingest.driver.parts import Listeners, Sides, make_parts
-from ingest.driver.planner import Planner
-from ingest.driver.replacement import TableReplacement
+from ingest.driver.planner import BacklogWait, Planner, SplitWatch
+from ingest.driver.replacement import BackfillRequests, TableReplacement
 from ingest.driver.reports import Reports, tell_rejects
-from ingest.driver.requests import BackfillRequests
+from ingest.driver.run_parts import Endpoints, Listeners, make_parts
 from ingest.driver.schemas import warn_withheld
-from ingest.driver.shared_places import seen_by_all
 from ingest.driver.source_state import SourceMemory
-from ingest.driver.spark_engine import SparkEngine
-from ingest.driver.splits import SplitWatch
 from ingest.driver.startup import PipelineStartup
 from ingest.errors import ConfigError, IngestError, InternalError, Unavailable
 from ingest.model.text import reason_of
@@ -52,7 +48,7 @@ if TYPE_CHECKING:
     from ingest.config.pipeline import Pipeline
     from ingest.driver.context import Settings, Stop
     from ingest.driver.engine import TaskRunner
-    from ingest.driver.parts import RunParts
+    from ingest.driver.run_parts import RunParts
     from ingest.driver.startup import Start, Startup
     from ingest.observe.events import Observer
     from ingest.sources import Source
@@ -190,7 +186,7 @@ def spark_parts(context: RunContext, source: Source, engine: SparkEngine, stop: 
     return make_parts(
         context,
         pipeline.rules,
-        Sides(source, pipeline.sink.packed(pipeline.folder), pipeline.pipeline.collector),
+        Endpoints(source, pipeline.sink.packed(pipeline.folder), pipeline.pipeline.collector),
         engine,
         stop,
         Listeners(tell_rejects(context), warn_withheld(context)),
@@ -278,10 +274,10 @@ def assemble(context: RunContext, parts: RunParts, start: Start, runner: TaskRun
         context, start.checkpoint, replacement, lambda: books.store(backlog.lag(), backlog.standing())
     )
     splits = SplitWatch(source, backlog, losses, retries, requests.look)
-    arrivals = Arrivals(splits, backlog, pacing, schemas, stop, liveness, counters.summary, once=settings.once)
+    backlog_wait = BacklogWait(splits, backlog, pacing, schemas, stop, liveness, counters.summary, once=settings.once)
     errors = ErrorBudget(context, progress, start.source.tolerated, lambda: not schemas.schemas.sources)
     return Driver(
-        planner=Planner(context, start, source, arrivals, pacing, stop, shards, memory),
+        planner=Planner(context, start, source, backlog_wait, pacing, stop, shards, memory),
         dispatcher=Dispatcher(runner, transforms, setup, broadcast, announce, errors, pacing),
         books=books,
         schemas=schemas,
@@ -302,12 +298,12 @@ def setup_of(context: RunContext, parts: RunParts, start: Start) -> Setup:
         run=checkpoint.run,
         pipeline=context.name,
         source=start.source,
-        sink=parts.sides.sink,
-        collector=parts.sides.collector,
+        sink=parts.endpoints.sink,
+        collector=parts.endpoints.collector,
         inference=parts.rules.inference,
         max_tables=options.max_tables,
         rules=parts.rules.rules,
-        changelog=start.source.upserts and parts.sides.sink.changelog,
+        changelog=start.source.upserts and parts.endpoints.sink.changelog,
         look_ahead=parts.look_ahead,
         marks=context.marks,
     )

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from ingest.checkpoint.old_keys import REMEDY, old_keys
-from ingest.driver.places import TablePlaces, command
+from ingest.driver.sink_tables import TablePlaces, command
 from ingest.errors import ConfigError
 from ingest.model.keytext import says_number
 from ingest.model.numbers import FLOATS, Numbers, is_number
@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from ingest.config.pipeline import Pipeline
     from ingest.driver.context import RunContext
     from ingest.driver.counters import Counters
-    from ingest.driver.key_partitions import KeyPartitions
-    from ingest.driver.sink_tables import SinkTables
+    from ingest.driver.sink_tables import KeyPartitions, SinkTables
     from ingest.model.layout import TableLayout
     from ingest.model.schema import SchemaChange, TableComments, TableSchema
     from ingest.model.table import TableId

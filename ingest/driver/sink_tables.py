@@ -1,21 +1,37 @@
-"""The sink's tables, and what the sink shows of them."""
+"""The sink's tables: made ready, told of changes and comments; over how many partitions keys go; which lack rows.
+
+`KeyPartitions`: a topic's keys go to as many partitions as it had when the checkpoint first wrote to it, and a warning
+tells where it has more by now (docs/spec/sinks.md#topics-of-the-sinks-in-kafka). `TablePlaces`: a route, or an option
+of the sink, may give a table another place while the checkpoint stays. The pipeline goes on where it was, so that the
+new place begins without the earlier rows (docs/spec/delivery.md#backfills).
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import time
+from shlex import quote
+from typing import TYPE_CHECKING, Any, Final
 
-from ingest.driver.comments import CommentKeeper
-from ingest.errors import ConfigError
-from ingest.observe.events import Printed
+from ingest.checkpoint.checkpoint import KeptPartitions, KeptPlaces
+from ingest.checkpoint.notes import backfill_notes
+from ingest.errors import ConfigError, IngestError
+from ingest.model.record import NO_ID, is_another
+from ingest.model.table import show
+from ingest.model.text import one_line
+from ingest.observe.events import Printed, TopicGrown, Warned
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from ingest.driver.key_partitions import KeyPartitions
+    from ingest.checkpoint.checkpoint import Checkpoint, Place
+    from ingest.config.pipeline import Pipeline
+    from ingest.driver.context import RunContext
+    from ingest.kafka.admin import Topic
     from ingest.model.layout import TableLayout
-    from ingest.model.schema import SchemaChange, StoredTypes, TableSchema
+    from ingest.model.schema import SchemaChange, StoredTypes, TableComments, TableSchema
     from ingest.model.table import TableId
     from ingest.observe.events import Observer
+    from ingest.schema.evolve import Schemas, SourceTable
     from ingest.sinks import SinkCoordinator
     from ingest.sources import SourceCoordinator
 
@@ -34,7 +50,7 @@ class SinkTables:
     ) -> None:
         """`same_cluster`: whether the source could read what the sink writes."""
         self.keys = keys
-        self.comments = CommentKeeper(sink, observer)
+        self.comments = SinkComments(sink, observer)
         self._sink = sink
         self._source = source
         self._observer = observer
@@ -104,3 +120,225 @@ class SinkTables:
     def _show(self, lines: list[str]) -> None:
         if lines:
             self._observer(Printed(self._sink.stream, tuple(lines)))
+
+
+class SinkComments:
+    """The comments of one run's tables."""
+
+    def __init__(self, sink: SinkCoordinator, observer: Observer) -> None:
+        """Know no comment yet."""
+        self._sink = sink
+        self._observer = observer
+        self._known: dict[TableId, TableComments] = {}
+        self._changed: set[TableId] = set()
+        """Source tables that have changed since comments were given on."""
+        self._told: set[str] = set()
+
+    def changed(self, tables: Iterable[TableId]) -> None:
+        """Know that tables have changed: the sink's may have been written again, without comments."""
+        self._changed.update(tables)
+
+    def give(self, comments: Iterable[tuple[TableId, TableComments]], schemas: Schemas) -> None:
+        """Let sink tables have the comments of their source tables, where these or the tables have changed.
+
+        One with rows of several source tables has none. Raise IngestError.
+        """
+        new = dict(comments)
+        self._known |= new
+        wanted, self._changed = {*new, *self._changed} & self._known.keys(), set()
+        for table in sorted(wanted):
+            source, what = schemas.sources.get(table), self._known[table]
+            for target in () if source is None else source.targets:
+                shared = any(target in one.targets for name, one in schemas.sources.items() if name != table)
+                schema = schemas.sinks.get(target)
+                if schema is None or (what.table is None and not what.columns):
+                    continue
+                if shared or not self._sink.comment(target, schema, what):
+                    self._tell(target, "rows of other tables are there, too" if shared else "the sink keeps none")
+
+    def _tell(self, target: TableId, why: str) -> None:
+        if why not in self._told:
+            self._told.add(why)
+            text = f"comments of {show(target)} and its columns are left out: {why} (said once)"
+            self._observer(Warned(text))
+
+
+LOOK_S: Final = 60.0
+"""How often a run looks whether topics have grown, in seconds."""
+
+
+class KeyPartitions:
+    """The numbers of one run, by topic."""
+
+    def __init__(
+        self,
+        context: RunContext,
+        sink: SinkCoordinator,
+        checkpoint: Checkpoint,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Know no topic yet. `clock`: returns seconds."""
+        self._context = context
+        self._sink = sink
+        self._checkpoint = checkpoint
+        self._clock = clock
+        self._looked = clock()
+        self._tables: set[TableId] = set()
+        self._grown: dict[str, int] = {}
+        """By topic: the partitions that were told of."""
+        self.counts: dict[str, int] = {}
+        """By topic: over how many partitions keys are hashed. It is replaced where it changes."""
+
+    def take(self, tables: Iterable[TableId]) -> None:
+        """Take the numbers of tables' topics from the checkpoint, and store those of new ones; raises IngestError."""
+        wanted = {*tables}
+        self._tables |= wanted
+        self._compare(self._sink.hashed(wanted))
+
+    def look(self) -> None:
+        """Look now and then whether a topic has grown, or was made again, as far as the cluster answers."""
+        now = self._clock()
+        if now - self._looked < LOOK_S or not self.counts:
+            return
+        self._looked = now
+        try:
+            found = self._sink.hashed(self._tables, again=True)
+        except IngestError:
+            return  # the batch that comes next says more
+        self._compare(found)
+
+    def _compare(self, found: Mapping[str, Topic]) -> None:
+        if not found:
+            return
+        stored = self._checkpoint.partitions()
+        new = {}
+        for name, topic in found.items():
+            known = stored.get(name)
+            # A topic never loses partitions: with fewer it is another one, whatever its id says
+            if known is None or is_another(known.id, topic.id) or topic.partitions < known.partitions:
+                new[name] = KeptPartitions(topic.id, topic.partitions)
+            elif topic.id not in {known.id, NO_ID}:
+                new[name] = KeptPartitions(topic.id, known.partitions)
+        if new:
+            self._checkpoint.keep_partitions({**stored, **new})
+        counts = {name: (new.get(name) or stored[name]).partitions for name in found}
+        if any(self.counts.get(name) != count for name, count in counts.items()):
+            self.counts = {**self.counts, **counts}
+        for name, topic in sorted(found.items()):
+            self._tell(name, counts[name], topic.partitions)
+
+    def _tell(self, topic: str, used: int, there: int) -> None:
+        """Say where a topic has got partitions, or has not any more, since that was said last."""
+        if self._grown.get(topic, used) == there:
+            return
+        self._grown[topic] = there
+        self._context.observer(TopicGrown(topic, there - used))
+        if there > used:
+            self._context.warn(
+                f"topic {topic} has {there} partitions by now, and keys go to the first {used}, which it had when this "
+                f"checkpoint first wrote to it: so each key stays in its partition. Readers that rely on "
+                f"co-partitioning with a topic of {there} partitions do not find its keys where they look. To use all "
+                f"{there}: ingest checkpoint reset FILE --partitions {topic}; new records of a key may then be in "
+                "another partition than its older ones"
+            )
+
+
+_TOLD: Final = 20
+"""Tables that lack rows that are told one by one."""
+
+
+class TablePlaces:
+    """The places of the tables of one checkpoint."""
+
+    def __init__(self, context: RunContext, checkpoint: Checkpoint) -> None:
+        """Read nothing yet."""
+        self._context = context
+        self._checkpoint = checkpoint
+        self._known: dict[str, KeptPlaces] = {}
+        self._stored: dict[str, KeptPlaces] = {}
+
+    def take_over(self, stored: Schemas) -> None:
+        """Read what the checkpoint has. Of what it lacks, sink tables that it knows are where they were.
+
+        Raises CheckpointError.
+        """
+        self._stored = self._checkpoint.places()
+        self._known = dict(self._stored)
+        for table, source in stored.sources.items():
+            if show(table) not in self._known:
+                known = [one for one in source.targets if one in stored.sinks]
+                self._known[show(table)] = KeptPlaces(self._places(known), [])
+
+    def settle(self, sources: Mapping[TableId, SourceTable]) -> None:
+        """Take the places that tables have now, tell those that lack rows, and store all. Raises CheckpointError.
+
+        A run tells those that it is the first to see, a plan all of them.
+        """
+        told: list[tuple[TableId, Place]] = []
+        for table, source in sources.items():
+            now, before = self._places(source.targets), self._known.get(show(table))
+            if before is None:
+                self._known[show(table)] = KeptPlaces(now, [])
+                continue
+            lacking = [place for place in now if place not in before.whole]
+            again = self._checkpoint.untouched
+            told += [(table, place) for place in lacking if again or place not in before.lacking]
+            self._known[show(table)] = KeptPlaces([place for place in now if place in before.whole], lacking)
+        self._tell(told)
+        self.store()
+
+    def _tell(self, lacking: Sequence[tuple[TableId, Place]]) -> None:
+        for table, (target, place) in lacking[:_TOLD]:
+            where = target if place in {"", target} else f"{target} ({place})"
+            self._context.warn(
+                f"table {where} lacks the rows of {show(table)} that were read before: it is new to them, and this "
+                f"pipeline goes on where it was. What brings them: {command(self._context.pipeline, [table])}"
+            )
+        if len(lacking) > _TOLD:
+            more = f"{len(lacking) - _TOLD} more tables lack the rows that were read before"
+            self._context.warn(f"{more}: ingest checkpoint show {quoted(self._context.pipeline.file)}")
+
+    def tell_unfinished(self) -> None:
+        """Warn of backfills that somebody has begun and not ended: rows may be older than they were."""
+        for note in backfill_notes(self._checkpoint).values():
+            if not note.finished:
+                again = command(self._context.pipeline, note.tables)
+                self._context.warn(
+                    f"a backfill of {', '.join(map(show, note.tables))} has not come to its end, so that rows may be "
+                    f"older than they were before it: go on with {again}"
+                )
+
+    def have_all(self, sources: Mapping[TableId, SourceTable]) -> None:
+        """Know that all places of these tables have all of their rows, and store that. Raises CheckpointError."""
+        self._known.update({show(t): KeptPlaces(self._places(of.targets), []) for t, of in sources.items()})
+        self.store()
+
+    def store(self) -> None:
+        """Store what is known, where that is new. Raises CheckpointError."""
+        if self._known != self._stored:
+            self._checkpoint.keep_places(self._known)
+            self._stored = dict(self._known)
+
+    def _places(self, targets: Iterable[TableId]) -> list[Place]:
+        return [(show(one), self._context.pipeline.sink.place_of(one)) for one in targets]
+
+
+def command(pipeline: Pipeline, tables: Iterable[TableId]) -> str:
+    """Return the command that brings the rows of tables."""
+    # A table may have any name, and people copy commands
+    return f"ingest backfill {quoted(pipeline.file)} " + " ".join(f"--table {quoted(show(one))}" for one in tables)
+
+
+def quoted(name: str) -> str:
+    """Return a name as one word of a command."""
+    return quote(one_line(name))
+
+
+def remedy(pipeline: Pipeline, tables: Iterable[TableId]) -> str:
+    """Return what reads the rows of source tables again, where those of a sink table are gone."""
+    known = [*tables]
+    if not known:
+        return "to have them, begin anew with another --checkpoint"
+    if pipeline.sink.keeps_states:
+        return f"to have them, empty the table; then {command(pipeline, known)} reads all of its rows again"
+    return f"{command(pipeline, known)} reads them again"

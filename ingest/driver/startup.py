@@ -2,38 +2,48 @@
 
 In: an open checkpoint. Out: a `Start`. What is asked, announced and stored comes in this order for a reason: a sink is
 acquired before it is asked how far a batch came, that is stored before positions are made of it, and where a pipeline
-starts is stored before its first batch is planned.
+starts is stored before its first batch is planned. The newest records are sampled before that, so that tables are known
+by then: what cannot be taken of them is passed over, and is a reject, or an error, when its turn comes. Rules:
+docs/spec/sources.md#the-first-look.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+import time
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from ingest.checkpoint.lives import note_start
 from ingest.driver.backlog import Backlog
-from ingest.driver.key_partitions import KeyPartitions
-from ingest.driver.places import remedy
-from ingest.driver.recovery import Recovery
-from ingest.driver.sample_schemas import sample_schemas
 from ingest.driver.schemas import SchemaStore
-from ingest.driver.sink_tables import SinkTables
+from ingest.driver.sink_tables import KeyPartitions, SinkTables, remedy
 from ingest.driver.source_state import SourceMemory
-from ingest.errors import ConfigError
+from ingest.errors import ConfigError, IngestError
+from ingest.formats.metadata_columns import MetadataColumns
+from ingest.model.numbers import Numbers
+from ingest.model.reject import RowError
 from ingest.observe.events import OptionChanged
+from ingest.schema.evolve import Schemas, all_fit, unchanged
+from ingest.schema.infer import observe, reasons_of
+from ingest.task.counters import CommitMetadata
+from ingest.task.decoding import ChunkDecoder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from ingest.checkpoint.checkpoint import Batch, Checkpoint, Progress
     from ingest.deadletter.collector import Collector
     from ingest.driver.context import RunContext
     from ingest.driver.counters import Counters
-    from ingest.driver.parts import RunParts
+    from ingest.driver.run_parts import RunParts
+    from ingest.driver.schemas import SchemaRules
+    from ingest.model.change import Change
     from ingest.model.record import Split
+    from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
-    from ingest.schema.evolve import Schemas
-    from ingest.sources import Source
+    from ingest.schema.infer import Inference
+    from ingest.sinks import SinkCoordinator
+    from ingest.sources import Chunk, Source
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +119,7 @@ class PipelineStartup:
             schemas.evolve(known)
         schemas.comment(self.memory.comments())
         self._sample(schemas, backlog)
-        if resumed or parts.sides.source.sample_size:
+        if resumed or parts.endpoints.source.sample_size:
             schemas.tell_unmatched()  # otherwise when all that is there was read
         marks = parts.sink.marks()
         if (not resumed and progress.positions) or marks != progress.marks or self._before_reading is not None:
@@ -117,7 +127,7 @@ class PipelineStartup:
             # tables is said once
             progress.marks, progress.source_state = marks, self.memory.value(checkpoint)
             checkpoint.done(progress, {})
-        return Start(checkpoint, parts.sides.source, backlog, tables, schemas, stored, unfinished, resumed)
+        return Start(checkpoint, parts.endpoints.source, backlog, tables, schemas, stored, unfinished, resumed)
 
     def _begin(self, checkpoint: Checkpoint) -> None:
         """Take the next run's number, and show which options changed: files change while checkpoints stay."""
@@ -177,7 +187,7 @@ class PipelineStartup:
 
     def prepare_collector(self, where: tuple[str, str]) -> None:
         """Make the topic of dead letters, where the pipeline has one. `where`: see `identify`. Raises ConfigError."""
-        collector = self._parts.sides.collector
+        collector = self._parts.endpoints.collector
         if collector is not None and collector.type == "kafka":
             self._prepare_letters(collector, where[0])
 
@@ -205,7 +215,7 @@ class PipelineStartup:
 
     def _sample(self, schemas: SchemaStore, backlog: Backlog) -> None:
         """Learn tables from the newest records, before the very first batch."""
-        source, rules = self._parts.sides.source, self._parts.rules
+        source, rules = self._parts.endpoints.source, self._parts.rules
         if not schemas.schemas.sources and source.sample_size:
             extent = self._parts.source.extent(backlog.ends)
             seen = sample_schemas(source, self._context.name, extent, rules)
@@ -236,3 +246,155 @@ def still_there(batch: Batch, positions: Mapping[Split, int]) -> Batch | None:
     """
     ranges = {s: (start, end) for s, (start, end) in batch.ranges.items() if positions.get(s) == start}
     return replace(batch, ranges=ranges) if ranges else None
+
+
+class Recovery:
+    """Asks the sink about batches in doubt."""
+
+    def __init__(self, context: RunContext, sink: SinkCoordinator) -> None:
+        """Ask nothing yet."""
+        self._context = context
+        self._sink = sink
+        self.notes: list[Any] = []
+        """What the sink kept for a source with a state, of the batch that was recovered last."""
+
+    def recover(self, checkpoint: Checkpoint, progress: Progress, batch: Batch | None) -> bool:
+        """Add to the progress how far the sink was written in a batch; returns whether the sink knows that.
+
+        `batch` is the one that was planned and not finished, None where there is none. In any case nothing of an older
+        run is committed after this. Raises IngestError.
+        """
+        self.notes = []
+        prefix = self._context.prefix
+        if batch is not None and self._carry_out(checkpoint, progress, batch.number):
+            return True
+        if batch is not None and batch.prefix != prefix:
+            self._see_prefix(batch, prefix)
+        known = batch if batch is not None and batch.prefix == prefix else None
+        starts = {} if known is None else {
+            shard: {split: start for split, (start, _) in ranges.items()} for shard, ranges in known.by_shard().items()
+        }  # fmt: skip
+        number = progress.batch if batch is None else batch.number
+        planned, age_s = (0, 0.0) if known is None else (known.run, time.time() - known.time / 1000)
+        found = self._sink.recover_in_doubt(checkpoint.scope, number, planned, starts, age_s)
+        if known is None or prefix is None:
+            return False
+        progress.batch = known.number
+        progress.ids, progress.source_state = dict(known.ids), known.source_state
+        for resumed in found.values():
+            progress.positions.update(resumed.positions)
+            kept = CommitMetadata.read_from(resumed.metadata)
+            progress.errors += kept.rejected
+            self.notes += [] if kept.note is None else [kept.note]
+        return True
+
+    def _carry_out(self, checkpoint: Checkpoint, progress: Progress, number: int) -> bool:
+        """Add to the sink's tables what was decided of a batch; returns whether anything was. Raise IngestError."""
+        decided = checkpoint.decided(number)
+        if decided is None:
+            return False
+        reached, additions = decided
+        self._sink.add(checkpoint.scope, number, additions)
+        progress.batch, progress.ids, progress.shards = number, reached.ids, reached.shards
+        progress.positions, progress.errors = reached.positions, reached.errors
+        progress.marks, progress.source_state = self._sink.marks(), reached.source_state
+        return True
+
+    def _see_prefix(self, batch: Batch, prefix: str | None) -> None:
+        """Refuse a batch in doubt under another prefix than now: nobody knows its end. Raises ConfigError."""
+        if batch.prefix is None:
+            return
+        if prefix is not None:
+            msg = f"batch {batch.number} was begun under sink.transactional-id-prefix {batch.prefix}, now {prefix}"
+            raise ConfigError(msg, "run it once as it was, with --once; then change the prefix")
+        self._context.warn(
+            f"batch {batch.number} was begun exactly-once and is finished without: all of it is written again"
+        )
+
+
+SAMPLE_S: Final = 5.0
+"""The time to read, at most, in seconds: a start shall not wait for a slow partition."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """What records show of tables."""
+
+    tables: dict[TableId, TableSchema] = field(default_factory=dict)
+    widening: dict[tuple[TableId, str], bytes] = field(default_factory=dict)
+    """By table and column: values that gave them their types."""
+
+
+def sample_schemas(source: Source, pipeline: str, ends: Mapping[Split, tuple[int, int]], rules: SchemaRules) -> Sampled:
+    """Return what the newest records of each split show; `ends`: the first offset and the end of each."""
+    count = source.sample_size
+    ranges = {split: (max(first, end - count), end) for split, (first, end) in ends.items() if end > first}
+    if not count or not ranges:
+        return Sampled()
+    reader = source.reader(pipeline)
+    chunks: list[Chunk] = []
+    deadline = time.monotonic() + SAMPLE_S
+    reading = reader.read(ranges)
+    try:
+        for chunk in reading:
+            if chunk is not None:
+                chunks.append(chunk)
+            if time.monotonic() > deadline:
+                break
+    except IngestError:
+        return Sampled()  # the first batch will meet it, too, and knows what to do about it
+    finally:
+        reading.close()
+        reader.close()
+    # In a fixed order, whichever broker answered first: the columns' order comes from it
+    chunks.sort(key=lambda chunk: chunk.split)
+    found = observe_chunks(source, chunks, rules.inference, Schemas())
+    return replace(found, tables=_possible(found.tables, rules))
+
+
+def observe_chunks(source: Source, chunks: Iterable[Chunk], inference: Inference, known: Schemas) -> Sampled:
+    """Return what some records show of tables beside what is known; what cannot be taken is passed over."""
+    out = Sampled()
+    seen = out.tables
+    wanted = source.wanted
+    decoder = ChunkDecoder(source, MetadataColumns(source.extra) if source.extra else None)
+    for chunk in chunks:
+        messages = [m for m in chunk.messages if wanted is None or wanted(m.headers())]
+        for decoded in decoder.decode(chunk.split, chunk.topic, messages):
+            if type(decoded) is not tuple and type(decoded) is not list:
+                continue
+            parts: list[Change] = decoded if isinstance(decoded, list) else [decoded]
+            for change in parts:
+                table = change[0]
+                source_table = known.sources.get(table)
+                before = seen.get(table) or (None if source_table is None else source_table.schema)
+                given = table in inference.initial and before is None and inference.static
+                # A delete may show only some of a row
+                if change[3] is None or given:
+                    continue
+                stored = known.number_types(table) if inference.numbers is Numbers.STORED else {}
+                fixed = inference.static and source_table is not None
+                try:
+                    keys = () if source_table is None else source_table.key_columns
+                    seen[table] = observe(change, inference, before, stored, fixed=fixed, key_columns=keys)
+                    reasons = reasons_of(change, before, seen[table], inference)
+                except RowError:
+                    continue
+                for name, value in reasons.items():
+                    out.widening.setdefault((table, name), value)
+    return out
+
+
+def _possible(seen: Mapping[TableId, TableSchema], rules: SchemaRules) -> dict[TableId, TableSchema]:
+    """Return those tables that can be taken: others may never be read, as old messages are looked at, too."""
+    unshaped = replace(rules, shape=unchanged, unfit=all_fit)
+    out = {}
+    for table, schema in seen.items():
+        if rules.inference.keyed and not schema.primary_key and not rules.rules.primary_key(table):
+            continue  # its rows lack their keys
+        try:
+            unshaped.evolve(Schemas(), [(table, schema)])
+        except ConfigError:
+            continue
+        out[table] = schema
+    return out

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from ingest.driver.sample_schemas import observe_chunks
+from ingest.driver.startup import observe_chunks
 from ingest.errors import IngestError, NoPrimaryKey
 from ingest.model import types
 from ingest.model.reject import head

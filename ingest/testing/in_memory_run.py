@@ -20,8 +20,8 @@ from ingest.checkpoint.place import CheckpointAccess, MemoryPlace
 from ingest.component.files import Files
 from ingest.driver.context import RunContext, Settings
 from ingest.driver.counters import Counters
-from ingest.driver.parts import Listeners, Sides, make_parts
 from ingest.driver.run import started
+from ingest.driver.run_parts import Endpoints, Listeners, make_parts
 from ingest.driver.schemas import warn_withheld
 from ingest.driver.startup import PipelineStartup
 from ingest.errors import ConfigError, IngestError, InternalError
@@ -96,7 +96,7 @@ def run_in_memory(pipeline: Pipeline, records: Sequence[MemoryRecord], *, look_a
     options = pipeline.pipeline
     sink = capturing_sink(pipeline.sink, captured, options.name, lambda text: observe(Warned(text)))
     collector = None if options.collector is None else CapturingCollector(options.collector, captured)
-    ran = run_in_process(pipeline, Sides(source, sink, collector), observe, look_ahead=look_ahead - 1)
+    ran = run_in_process(pipeline, Endpoints(source, sink, collector), observe, look_ahead=look_ahead - 1)
     by_place = {(r.topic_name, r.partition_number, r.position): r.index for r in records}
     out.rejects = [(by_place[r.topic, r.partition, r.offset], r.stage, r.code) for r in ran.rejects]
     out.skipped, out.withheld, out.cut = dict(ran.summary.skipped), dict(ran.summary.withheld), dict(ran.summary.cut)
@@ -128,8 +128,8 @@ class InProcessRun:
     """The error that it ended with; None after a success."""
 
 
-def run_in_process(pipeline: Pipeline, sides: Sides, observer: Observer, *, look_ahead: int) -> InProcessRun:
-    """Run a pipeline with these sides until its source is drained. Its checkpoint is in memory.
+def run_in_process(pipeline: Pipeline, endpoints: Endpoints, observer: Observer, *, look_ahead: int) -> InProcessRun:
+    """Run a pipeline with these endpoints until its source is drained. Its checkpoint is in memory.
 
     `look_ahead`: how many records a task looks at behind one that does not fit its table's schema. Raises ConfigError
     where the pipeline cannot be run at all.
@@ -138,7 +138,7 @@ def run_in_process(pipeline: Pipeline, sides: Sides, observer: Observer, *, look
     context = RunContext(pipeline, Settings("memory", Path("memory"), once=True), observer)
     engine = InProcessEngine(InProcessRunner(_no_java), shared_spark)
     listeners = Listeners(out.rejects.append, warn_withheld(context))
-    parts = make_parts(context, pipeline.rules, sides, engine, NoStop(), listeners, look_ahead)
+    parts = make_parts(context, pipeline.rules, endpoints, engine, NoStop(), listeners, look_ahead)
     counters = Counters(out.summary, pipeline.pipeline.max_tables)
     start: Start | None = None
     try:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from ingest.driver.transforms import Explainer
+from ingest.driver.spark_transforms import Explainer
 from ingest.task.spill import SpillStore
 from ingest.task.transform_pipeline import run_read_stage, run_write_stage
 

@@ -12,8 +12,8 @@ from ingest.checkpoint.place import CheckpointAccess, ExportedPlace, UntouchedPl
 from ingest.driver.context import RunContext
 from ingest.driver.counters import Counters
 from ingest.driver.pacing import Pacing
-from ingest.driver.parts import Listeners, Sides, make_parts
 from ingest.driver.run import started
+from ingest.driver.run_parts import Endpoints, Listeners, make_parts
 from ingest.driver.startup import PipelineStartup
 from ingest.errors import IngestError
 from ingest.observe.events import RunEnded
@@ -118,8 +118,8 @@ class Probe:
         context = RunContext(self.pipeline, self._settings, saw)
         collector = CountingCollector(self.pipeline.pipeline.collector, self.source.sample)
         listeners = Listeners(_ignore, withheld.__setitem__)
-        sides = Sides(self._sampled(tolerated), InMemorySink(self._sink, self.sink, writers), collector)
-        parts = make_parts(context, self.pipeline.rules, sides, self._engine(context), stop, listeners)
+        endpoints = Endpoints(self._sampled(tolerated), InMemorySink(self._sink, self.sink, writers), collector)
+        parts = make_parts(context, self.pipeline.rules, endpoints, self._engine(context), stop, listeners)
         parts = replace(parts, pacing=pacing)
         summary = RunEnded(context.name)
         counters = Counters(summary, self.pipeline.pipeline.max_tables)

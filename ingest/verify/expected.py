@@ -16,8 +16,8 @@ from ingest.driver.backlog import Backlog
 from ingest.driver.context import RunContext
 from ingest.driver.counters import Counters
 from ingest.driver.pacing import Pacing
-from ingest.driver.parts import Listeners, Sides, make_parts
 from ingest.driver.run import started
+from ingest.driver.run_parts import Endpoints, Listeners, make_parts
 from ingest.driver.startup import PipelineStartup, Start, begin_existing
 from ingest.errors import SchemaChangeRefused
 from ingest.observe.events import RunEnded, Warned
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from ingest.component.options import AnyOptions
     from ingest.config.pipeline import Pipeline
     from ingest.driver.context import Settings
-    from ingest.driver.parts import RunParts
+    from ingest.driver.run_parts import RunParts
     from ingest.driver.startup import Startup
     from ingest.encode.upsert_encoder import AnyDestination
     from ingest.model.record import Split
@@ -114,7 +114,7 @@ class Readings:
             runner = InProcessRunner(lambda: self._session().hadoop)
             engine = InProcessEngine(runner, lambda: self._session().sql())
             quiet = Listeners(lambda _: None, lambda *_: None)
-            parts = make_parts(context, self.pipeline.rules, Sides(source, sink, None), engine, NoStop(), quiet)
+            parts = make_parts(context, self.pipeline.rules, Endpoints(source, sink, None), engine, NoStop(), quiet)
             parts = replace(parts, pacing=pacing)
             summary = RunEnded(context.name)
             counters = Counters(summary, self.pipeline.pipeline.max_tables)
@@ -242,7 +242,7 @@ class RangeStartup:
         begin_existing(checkpoint, "verify")
         self._pipeline.identify(checkpoint)
         main, _ = self._pipeline.resume(checkpoint)
-        source: Any = self._parts.sides.source
+        source: Any = self._parts.endpoints.source
         coordinator: Any = self._parts.source
         ends = {split: at for split, at in self._ends.items() if source.reads(split)}
         progress = Progress()

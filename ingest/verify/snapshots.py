@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ingest.component.options import AnyOptions
     from ingest.driver.context import RunContext
     from ingest.driver.counters import Counters
-    from ingest.driver.parts import RunParts
+    from ingest.driver.run_parts import RunParts
     from ingest.model.record import Split
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
@@ -147,7 +147,7 @@ class SnapshotStartup:
         if new := memory.new_schemas():
             self._known.update(new)
             schemas.evolve(new)
-        return Start(checkpoint, self._parts.sides.source, backlog, tables, schemas, stored, resumed=True)
+        return Start(checkpoint, self._parts.endpoints.source, backlog, tables, schemas, stored, resumed=True)
 
     def _positions(self, checkpoint: Checkpoint, main: Progress) -> dict[Split, int]:
         """Return where reading begins. Raise IngestError."""

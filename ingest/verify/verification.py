@@ -25,7 +25,7 @@ from ingest.checkpoint.hadoop_storage import HadoopStorage
 from ingest.checkpoint.inspect import opened
 from ingest.checkpoint.lives import status
 from ingest.driver.files import with_files
-from ingest.driver.places import remedy
+from ingest.driver.sink_tables import remedy
 from ingest.errors import CheckpointError, ConfigError
 from ingest.model.table import show
 from ingest.paths import is_remote

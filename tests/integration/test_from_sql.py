@@ -23,7 +23,7 @@ from schema_registry import record, written
 from ingest.config.loader import load_text
 from ingest.config.scenario import read
 from ingest.driver.files import read_files
-from ingest.driver.parts import Sides
+from ingest.driver.run_parts import Endpoints
 from ingest.observe.events import Printed
 from ingest.sandbox import broker as sandbox
 from ingest.sandbox.secure import USER, Secure
@@ -102,8 +102,8 @@ def test_pipeline_of_the_page(title: str, broker: Kafka, variables: dict[str, st
         if isinstance(event, Printed):
             lines.extend(event.lines)
 
-    sides = Sides(pipeline.source, pipeline.sink, pipeline.pipeline.collector)
-    run = run_in_process(pipeline, sides, observe, look_ahead=999)
+    endpoints = Endpoints(pipeline.source, pipeline.sink, pipeline.pipeline.collector)
+    run = run_in_process(pipeline, endpoints, observe, look_ahead=999)
     assert run.error is None, run.error
     assert [f"{r.stage}/{r.code}" for r in run.rejects] == case.get("rejects", [])
     assert dict(run.summary.skipped) == case.get("skipped", {})

@@ -14,7 +14,7 @@ from scenario_files import FILES, name, send
 from ingest.config.loader import load_text
 from ingest.config.pipeline import Route
 from ingest.config.scenario import read
-from ingest.driver.parts import Sides
+from ingest.driver.run_parts import Endpoints
 from ingest.observe.events import SchemaChanged
 from ingest.testing.in_memory_run import run_in_process
 
@@ -81,8 +81,8 @@ def test_scenario_on_a_broker(file: Path, empty: Kafka, monkeypatch: pytest.Monk
             changes.append(f"{event.table.removeprefix('out.')}> {event.change}")
 
     routed = pipeline.model_copy(update={"source": source, "route": pipeline.route or (route,)})
-    sides = Sides(source, pipeline.sink, pipeline.pipeline.collector)
-    run = run_in_process(routed, sides, observe, look_ahead=scenario.look_ahead - 1)
+    endpoints = Endpoints(source, pipeline.sink, pipeline.pipeline.collector)
+    run = run_in_process(routed, endpoints, observe, look_ahead=scenario.look_ahead - 1)
     expected = scenario.expected
     assert (run.error is None) == ("error" not in expected), run.error
     happened = []

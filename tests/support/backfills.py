@@ -15,8 +15,8 @@ from ingest.driver.backfill import BackfillStartup
 from ingest.driver.context import RunContext, Settings
 from ingest.driver.counters import Counters
 from ingest.driver.pacing import Pacing
-from ingest.driver.parts import Listeners, Sides, make_parts
 from ingest.driver.run import started
+from ingest.driver.run_parts import Endpoints, Listeners, make_parts
 from ingest.driver.startup import PipelineStartup
 from ingest.observe.events import RunEnded, Warned
 from ingest.sources.backfill import BackfillSource
@@ -106,10 +106,10 @@ class BackfillShop:
         captured: Captured = Captured()
         source: Any = pipeline.source if self.own_source else self.source(pipeline)
         sink = pipeline.sink if self.own_sink else capturing_sink(pipeline.sink, captured, "test", context.warn)
-        sides = Sides(BackfillSource(source) if tables else source, sink, None)
+        endpoints = Endpoints(BackfillSource(source) if tables else source, sink, None)
         engine = InProcessEngine(InProcessRunner(_no_java), shared_spark, context.prefix)
         listeners = Listeners(self.rejects.append, lambda *_: None)
-        parts = make_parts(context, pipeline.rules, sides, engine, Dying(dies) if dies else NoStop(), listeners)
+        parts = make_parts(context, pipeline.rules, endpoints, engine, Dying(dies) if dies else NoStop(), listeners)
         parts = replace(parts, pacing=Slow(at_once))
         summary = RunEnded("test")
         counters = Counters(summary, 100)

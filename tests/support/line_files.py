@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from inmemory import pipeline
 
-from ingest.driver.parts import Sides
+from ingest.driver.run_parts import Endpoints
 from ingest.testing.in_memory_run import run_in_process
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def run_files(
         sink={"type": "file", "path": str(out), **sink},
         **sections,
     )  # fmt: skip
-    return run_in_process(made, Sides(made.source, made.sink, None), lambda _: None, look_ahead=look_ahead - 1)
+    return run_in_process(made, Endpoints(made.source, made.sink, None), lambda _: None, look_ahead=look_ahead - 1)
 
 
 def run_lines(

@@ -23,8 +23,8 @@ from ingest.driver.backfill import RowsAgainStartup
 from ingest.driver.context import RunContext, Settings
 from ingest.driver.counters import Counters
 from ingest.driver.pacing import Pacing
-from ingest.driver.parts import Listeners, Sides, make_parts
 from ingest.driver.run import started
+from ingest.driver.run_parts import Endpoints, Listeners, make_parts
 from ingest.driver.startup import PipelineStartup
 from ingest.observe.events import RunEnded, Warned
 from ingest.task import worker
@@ -83,8 +83,8 @@ class InProcessPipeline:
         context = RunContext(pipeline, Settings(str(self.folder / "c"), self.folder, once=True), seen.append)
         engine = InProcessEngine(InProcessRunner(_no_java), shared_spark, context.prefix)
         listeners = Listeners(lambda _: None, lambda *_: None)
-        sides = Sides(pipeline.source, pipeline.sink, None)
-        parts = make_parts(context, pipeline.rules, sides, engine, NoStop(), listeners)
+        endpoints = Endpoints(pipeline.source, pipeline.sink, None)
+        parts = make_parts(context, pipeline.rules, endpoints, engine, NoStop(), listeners)
         parts = replace(parts, pacing=Pacing(0.0, None, None))
         summary = RunEnded("test")
         counters = Counters(summary, 100)

@@ -11,8 +11,8 @@ from ingest.config.diagnostics import render
 from ingest.config.loader import load_text
 from ingest.driver.context import RunContext, Settings
 from ingest.driver.counters import Counters
-from ingest.driver.parts import Listeners, Sides, make_parts
 from ingest.driver.run import started
+from ingest.driver.run_parts import Endpoints, Listeners, make_parts
 from ingest.driver.startup import PipelineStartup
 from ingest.observe.events import RunEnded
 from ingest.task import worker
@@ -68,9 +68,9 @@ class FilePipeline:
         """Run until the files are drained; raises what ends the run."""
         context = RunContext(self.pipeline, self.settings, lambda _: None)
         engine = InProcessEngine(InProcessRunner(lambda: (None, None)), shared_spark)
-        sides = Sides(self.pipeline.source, self.pipeline.sink, None)
+        endpoints = Endpoints(self.pipeline.source, self.pipeline.sink, None)
         parts = make_parts(
-            context, self.pipeline.rules, sides, engine, NoStop(), Listeners(lambda _: None, lambda *_: None)
+            context, self.pipeline.rules, endpoints, engine, NoStop(), Listeners(lambda _: None, lambda *_: None)
         )
         counters = Counters(RunEnded("p"), 1000)
         try:

@@ -11,7 +11,7 @@ from ingest.checkpoint.checkpoint import Checkpoint, KeptPartitions
 from ingest.checkpoint.inspect import apply_reset, plan_reset
 from ingest.checkpoint.memory_storage import MemoryStorage
 from ingest.driver.broadcast import PartitionBroadcast
-from ingest.driver.key_partitions import LOOK_S, KeyPartitions
+from ingest.driver.sink_tables import LOOK_S, KeyPartitions
 from ingest.errors import CheckpointError, ConfigError, Unavailable
 from ingest.kafka.admin import Topic
 from ingest.model.record import NO_ID

@@ -11,8 +11,7 @@ from driverparts import A, B, Told, context
 
 from ingest.checkpoint.checkpoint import Batch, Checkpoint, Progress
 from ingest.checkpoint.memory_storage import MemoryStorage
-from ingest.driver.recovery import Recovery
-from ingest.driver.startup import still_there
+from ingest.driver.startup import Recovery, still_there
 from ingest.errors import ConfigError
 from ingest.model.commit import ResumePoint
 from ingest.sinks.sink import PlainSinkCoordinator

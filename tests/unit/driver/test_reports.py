@@ -13,10 +13,9 @@ from ingest.checkpoint.memory_storage import MemoryStorage
 from ingest.driver.books import Books
 from ingest.driver.context import MAX_WARNED
 from ingest.driver.counters import Counters
-from ingest.driver.key_partitions import KeyPartitions
 from ingest.driver.reports import FIRST, Reports, tell_rejects
 from ingest.driver.schemas import SchemaRules, SchemaStore, policy_of, warn_withheld
-from ingest.driver.sink_tables import SinkTables
+from ingest.driver.sink_tables import KeyPartitions, SinkTables
 from ingest.driver.source_state import SourceMemory
 from ingest.driver.startup import Start
 from ingest.errors import Unavailable

@@ -13,9 +13,8 @@ from ingest.checkpoint.memory_storage import MemoryStorage
 from ingest.driver import broadcast as sending
 from ingest.driver.broadcast import SchemaBroadcast
 from ingest.driver.counters import Counters
-from ingest.driver.key_partitions import KeyPartitions
 from ingest.driver.schemas import SchemaRules, SchemaStore, policy_of, warn_withheld
-from ingest.driver.sink_tables import SinkTables
+from ingest.driver.sink_tables import KeyPartitions, SinkTables
 from ingest.errors import ConfigError
 from ingest.model import types
 from ingest.model.schema import Column, TableSchema

@@ -12,7 +12,7 @@ from driverparts import Told
 from inmemory import pipeline
 
 from ingest.driver.context import RunContext, Settings
-from ingest.driver.shared_places import MARK, seen_by_all
+from ingest.driver.engine import MARK, seen_by_all
 from ingest.errors import ConfigError
 from ingest.model.shared_place import SharedMark, unseen
 from ingest.spark.session import SUBMITTED, is_local
@@ -22,7 +22,7 @@ from ingest.task.assignment import Setup
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ingest.driver.spark_engine import SparkEngine
+    from ingest.driver.engine import SparkEngine
 
 KAFKA = {"type": "kafka", "topic": "t", "properties.bootstrap.servers": "memory:1"}
 CLUSTER = "spark://nobody:7077"

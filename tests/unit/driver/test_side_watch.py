@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from ingest.driver.parts import RunParts
+    from ingest.driver.run_parts import RunParts
     from ingest.model.record import Split
 
 

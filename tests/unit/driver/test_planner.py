@@ -11,18 +11,15 @@ from driverparts import A, B, StopAfter, Told, backlog, context
 
 from ingest.checkpoint.checkpoint import Batch, Checkpoint, Progress
 from ingest.checkpoint.memory_storage import MemoryStorage
-from ingest.driver.arrivals import Arrivals
 from ingest.driver.availability import Retries
 from ingest.driver.context import LivenessFile
 from ingest.driver.counters import Counters
-from ingest.driver.key_partitions import KeyPartitions
 from ingest.driver.losses import Losses
 from ingest.driver.pacing import Pacing
-from ingest.driver.planner import Planner
+from ingest.driver.planner import BacklogWait, Planner, SplitWatch
 from ingest.driver.schemas import SchemaRules, SchemaStore, policy_of, warn_withheld
-from ingest.driver.sink_tables import SinkTables
+from ingest.driver.sink_tables import KeyPartitions, SinkTables
 from ingest.driver.source_state import SourceMemory
-from ingest.driver.splits import SplitWatch
 from ingest.driver.startup import Start
 from ingest.errors import DataLoss, Unavailable
 from ingest.observe.events import RunEnded
@@ -66,7 +63,7 @@ class Growing(InMemoryCoordinator):
 
 
 class Waiting:
-    """Arrivals, with all that they work with."""
+    """A `BacklogWait`, with all that it works with."""
 
     def __init__(self, source: Growing, some: Backlog, stop: Stop | None = None, *, once: bool = False) -> None:
         self.told = Told()
@@ -84,7 +81,7 @@ class Waiting:
         losses = Losses(source, some, retries)
         self.splits = SplitWatch(source, some, losses, retries)
         pacing = Pacing(0.0, None, None, clock=about.clock)
-        self.arrivals = Arrivals(self.splits, some, pacing, store, stop, liveness, self.summary, once=once)
+        self.backlog_wait = BacklogWait(self.splits, some, pacing, store, stop, liveness, self.summary, once=once)
         self.start = Start(self.checkpoint, pipeline.source, some, tables, store, Schemas())
         self.about, self.source, self.pacing, self.stop = about, source, pacing, stop
 
@@ -93,7 +90,7 @@ class Waiting:
             self.about,
             start or self.start,
             self.source,
-            self.arrivals,
+            self.backlog_wait,
             self.pacing,
             self.stop,
             2,
@@ -105,7 +102,7 @@ def test_records_are_waited_for_and_new_splits_found() -> None:
     source = Growing({A: 3}, {A: 3}, {A: 5, B: 1})
     some = backlog({A: 3}, {A: 3})
     waiting = Waiting(source, some)
-    assert waiting.arrivals.wait()
+    assert waiting.backlog_wait.wait()
     assert some.ends == {A: 5, B: 1}
     assert some.positions == {A: 3, B: 0}
     assert source.kept == 2, "positions are shown again while nothing happens"
@@ -114,7 +111,7 @@ def test_records_are_waited_for_and_new_splits_found() -> None:
 
 def test_a_run_that_drains_ends_when_all_that_was_there_is_read() -> None:
     waiting = Waiting(Growing({A: 9}), backlog({A: 3}, {A: 3}, drain=True), once=True)
-    assert not waiting.arrivals.wait()
+    assert not waiting.backlog_wait.wait()
     assert waiting.summary.stopped == "drained"
     waiting.splits.look_past_targets()
     assert waiting.start.backlog.by_topic() == {"t": 6}, "what came meanwhile is left"
@@ -122,7 +119,7 @@ def test_a_run_that_drains_ends_when_all_that_was_there_is_read() -> None:
 
 def test_a_signal_ends_the_wait() -> None:
     waiting = Waiting(Growing({A: 3}), backlog({A: 3}, {A: 3}), StopAfter(3))
-    assert not waiting.arrivals.wait()
+    assert not waiting.backlog_wait.wait()
     assert waiting.summary.stopped == "signal"
 
 
@@ -130,7 +127,7 @@ def test_a_signal_ends_a_run_whose_broker_is_away_and_nobody_asks_that_again() -
     source = Growing(Unavailable("away"))
     some = backlog({A: 3}, {A: 8})
     waiting = Waiting(source, some, StopAfter(1))
-    assert not waiting.arrivals.wait()
+    assert not waiting.backlog_wait.wait()
     assert waiting.summary.stopped == "signal"
     source.looks = [{A: 100}]
     waiting.splits.look_past_targets()
@@ -139,7 +136,7 @@ def test_a_signal_ends_a_run_whose_broker_is_away_and_nobody_asks_that_again() -
 
 def test_lost_data_that_nobody_explains_ends_the_run() -> None:
     with pytest.raises(DataLoss, match="gone"):
-        Waiting(Growing(DataLoss("gone")), backlog({A: 3}, {A: 3})).arrivals.wait()
+        Waiting(Growing(DataLoss("gone")), backlog({A: 3}, {A: 3})).backlog_wait.wait()
 
 
 def test_a_plan_is_stored_before_anybody_has_it() -> None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Sides:
+class Endpoints:
     """The sides of a run: the source, the sink, and the collector of rejects."""
 
     source: Source
@@ -49,7 +49,7 @@ class Listeners:
 class RunParts:
     """The parts that a run is put together of."""
 
-    sides: Sides
+    endpoints: Endpoints
     source: SourceCoordinator
     sink: SinkCoordinator
     engine: Engine
@@ -66,14 +66,14 @@ class RunParts:
 def make_parts(
     context: RunContext,
     rules: Rules,
-    sides: Sides,
+    endpoints: Endpoints,
     engine: Engine,
     stop: Stop,
     listeners: Listeners,
     look_ahead: int = 1000,
 ) -> RunParts:
     """Return the parts of a run, which is connected to nothing yet; raises ConfigError."""
-    options, source, sink = context.pipeline.pipeline, sides.source, sides.sink
+    options, source, sink = context.pipeline.pipeline, endpoints.source, endpoints.sink
     compiler = _compiler(context, rules, engine)
     shape = unchanged if compiler is None else compiler.shape
     coordinator, reading = sink.coordinator(context.name, context.warn), source.coordinator(context.name, context.warn)
@@ -94,7 +94,7 @@ def make_parts(
         numbers=sink.numbers,
     )
     return RunParts(
-        sides=sides,
+        endpoints=endpoints,
         source=reading,
         sink=coordinator,
         engine=engine,
