@@ -9,10 +9,10 @@
     schemas/V.json         what version V changed; every hundredth holds everything
     source/NAME.json       of a source with a state: parts of it that are too large for each batch
     partitions.json        of topics of the sink: id, and over how many partitions keys are hashed
-    replays/               replays of dead letters (replay.py)
+    replays/               replays of dead letters
     backfills/             backfills of tables (backfill.py)
-    starts/N, ends/N       when run N began, and how it ended (lives.py)
-    places.json            where the rows of source tables go, and where earlier ones are lacking (places.py)
+    starts/N, ends/N       when run N began, and how it ended (run_status.py)
+    places.json            where the rows of source tables go, and where earlier ones are lacking
 
 Files appear whole or not at all. A plan without a done is run again, unless its commit is there: then that is carried
 out, as often as a crash comes in between. One run only can write the commit of a batch. Where
@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import orjson
 
-from ingest.checkpoint.memory_storage import Overlay
+from ingest.checkpoint.storage import Overlay
 from ingest.errors import CheckpointError
 from ingest.model.schema import TableSchema
 from ingest.model.text import yaml_text

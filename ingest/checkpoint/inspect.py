@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from ingest.checkpoint.checkpoint import Checkpoint, Progress
 from ingest.checkpoint.hadoop_storage import HadoopStorage
-from ingest.checkpoint.lives import has_notes, standing_of, status
-from ingest.checkpoint.local_storage import LocalStorage
+from ingest.checkpoint.run_status import has_notes, standing_of, status
+from ingest.checkpoint.storage import LocalStorage
 from ingest.errors import CheckpointError, ConfigError
 from ingest.model.record import is_another
 from ingest.paths import is_remote

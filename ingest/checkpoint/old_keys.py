@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ingest.checkpoint.history import history
+from ingest.checkpoint.schema_history import history
 from ingest.model import types
 from ingest.model.data_type import DecimalType, DoubleType, FloatType
 from ingest.model.table import show

@@ -112,7 +112,7 @@ def tables() -> list[str]:
 
 
 def _tables(found: Checkpoint, *, observed: bool) -> list[str]:
-    from ingest.checkpoint.history import current, history  # noqa: PLC0415  (only these words need it)
+    from ingest.checkpoint.schema_history import current, history  # noqa: PLC0415  (only these words need it)
     from ingest.model.table import show  # noqa: PLC0415
 
     return [show(version.table) for version in current(history(found, observed=observed), None)]

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from ingest.checkpoint.history import current, history
 from ingest.checkpoint.inspect import opened
+from ingest.checkpoint.schema_history import current, history
 from ingest.cli.checkpoint import CheckpointOption
 from ingest.cli.parameters import SetOption, parse_variables
 from ingest.config.loader import load_checked

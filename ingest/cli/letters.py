@@ -28,7 +28,7 @@ from ingest.config.dead_letters import dead_letters_of
 from ingest.config.diagnostics import did_you_mean
 from ingest.config.loader import load_strictly
 from ingest.deadletter.browse import about, find, letters, tally, whole
-from ingest.deadletter.selection import Selection
+from ingest.deadletter.letter import Selection
 from ingest.driver.files import with_files
 from ingest.formats import FORMATS
 from ingest.model.reject import CODES

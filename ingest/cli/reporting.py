@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from ingest import __version__
-from ingest.checkpoint.history import history, told
 from ingest.checkpoint.inspect import opened
+from ingest.checkpoint.schema_history import history, told
 from ingest.config.masking import mask
 from ingest.errors import IngestError
 from ingest.model.table import show

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from ingest.checkpoint.lives import RunEnd, note_failed_start, now_ms
-from ingest.checkpoint.local_storage import LocalStorage
+from ingest.checkpoint.run_status import RunEnd, note_failed_start, now_ms
+from ingest.checkpoint.storage import LocalStorage
 from ingest.cli.completing import MASTERS
 from ingest.cli.log import USUAL, LogFormat, LogOptions
 from ingest.cli.parameters import SetOption, parse_start, parse_variables

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ingest.checkpoint.history import check_version, current, difference, history, told
 from ingest.checkpoint.inspect import opened
+from ingest.checkpoint.schema_history import check_version, current, difference, history, told
 from ingest.cli.checkpoint import CheckpointOption, ConfOption, TargetArgument
 from ingest.cli.completing import tables
 from ingest.cli.parameters import FormatOption, OutputFormat, SetOption, parse_variables
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ingest.checkpoint.checkpoint import Checkpoint
-    from ingest.checkpoint.history import Version
+    from ingest.checkpoint.schema_history import Version
 
 app = typer.Typer(
     cls=CommandGroup,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ingest.checkpoint.inspect import opened
-from ingest.checkpoint.lives import FAILED_START, status
+from ingest.checkpoint.run_status import FAILED_START, status
 from ingest.cli.parameters import FilesConfOption, FormatOption, OutputFormat, parse_variables
 from ingest.cli.screen import paint
 from ingest.cli.table import counted, lag_text, length

@@ -10,7 +10,7 @@ from ingest.kafka.connection import KafkaConnection
 
 if TYPE_CHECKING:
     from ingest.config.pipeline import Pipeline
-    from ingest.deadletter.selection import Selection
+    from ingest.deadletter.letter import Selection
 
 
 def dead_letters_of(pipeline: Pipeline, selection: Selection) -> LetterSource:

@@ -18,7 +18,7 @@ from ingest.model.record import kept_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from ingest.deadletter.dead_letter import DeadLetter
+    from ingest.deadletter.letter import DeadLetter
     from ingest.deadletter.source import LetterSource
     from ingest.model.record import Record, Split
 

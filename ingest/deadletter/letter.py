@@ -1,23 +1,27 @@
 """Dead letters: rejected records as they were, in a topic of their own, with headers that say where from and why.
 
-What is added counts as written when `commit` has returned, which is before the progress of its record is stored.
-Rules: docs/spec/dirty-data.md#dead-letters.
+What a task adds counts as written when `commit` has returned, which is before the progress of its record is stored. A
+letter that is read again is the record that it was; only its position is the letter's. Rules:
+docs/spec/dirty-data.md#dead-letters.
 """
 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Final, Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from ingest.kafka.refusals import Letter
 from ingest.model.record import origin
-from ingest.model.table import show
+from ingest.model.table import selector, show, table_id
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from ingest.kafka.refusals import Shorter
     from ingest.kafka.writer import KafkaWriter
     from ingest.model.change import Reject
-    from ingest.model.record import Headers, Record
+    from ingest.model.record import Headers, Record, Split
 
 PREFIX: Final = "__ingest.errors."
 LEFT_OUT: Final = "left-out"
@@ -120,3 +124,156 @@ class DeadLetterTopic:
         """Close the writer, if it is not the sink's."""
         if not self.shared:
             self._writer.close()
+
+
+@dataclass(slots=True)
+class DeadLetter:
+    """A letter, as the record that it was."""
+
+    letter: Record
+    reject: Mapping[str, str]
+    """The reject that it is of, by the names of our headers without their prefix."""
+    find: Callable[[DeadLetter], Record | None] | None = None
+    """Reads the record of a letter where it came from, None where it is gone; None if the letter has all of it."""
+    _found: Record | None = None
+
+    @property
+    def _record(self) -> Record:
+        """The record, from where it came from if the letter does not have all of it. Raise IngestError."""
+        if self.find is not None:
+            self._found, self.find = self.find(self), None
+        return self._found or self.letter
+
+    @property
+    def missing(self) -> str:
+        """What of the record is not there any more, neither here nor where it came from. Raise IngestError."""
+        return self.reject.get(LEFT_OUT, "") if self._record is self.letter else ""
+
+    def key(self) -> bytes | None:
+        """Return the original key."""
+        return self._record.key()
+
+    def value(self) -> bytes | None:
+        """Return the original value."""
+        return self._record.value()
+
+    def topic(self) -> str:
+        """Return the original topic."""
+        return self.reject.get("topic", "")
+
+    def partition(self) -> int | None:
+        """Return the letter's partition."""
+        return self.letter.partition()
+
+    def offset(self) -> int | None:
+        """Return the letter's position."""
+        return self.letter.offset()
+
+    def timestamp(self) -> tuple[int, int]:
+        """Return the original time."""
+        kind, millis = self.letter.timestamp()
+        told = self.reject.get(TIME, "")
+        return kind, int(told) if told.isdigit() else millis
+
+    def headers(self) -> Headers:
+        """Return the original headers."""
+        return [(name, value) for name, value in self._record.headers() or [] if not name.startswith(PREFIX)]
+
+    def leader_epoch(self) -> None:
+        """Return None: it is not kept."""
+        return
+
+    @property
+    def origin(self) -> Origin:
+        """The record as it stood when it was rejected."""
+        return Origin(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """A letter's record, where it stood when it was rejected."""
+
+    letter: DeadLetter
+
+    def key(self) -> bytes | None:
+        """Return the original key."""
+        return self.letter.key()
+
+    def value(self) -> bytes | None:
+        """Return the original value."""
+        return self.letter.value()
+
+    def topic(self) -> str:
+        """Return the original topic."""
+        return self.letter.topic()
+
+    def partition(self) -> int:
+        """Return the original partition."""
+        return _number(self.letter.reject.get("partition"))
+
+    def offset(self) -> int:
+        """Return the original offset."""
+        return _number(self.letter.reject.get("offset"))
+
+    def timestamp(self) -> tuple[int, int]:
+        """Return the original time."""
+        return self.letter.timestamp()
+
+    def headers(self) -> Headers:
+        """Return the original headers."""
+        return self.letter.headers()
+
+    def leader_epoch(self) -> None:
+        """Return nothing: it is not kept."""
+        return
+
+
+def _number(text: str | None) -> int:
+    return int(text) if text is not None and text.isdigit() else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """A choice of letters: all that match everything that is given."""
+
+    table: str | None = None
+    """A selector of table ids; a letter whose table is not known does not match."""
+    codes: tuple[str, ...] = ()
+    since: int | None = None
+    """Rejected at this time or later, in milliseconds since 1970."""
+    until: int | None = None
+    """Rejected before this time."""
+
+    def matches(self, reject: Mapping[str, str]) -> bool:
+        """Return whether a letter of such a reject is selected."""
+        if self.codes and reject.get("code") not in self.codes:
+            return False
+        if self.table is not None:
+            table = reject.get("table")
+            if not table or selector(self.table).match(table_id(table)) is None:
+                return False
+        time = reject.get("time", "")
+        at = int(time) if time.isdigit() else 0
+        return (self.since is None or at >= self.since) and (self.until is None or at < self.until)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return {"table": self.table, "codes": [*self.codes], "since": self.since, "until": self.until}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Selection:
+        """Undo `to_json`."""
+        return cls(value["table"], tuple(value["codes"]), value["since"], value["until"])
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """An earlier replay: its selection, and the range that it read of each split."""
+
+    selection: Selection
+    ranges: Mapping[Split, tuple[int, int]]
+
+    def has(self, split: Split, offset: int, reject: Mapping[str, str]) -> bool:
+        """Return whether a letter was replayed by it."""
+        start, end = self.ranges.get(split, (0, 0))
+        return start <= offset < end and self.selection.matches(reject)

@@ -7,21 +7,26 @@ their position is the letter's. Rules: docs/spec/dirty-data.md#replays.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
-from ingest.deadletter.coordinator import LetterCoordinator
-from ingest.deadletter.reader import LetterReader, Originals
+from ingest.deadletter.letter import LEFT_OUT, PREFIX, DeadLetter
+from ingest.errors import ConfigError, DataLoss
+from ingest.kafka.admin import Cluster, ClusterProbe
 from ingest.kafka.reader import RangeReader
 from ingest.model.change import NOT_SELECTED
+from ingest.model.record import offset_of
 from ingest.sources.derived import DerivedSource
 from ingest.sources.stateful import with_letters_of_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Generator, Iterable, Mapping
 
-    from ingest.deadletter.selection import Replayed, Selection
+    from ingest.deadletter.letter import Replayed, Selection
     from ingest.formats import Decoder
-    from ingest.model.record import Split
+    from ingest.model.client_report import ClientReport
+    from ingest.model.record import Record, Split
+    from ingest.sources import Reader
 
 
 @dataclass(frozen=True)
@@ -60,3 +65,206 @@ class LetterSource(DerivedSource):
     def lister(self) -> LetterReader:
         """Return a reader of letters as their topic has them."""
         return LetterReader(self, RangeReader(self.conf), None)
+
+
+CONNECT_S = 20.0
+
+
+class LetterCoordinator:
+    """The driver's side of dead letters."""
+
+    def __init__(self, options: LetterSource, warn: Callable[[str], None]) -> None:
+        """Connect to nothing yet."""
+        self.options = options
+        self._warn = warn
+        self.ids: dict[str, str] = {}
+        self._cluster: Cluster | None = None
+        self._splits: list[Split] = []
+
+    @property
+    def cluster(self) -> Cluster:
+        """The connection."""
+        assert self._cluster is not None
+        return self._cluster
+
+    def connect(self) -> str:
+        """Return the cluster's id; raises ConfigError where there is no such topic."""
+        self._cluster = Cluster(self.options.conf)
+        identity = self._cluster.connect(CONNECT_S, self._warn)
+        name = self.options.letters_topic
+        found = self._cluster.topics([name])
+        if name not in found:
+            msg = f"there are no dead letters: topic {name} does not exist at {self._cluster.servers}"
+            raise ConfigError(msg, "nothing was rejected yet, or pipeline.dirty-data.collector.topic is another")
+        self.ids = {name: found[name].id}
+        self._splits = [(name, p) for p in range(found[name].partitions)]
+        return identity
+
+    def probe(self) -> ClusterProbe:
+        """Return a question to the cluster."""
+        return ClusterProbe(self.options.conf)
+
+    def start(self, *_: object) -> dict[Split, int]:
+        """Return the positions of the first letters that there are."""
+        return self.cluster.earliest(self._splits)
+
+    def ends(self, positions: Mapping[Split, int]) -> dict[Split, int]:
+        """Return the ends of the splits as they are now."""
+        return self.cluster.latest(positions, committed=True)
+
+    def check(self, positions: Mapping[Split, int]) -> dict[Split, int]:
+        """Return, by split where letters expired meanwhile, the first that there is: they are not ours to keep."""
+        first = self.cluster.earliest(positions)
+        return {split: max(at, first[split]) for split, at in positions.items()}
+
+    def extent(self, ends: Mapping[Split, int]) -> dict[Split, tuple[int, int]]:
+        """Return empty ranges: dead letters are not sampled."""
+        return {split: (end, end) for split, end in ends.items()}
+
+    def reads(self, topic: str) -> bool:
+        """Tell whether a topic is that of the letters."""
+        return topic in self.ids
+
+    def finished(self, _positions: Mapping[Split, int]) -> bool:
+        """Return False: a replay has no bounds of its own. It drains what is there."""
+        return False
+
+    def discover(self, _positions: Mapping[Split, int]) -> dict[Split, int]:
+        """Return nothing new."""
+        return {}
+
+    def fingerprint(self, _identity: str) -> dict[str, Any]:
+        """Return nothing: it is not stored."""
+        return {}
+
+    def resolve(self, splits: Iterable[Split], to: Literal["earliest", "latest"] | int) -> dict[Split, int]:
+        """Return the positions of the first letters, or the ends."""
+        return self.cluster.earliest(splits) if to == "earliest" else self.cluster.latest(splits, committed=True)
+
+    def topics(self, names: Iterable[str]) -> Mapping[str, Any]:
+        """Return these topics as the cluster has them."""
+        return self.cluster.topics(names)
+
+    def commit(self, _positions: Mapping[Split, int]) -> None:
+        """Do nothing: nobody watches."""
+
+    keep = commit
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        if self._cluster is not None:
+            self._cluster.close()
+
+
+GONE_ROW: Final = "the letter was written without its {}: `ingest backfill FILE --table T` reads the row again"
+GONE: Final = "the letter was written without its {}, and the record is not where it came from any more"
+
+
+@dataclass(slots=True)
+class LetterChunk:
+    """Consecutive selected letters of one split whose originals were of one topic."""
+
+    split: Split
+    topic: str
+    messages: list[Any]
+    """Dead letters, or rows that were made of them."""
+    gone: str = ""
+    """Why these letters stand for no record any more; empty where they do."""
+
+
+@dataclass(slots=True)
+class LetterReader:
+    """Reads ranges of the topic, and gives what is selected."""
+
+    source: LetterSource
+    reader: RangeReader
+    originals: Originals | None
+    """The records of letters that are not whole; None where letters are taken as they are."""
+    as_row: Callable[[DeadLetter], Any] | None = None
+    """Makes a record of the source of a letter, where that has no messages."""
+
+    def read(self, ranges: Mapping[Split, tuple[int, int]]) -> Generator[LetterChunk | None]:
+        """Yield chunks of selected letters, and None when there is none among those that came."""
+        reading = self.reader.read(ranges)
+        try:
+            for chunk in reading:
+                if chunk is None:
+                    yield None
+                    continue
+                found = [letter for m in chunk.messages if (letter := self._selected(chunk.split, m)) is not None]
+                if not found:
+                    yield None
+                for (topic, missing), group in groupby(found, key=lambda letter: (letter.topic(), letter.missing)):
+                    letters: list[Any] = [*group]
+                    letters = letters if self.as_row is None else [*map(self.as_row, letters)]
+                    gone = GONE if self.as_row is None else GONE_ROW
+                    yield LetterChunk(chunk.split, topic, letters, gone.format(missing) if missing else "")
+        finally:
+            reading.close()
+
+    def _selected(self, split: Split, message: Record) -> DeadLetter | None:
+        reject = {
+            name.removeprefix(PREFIX): (value or b"").decode("utf-8", "replace")
+            for name, value in message.headers() or []
+            if name.startswith(PREFIX)
+        }
+        source = self.source
+        if reject.get("pipeline", source.pipeline) != source.pipeline or "topic" not in reject:
+            return None
+        offset = message.offset() or 0
+        if not source.selection.matches(reject) or any(replay.has(split, offset, reject) for replay in source.earlier):
+            return None
+        find = None if self.originals is None or LEFT_OUT not in reject else self.originals.find
+        return DeadLetter(message, reject, find)
+
+    def position(self, split: Split) -> int:
+        """Return the next position that this split's range would give."""
+        return self.reader.position(split)
+
+    def report(self) -> ClientReport | None:
+        """Return what the client told since the last call; None where that is nothing."""
+        return self.reader.report()
+
+    def first(self, split: Split) -> int:
+        """Return the first position that a split still has."""
+        return self.reader.first(split)
+
+    def close(self) -> None:
+        """Release the connections."""
+        self.reader.close()
+        if self.originals is not None:
+            self.originals.close()
+
+
+class Originals:
+    """The records of letters that their topic did not take whole, where they came from."""
+
+    def __init__(self, make: Callable[[], Reader]) -> None:
+        """`make` makes a reader of the pipeline's source; it is called when a record is asked for first."""
+        self._make = make
+        self._reader: Reader | None = None
+
+    def find(self, letter: DeadLetter) -> Record | None:
+        """Return the record, or None where it is gone; raises IngestError where the source does not answer.
+
+        A record of another time is another one: its topic was made again. Who gave it its time does not matter.
+        """
+        if self._reader is None:
+            self._reader = self._make()
+        at = letter.origin
+        split, offset = (at.topic(), at.partition()), at.offset()
+        try:
+            found = [
+                record
+                for chunk in self._reader.read({split: (offset, offset + 1)})
+                for record in (() if chunk is None else chunk.messages)
+                if offset_of(record) == offset
+            ]
+        except DataLoss:
+            return None
+        return next((record for record in found if record.timestamp()[1] == letter.timestamp()[1]), None)
+
+    def close(self) -> None:
+        """Release the connections."""
+        if self._reader is not None:
+            self._reader.close()

@@ -14,11 +14,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
+from ingest.checkpoint.backfills import (
+    FOLDER,
+    BackfillNote,
+    BackfillRequest,
+    answered,
+    ask,
+    backfill_notes,
+    store_note,
+    withdraw,
+)
 from ingest.checkpoint.inspect import opened
-from ingest.checkpoint.lives import status
-from ingest.checkpoint.local_storage import holder
-from ingest.checkpoint.notes import FOLDER, BackfillNote, backfill_notes, store_note
-from ingest.checkpoint.requests import BackfillRequest, answered, ask, withdraw
+from ingest.checkpoint.run_status import status
+from ingest.checkpoint.storage import holder
 from ingest.driver.backlog import Backlog
 from ingest.driver.context import RunContext
 from ingest.driver.counters import Counters

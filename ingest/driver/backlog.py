@@ -9,7 +9,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from ingest.checkpoint.lives import note_waiting
+from ingest.checkpoint.run_status import note_waiting
 from ingest.errors import IngestError
 from ingest.observe.events import Pending
 from ingest.observe.pace import KEPT_S, Pace

@@ -11,7 +11,7 @@ from __future__ import annotations
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from ingest.checkpoint.requests import Answer, answer, asked
+from ingest.checkpoint.backfills import Answer, answer, asked
 from ingest.errors import ConfigError, Unavailable
 from ingest.model.commit import release
 from ingest.model.reject import RowError
@@ -21,8 +21,8 @@ from ingest.schema.routes import rule_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from ingest.checkpoint.backfills import BackfillRequest
     from ingest.checkpoint.checkpoint import Checkpoint
-    from ingest.checkpoint.requests import BackfillRequest
     from ingest.driver.context import RunContext
     from ingest.driver.run_parts import RunParts
     from ingest.driver.schemas import SchemaStore

@@ -19,7 +19,7 @@ from ingest.checkpoint.inspect import opened
 from ingest.config.dead_letters import dead_letters_of
 from ingest.deadletter.browse import letters as selected
 from ingest.deadletter.browse import tally
-from ingest.deadletter.selection import Replayed, Selection
+from ingest.deadletter.letter import Replayed, Selection
 from ingest.driver.backlog import Backlog
 from ingest.driver.context import RunContext
 from ingest.driver.counters import Counters

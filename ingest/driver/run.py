@@ -11,8 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING
 
-from ingest.checkpoint.lives import RunEnd, note_end, note_failed_start, now_ms
-from ingest.checkpoint.place import CheckpointAccess, StoredPlace
+from ingest.checkpoint.location import CheckpointAccess, CheckpointLocation
+from ingest.checkpoint.run_status import RunEnd, note_end, note_failed_start, now_ms
 from ingest.config.masking import SEEN, mask
 from ingest.driver import ranges
 from ingest.driver.availability import Outages, Retries, SideWatch, askers_of
@@ -110,7 +110,7 @@ def with_checkpoint(context: RunContext) -> Iterator[CheckpointAccess]:
     Where Java has to run before it can be opened, that begins when it is open (`_noted`).
     """
     with (
-        CheckpointAccess(StoredPlace(context.settings.checkpoint)) as access,
+        CheckpointAccess(CheckpointLocation(context.settings.checkpoint)) as access,
         _noted(context, access, RunEnded(context.name), starting=True),
     ):
         context.pipeline.require_packages()

@@ -12,8 +12,8 @@ import time
 from shlex import quote
 from typing import TYPE_CHECKING, Any, Final
 
+from ingest.checkpoint.backfills import backfill_notes
 from ingest.checkpoint.checkpoint import KeptPartitions, KeptPlaces
-from ingest.checkpoint.notes import backfill_notes
 from ingest.errors import ConfigError, IngestError
 from ingest.model.record import NO_ID, is_another
 from ingest.model.table import show

@@ -13,7 +13,7 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from ingest.checkpoint.lives import note_start
+from ingest.checkpoint.run_status import note_start
 from ingest.driver.backlog import Backlog
 from ingest.driver.schemas import SchemaStore
 from ingest.driver.sink_tables import KeyPartitions, SinkTables, remedy

@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ingest.checkpoint.place import CheckpointAccess, MemoryPlace
+from ingest.checkpoint.location import CheckpointAccess, MemoryLocation
 from ingest.component.files import Files
 from ingest.driver.context import RunContext, Settings
 from ingest.driver.counters import Counters
@@ -143,7 +143,7 @@ def run_in_process(pipeline: Pipeline, endpoints: Endpoints, observer: Observer,
     start: Start | None = None
     try:
         with (
-            CheckpointAccess(MemoryPlace()) as access,
+            CheckpointAccess(MemoryLocation()) as access,
             started(context, parts, PipelineStartup(context, parts, counters), access, counters) as (start, driver),
         ):
             driver.run()

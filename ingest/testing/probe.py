@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from ingest.checkpoint.place import CheckpointAccess, ExportedPlace, UntouchedPlace
+from ingest.checkpoint.location import CheckpointAccess, CheckpointLocation, ExportedLocation
 from ingest.driver.context import RunContext
 from ingest.driver.counters import Counters
 from ingest.driver.pacing import Pacing
@@ -126,7 +126,7 @@ class Probe:
         error = None
         try:
             with (
-                CheckpointAccess(self._place()) as access,
+                CheckpointAccess(self._location()) as access,
                 started(context, parts, PipelineStartup(context, parts, counters), access, counters) as (start, driver),
             ):
                 self._connected = True
@@ -138,9 +138,11 @@ class Probe:
             worker.forget()  # a dry run that follows has the same number
         return DryRun(start, parts.rules, collector, summary, happened, withheld, error)
 
-    def _place(self) -> UntouchedPlace | ExportedPlace:
+    def _location(self) -> CheckpointLocation | ExportedLocation:
         export = self._settings.progress
-        return UntouchedPlace(self._settings.checkpoint) if export is None else ExportedPlace(export)
+        if export is not None:
+            return ExportedLocation(export)
+        return CheckpointLocation(self._settings.checkpoint, read_only=True)
 
     def _sampled(self, tolerated: int) -> InMemorySource:
         """Return the pipeline's source, with the sample. Nobody asks which row was there before what goes nowhere."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ingest.checkpoint.checkpoint import Progress
-from ingest.checkpoint.place import CheckpointAccess, UntouchedPlace
+from ingest.checkpoint.location import CheckpointAccess, CheckpointLocation
 from ingest.driver.backlog import Backlog
 from ingest.driver.context import RunContext
 from ingest.driver.counters import Counters
@@ -121,7 +121,7 @@ class Readings:
             startup = startup_of(context, parts, counters)
             try:
                 with (
-                    CheckpointAccess(UntouchedPlace(self._settings.checkpoint)) as access,
+                    CheckpointAccess(CheckpointLocation(self._settings.checkpoint, read_only=True)) as access,
                     started(context, parts, startup, access, counters) as (start, driver),
                 ):
                     driver.run()

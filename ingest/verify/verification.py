@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from ingest.checkpoint.checkpoint import Checkpoint
 from ingest.checkpoint.hadoop_storage import HadoopStorage
 from ingest.checkpoint.inspect import opened
-from ingest.checkpoint.lives import status
+from ingest.checkpoint.run_status import status
 from ingest.driver.files import with_files
 from ingest.driver.sink_tables import remedy
 from ingest.errors import CheckpointError, ConfigError

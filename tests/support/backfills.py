@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import inmemory
 from harness import debezium
 
-from ingest.checkpoint.place import CheckpointAccess, StoredPlace
+from ingest.checkpoint.location import CheckpointAccess, CheckpointLocation
 from ingest.driver import ranges
 from ingest.driver.backfill import BackfillStartup
 from ingest.driver.context import RunContext, Settings
@@ -118,7 +118,7 @@ class BackfillShop:
             startup = BackfillStartup(context, parts, counters, [*tables])
         try:
             with (
-                CheckpointAccess(StoredPlace(str(self.folder / "c"))) as access,
+                CheckpointAccess(CheckpointLocation(str(self.folder / "c"))) as access,
                 started(context, parts, startup, access, counters) as (_, driver),
             ):
                 startup.carry_out(driver, summary) if tables else driver.run()

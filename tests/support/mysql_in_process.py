@@ -14,11 +14,11 @@ import pytest
 from backfills import Killed
 from mysql_servers import PASSWORD, USER
 
+from ingest.checkpoint.backfills import BackfillRequest, ask
 from ingest.checkpoint.checkpoint import Checkpoint
-from ingest.checkpoint.lives import status
-from ingest.checkpoint.local_storage import LocalStorage
-from ingest.checkpoint.place import CheckpointAccess, StoredPlace
-from ingest.checkpoint.requests import BackfillRequest, ask
+from ingest.checkpoint.location import CheckpointAccess, CheckpointLocation
+from ingest.checkpoint.run_status import status
+from ingest.checkpoint.storage import LocalStorage
 from ingest.driver.backfill import RowsAgainStartup
 from ingest.driver.context import RunContext, Settings
 from ingest.driver.counters import Counters
@@ -93,7 +93,7 @@ class InProcessPipeline:
             startup = RowsAgainStartup(context, parts, counters, [f"{self.database}.{table}" for table in tables])
         try:
             with (
-                CheckpointAccess(StoredPlace(str(self.folder / "c"))) as access,
+                CheckpointAccess(CheckpointLocation(str(self.folder / "c"))) as access,
                 started(context, parts, startup, access, counters) as (_, driver),
             ):
                 if while_it_runs is not None:

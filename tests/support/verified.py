@@ -6,7 +6,7 @@ import json
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from ingest.checkpoint.place import CheckpointAccess, StoredPlace
+from ingest.checkpoint.location import CheckpointAccess, CheckpointLocation
 from ingest.config.diagnostics import render
 from ingest.config.loader import load_text
 from ingest.driver.context import RunContext, Settings
@@ -75,7 +75,7 @@ class FilePipeline:
         counters = Counters(RunEnded("p"), 1000)
         try:
             with (
-                CheckpointAccess(StoredPlace(str(self.checkpoint))) as access,
+                CheckpointAccess(CheckpointLocation(str(self.checkpoint))) as access,
                 started(context, parts, PipelineStartup(context, parts, counters), access, counters) as (_, driver),
             ):
                 driver.run()

@@ -126,7 +126,7 @@ class _Part(msgspec.Struct):
 
 
 class LetterOfRow(Record, Protocol):
-    """A dead letter, as the record that it was (`deadletter/dead_letter.py`)."""
+    """A dead letter, as the record that it was (`deadletter/letter.py`)."""
 
     @property
     def missing(self) -> str:

@@ -10,9 +10,9 @@ from delta_lake import DeltaLake
 from lake import Lake
 from mysql_in_process import BEGINNINGS, KEYS, InProcessPipeline, change, dies_and_goes_on, dying, make, texts
 
+from ingest.checkpoint.backfills import BackfillRequest, answered, ask
 from ingest.checkpoint.checkpoint import Checkpoint
-from ingest.checkpoint.local_storage import LocalStorage
-from ingest.checkpoint.requests import BackfillRequest, answered, ask
+from ingest.checkpoint.storage import LocalStorage
 from ingest.driver import replacement
 from ingest.driver.books import Books
 from ingest.driver.replacement import TableReplacement

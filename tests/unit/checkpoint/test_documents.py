@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ingest.checkpoint.checkpoint import KEEP_BATCHES, Checkpoint, Progress
-from ingest.checkpoint.memory_storage import MemoryStorage
+from ingest.checkpoint.storage import MemoryStorage
 
 
 def test_documents_are_kept_as_long_as_a_stored_batch_may_name_them() -> None:

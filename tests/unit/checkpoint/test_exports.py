@@ -10,8 +10,8 @@ from commands import called
 
 from ingest.checkpoint.checkpoint import Batch, Checkpoint, Progress
 from ingest.checkpoint.inspect import exported
-from ingest.checkpoint.local_storage import LocalStorage
-from ingest.checkpoint.place import ExportedPlace
+from ingest.checkpoint.location import ExportedLocation
+from ingest.checkpoint.storage import LocalStorage
 from ingest.errors import CheckpointError
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def test_an_export_is_the_end_of_the_last_finished_batch(tmp_path: Path) -> None
     checkpoint.done(Progress(7, ids={"t": "i"}, positions=positions), {})
     checkpoint.plan(Batch(8, 1, {"t": "i"}, {("t", 0): (5, 9)}, 100, {("t", 0): 0}, "p", 0))
     file.write_text(json.dumps(exported(checkpoint, None)))
-    there = Checkpoint(ExportedPlace(file).open(None))
+    there = Checkpoint(ExportedLocation(file).open(None))
     progress, unfinished = there.progress()
     assert (progress.batch, progress.positions, unfinished) == (7, positions, None)
     assert (there.id, there.meta, there.newest_run) == (checkpoint.id, checkpoint.meta, 1)
@@ -49,7 +49,7 @@ def test_a_file_that_is_no_export_is_said(text: str, tmp_path: Path) -> None:
     file = tmp_path / "export.json"
     file.write_text(text)
     with pytest.raises(CheckpointError, match="is no export of a checkpoint") as raised:
-        ExportedPlace(file).open(None)
+        ExportedLocation(file).open(None)
     assert "ingest checkpoint export" in raised.value.hint
 
 

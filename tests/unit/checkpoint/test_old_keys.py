@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ingest.checkpoint.checkpoint import Checkpoint
-from ingest.checkpoint.local_storage import LocalStorage
 from ingest.checkpoint.old_keys import old_keys
+from ingest.checkpoint.storage import LocalStorage
 from ingest.model import types
 from ingest.model.schema import Column, TableSchema
 from ingest.schema.evolve import Policy, Schemas, evolve

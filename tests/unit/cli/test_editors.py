@@ -16,7 +16,7 @@ from pages import ROOT
 from ruamel.yaml import YAML
 
 from ingest.checkpoint.checkpoint import Checkpoint, Progress
-from ingest.checkpoint.local_storage import LocalStorage
+from ingest.checkpoint.storage import LocalStorage
 from ingest.model import types
 from ingest.model.schema import Column, TableSchema
 from ingest.schema.evolve import Policy, Schemas, evolve

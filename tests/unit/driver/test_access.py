@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from ingest.checkpoint.checkpoint import Checkpoint
-from ingest.checkpoint.local_storage import LocalStorage
-from ingest.checkpoint.memory_storage import MemoryStorage
-from ingest.checkpoint.place import CheckpointAccess, MemoryPlace, StoredPlace, UntouchedPlace
+from ingest.checkpoint.location import CheckpointAccess, CheckpointLocation, MemoryLocation
+from ingest.checkpoint.storage import LocalStorage, MemoryStorage
 from ingest.driver.engine import refuse_speculation
 from ingest.errors import CheckpointError, ConfigError
 from ingest.testing.in_process import InProcessRunner
@@ -17,11 +16,11 @@ from ingest.testing.in_process import InProcessRunner
 
 def test_a_local_checkpoint_is_ours_until_the_end(tmp_path: Path) -> None:
     where = str(tmp_path / "c")
-    with CheckpointAccess(StoredPlace(where)) as access:
+    with CheckpointAccess(CheckpointLocation(where)) as access:
         assert access.early is not None
         assert access.lock is not None
         with pytest.raises(CheckpointError, match="in use by another run"):
-            CheckpointAccess(StoredPlace(where))
+            CheckpointAccess(CheckpointLocation(where))
     LocalStorage(Path(where)).close()
 
 
@@ -29,19 +28,19 @@ def test_a_damaged_checkpoint_is_given_back(tmp_path: Path) -> None:
     LocalStorage(tmp_path).close()
     (tmp_path / "checkpoint.json").write_bytes(b"{")
     with pytest.raises(CheckpointError, match="is damaged"):
-        CheckpointAccess(StoredPlace(str(tmp_path)))
+        CheckpointAccess(CheckpointLocation(str(tmp_path)))
     LocalStorage(tmp_path).close()
 
 
 def test_a_remote_checkpoint_waits_for_java() -> None:
-    with CheckpointAccess(StoredPlace("hdfs://host/c")) as access:
+    with CheckpointAccess(CheckpointLocation("hdfs://host/c")) as access:
         assert access.early is None
         assert access.lock is None
 
 
 def test_a_dry_run_leaves_a_checkpoint_as_it_is(tmp_path: Path) -> None:
     where = tmp_path / "c"
-    with CheckpointAccess(UntouchedPlace(str(where))) as access:
+    with CheckpointAccess(CheckpointLocation(str(where), read_only=True)) as access:
         assert access.early is not None
         access.early.bind({})
         assert access.early.exists
@@ -49,7 +48,7 @@ def test_a_dry_run_leaves_a_checkpoint_as_it_is(tmp_path: Path) -> None:
 
 
 def test_a_checkpoint_in_memory_keeps_what_a_run_needs() -> None:
-    storage = MemoryPlace().open(None)
+    storage = MemoryLocation().open(None)
     assert isinstance(storage, MemoryStorage)
     checkpoint = Checkpoint(storage)
     assert checkpoint.begin({"a": "1"}) == {}

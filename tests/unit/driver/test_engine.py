@@ -14,7 +14,7 @@ from confluent_kafka import KafkaError
 from inmemory import pipeline
 
 from ingest.checkpoint.checkpoint import Batch, Checkpoint, Progress
-from ingest.checkpoint.local_storage import LocalStorage
+from ingest.checkpoint.storage import LocalStorage
 from ingest.driver import pacing, ranges
 from ingest.encode.coercer import Drift, RowCoercer
 from ingest.errors import CheckpointError, ConfigError, NoPrimaryKey, SchemaChangeRefused
@@ -129,7 +129,7 @@ def test_old_batches_are_forgotten(tmp_path: Path) -> None:
 
 def test_a_second_user_is_refused_and_a_dead_one_is_not_waited_for_long(tmp_path: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; from ingest.checkpoint.local_storage import LocalStorage\n"
+        "import sys; from pathlib import Path; from ingest.checkpoint.storage import LocalStorage\n"
         "s = LocalStorage(Path(sys.argv[1])); print('open', flush=True); sys.stdin.read()"
     )
     other = subprocess.Popen(

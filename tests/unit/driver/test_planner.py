@@ -10,7 +10,7 @@ import pytest
 from driverparts import A, B, StopAfter, Told, backlog, context
 
 from ingest.checkpoint.checkpoint import Batch, Checkpoint, Progress
-from ingest.checkpoint.memory_storage import MemoryStorage
+from ingest.checkpoint.storage import MemoryStorage
 from ingest.driver.availability import Retries
 from ingest.driver.context import LivenessFile
 from ingest.driver.counters import Counters

@@ -10,7 +10,7 @@ import pytest
 from driverparts import A, B, Told, context
 
 from ingest.checkpoint.checkpoint import Batch, Checkpoint, Progress
-from ingest.checkpoint.memory_storage import MemoryStorage
+from ingest.checkpoint.storage import MemoryStorage
 from ingest.driver.startup import Recovery, still_there
 from ingest.errors import ConfigError
 from ingest.model.commit import ResumePoint

@@ -9,7 +9,7 @@ import pytest
 from driverparts import A, Told, backlog, context, coordinator
 
 from ingest.checkpoint.checkpoint import Batch, Checkpoint
-from ingest.checkpoint.memory_storage import MemoryStorage
+from ingest.checkpoint.storage import MemoryStorage
 from ingest.driver.books import Books
 from ingest.driver.context import MAX_WARNED
 from ingest.driver.counters import Counters

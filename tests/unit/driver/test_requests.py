@@ -10,8 +10,8 @@ import inmemory
 import pytest
 from commands import called
 
-from ingest.checkpoint.local_storage import LocalStorage
-from ingest.checkpoint.requests import Answer, BackfillRequest, answer, answered, ask, asked, withdraw
+from ingest.checkpoint.backfills import Answer, BackfillRequest, answer, answered, ask, asked, withdraw
+from ingest.checkpoint.storage import LocalStorage
 from ingest.driver import backfill
 from ingest.driver.context import Settings
 from ingest.errors import CheckpointError, ConfigError

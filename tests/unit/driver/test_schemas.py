@@ -9,7 +9,7 @@ import pytest
 from driverparts import A, Told, context, coordinator
 
 from ingest.checkpoint.checkpoint import Checkpoint
-from ingest.checkpoint.memory_storage import MemoryStorage
+from ingest.checkpoint.storage import MemoryStorage
 from ingest.driver import broadcast as sending
 from ingest.driver.broadcast import SchemaBroadcast
 from ingest.driver.counters import Counters

@@ -14,8 +14,8 @@ from counted import counting, measured
 from prometheus_client.parser import text_string_to_metric_families
 
 from ingest.checkpoint.checkpoint import Checkpoint, Progress
-from ingest.checkpoint.lives import RunEnd, note_end, note_start, note_waiting, status
-from ingest.checkpoint.local_storage import LocalStorage
+from ingest.checkpoint.run_status import RunEnd, note_end, note_start, note_waiting, status
+from ingest.checkpoint.storage import LocalStorage
 from ingest.cli.log import Log, LogFormat, LogOptions
 from ingest.cli.progress import Terminal
 from ingest.cli.status import lines

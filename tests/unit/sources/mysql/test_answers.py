@@ -8,7 +8,7 @@ import pytest
 from commands import called
 
 from ingest.checkpoint.checkpoint import Checkpoint, Progress
-from ingest.checkpoint.local_storage import LocalStorage
+from ingest.checkpoint.storage import LocalStorage
 from ingest.errors import ConfigError
 from ingest.sources.mysql.answers import answer_to, new_answer
 from ingest.sources.mysql.log_model import LogPlace

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from mysql_log import Tables, server_of, tables_of
 
-from ingest.deadletter.dead_letter import DeadLetter
+from ingest.deadletter.letter import DeadLetter
 from ingest.model.change import Reject
 from ingest.model.record import offset_of
 from ingest.model.table import table_id

@@ -13,9 +13,8 @@ from driverparts import Hands
 
 from ingest.checkpoint.checkpoint import KEEP_RUNS, Batch, Checkpoint, Progress
 from ingest.checkpoint.inspect import opened
-from ingest.checkpoint.lives import RunEnd, has_notes, note_end, note_failed_start, note_start, now_ms, status
-from ingest.checkpoint.local_storage import LocalStorage, holder
-from ingest.checkpoint.memory_storage import MemoryStorage
+from ingest.checkpoint.run_status import RunEnd, has_notes, note_end, note_failed_start, note_start, now_ms, status
+from ingest.checkpoint.storage import LocalStorage, MemoryStorage, holder
 from ingest.cli.status import lines
 from ingest.config.masking import SEEN
 from ingest.driver.backlog import WaitingNotes

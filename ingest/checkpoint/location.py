@@ -1,4 +1,4 @@
-"""The place of a run's checkpoint, and when it can be opened: at once, or through Java once that runs."""
+"""The location of a run's checkpoint, and when it can be opened: at once, or through Java once that runs."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import orjson
 
 from ingest.checkpoint.checkpoint import Checkpoint
 from ingest.checkpoint.hadoop_storage import HadoopStorage
-from ingest.checkpoint.local_storage import LocalStorage
-from ingest.checkpoint.memory_storage import MemoryStorage, Overlay
+from ingest.checkpoint.storage import LocalStorage, MemoryStorage, Overlay
 from ingest.errors import CheckpointError
 from ingest.model.text import reason_of
 from ingest.paths import is_remote
@@ -21,12 +20,11 @@ if TYPE_CHECKING:
 
     from ingest.checkpoint.storage import Storage
 
-
 _EXPORT: Final = "make it where the pipeline runs: ingest checkpoint export FILE > EXPORT"
 
 
-class Place(Protocol):
-    """The place of a checkpoint."""
+class Location(Protocol):
+    """The location of a checkpoint."""
 
     @property
     def remote(self) -> bool:
@@ -36,35 +34,28 @@ class Place(Protocol):
         """Open it; `hadoop`: the JVM and a Hadoop configuration, for a remote one. Raises CheckpointError."""
 
 
-class StoredPlace:
-    """A local directory, of which this process becomes the only user; or a URI of one of Hadoop's file systems."""
+class CheckpointLocation:
+    """A local directory, or a URI of one of Hadoop's file systems.
 
-    def __init__(self, where: str) -> None:
-        """Open nothing yet."""
-        self._where = where
+    This process becomes the only user of a local one. With `read_only`, whatever is written stays in memory.
+    """
+
+    def __init__(self, where: str, *, read_only: bool = False) -> None:
+        self._where, self._read_only = where, read_only
         self.remote = is_remote(where)
 
     def open(self, hadoop: tuple[Any, Any] | None) -> Storage:
-        """Open it, and make it where it is not there; raises CheckpointError."""
-        return LocalStorage(Path(self._where)) if hadoop is None else HadoopStorage(self._where, *hadoop)
-
-
-class UntouchedPlace:
-    """A directory or a URI of which everything is only read: whatever is written stays in memory."""
-
-    def __init__(self, where: str) -> None:
-        """Open nothing yet."""
-        self._where = where
-        self.remote = is_remote(where)
-
-    def open(self, hadoop: tuple[Any, Any] | None) -> Storage:
-        """Open it where it is there; raises CheckpointError."""
+        """Open it, and make it where it is not there, unless it is only read; raises CheckpointError."""
+        writes = not self._read_only
+        storage: Storage
         if hadoop is None:
-            return Overlay(LocalStorage(Path(self._where), lock=False))
-        return Overlay(HadoopStorage(self._where, *hadoop, make=False))
+            storage = LocalStorage(Path(self._where), lock=writes)
+        else:
+            storage = HadoopStorage(self._where, *hadoop, make=writes)
+        return storage if writes else Overlay(storage)
 
 
-class ExportedPlace:
+class ExportedLocation:
     """The state of a checkpoint that `ingest checkpoint export` has written to a file: it is only read."""
 
     remote = False
@@ -88,7 +79,7 @@ class ExportedPlace:
         return Overlay(storage)
 
 
-class MemoryPlace:
+class MemoryLocation:
     """A checkpoint that ends with its run."""
 
     remote = False
@@ -101,13 +92,13 @@ class MemoryPlace:
 class CheckpointAccess:
     """The checkpoint of a run, from as early as it can be opened until everything else has ended."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, location: Location) -> None:
         """Open a local checkpoint; raises CheckpointError."""
-        self._place = place
+        self._location = location
         self._resources = ExitStack()
         self.checkpoint: Checkpoint | None = None
         """The checkpoint, as soon as it is open."""
-        self.early = None if place.remote else self._open(None)
+        self.early = None if location.remote else self._open(None)
         """The checkpoint; None where Java has to run before it can be opened."""
 
     @property
@@ -120,7 +111,7 @@ class CheckpointAccess:
         return self._open(hadoop)
 
     def _open(self, hadoop: tuple[Any, Any] | None) -> Checkpoint:
-        storage = self._place.open(hadoop)
+        storage = self._location.open(hadoop)
         self._resources.callback(storage.close)
         try:
             self.checkpoint = Checkpoint(storage)

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import orjson
 
 from ingest.checkpoint.checkpoint import KEEP_RUNS
-from ingest.checkpoint.local_storage import LocalStorage, holder
+from ingest.checkpoint.storage import LocalStorage, holder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -10,7 +10,7 @@ from commands import called
 from inmemory import pipeline, run
 
 from ingest.checkpoint.checkpoint import Checkpoint
-from ingest.checkpoint.local_storage import LocalStorage
+from ingest.checkpoint.storage import LocalStorage
 from ingest.model import types
 from ingest.model.schema import Column, TableSchema
 from ingest.schema.evolve import Policy, Schemas, evolve
