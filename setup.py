@@ -16,7 +16,7 @@ from setuptools.errors import CompileError
 
 NATIVE = Path("ingest/native")
 KAFKA = Path("ingest/kafka/native")
-AVRO = Path("ingest/avro/native")
+AVRO = Path("ingest/formats/avro/native")
 MYSQL = Path("ingest/sources/mysql/native")
 LEAVES = [f"ingest/native/{name}.c" for name in ("scan", "values", "readings", "bytes", "cells")]
 LEAVES += [str(path) for path in sorted(MYSQL.glob("*.c"))]

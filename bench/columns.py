@@ -14,14 +14,14 @@ from instructions import COUNT, columns, updates
 
 from ingest.encode.encode import encode
 from ingest.encode.encoder_cache import EncoderCache
-from ingest.formats.debezium_json import DebeziumJson
+from ingest.formats.debezium.options import DebeziumJson
 from ingest.formats.metadata_columns import ExtraColumns, MetadataColumns
 from ingest.model.record import METADATA
 from ingest.model.schema import Column, TableSchema
 from ingest.native import native
 from ingest.schema.evolve import Schemas, SourceTable
 from ingest.schema.infer import Inference
-from ingest.sinks.upsert_kafka import UpsertKafka
+from ingest.sinks.topics.upsert_kafka import UpsertKafka
 from ingest.testing.records import MemoryRecord
 
 if TYPE_CHECKING:

@@ -63,12 +63,12 @@ def columns() -> tuple[Any, ...]:
 def take() -> None:
     """Take the messages, as a worker does."""
     from ingest.encode.encoder_cache import EncoderCache
-    from ingest.formats.debezium_json import DebeziumJson
+    from ingest.formats.debezium.options import DebeziumJson
     from ingest.model.schema import TableSchema
     from ingest.native import native
     from ingest.schema.evolve import Schemas, SourceTable
     from ingest.schema.infer import Inference
-    from ingest.sinks.upsert_kafka import UpsertKafka
+    from ingest.sinks.topics.upsert_kafka import UpsertKafka
 
     schema, table = TableSchema(columns(), ("id",)), ("inventory", "t0")
     sink = UpsertKafka.model_validate({"type": "upsert-kafka", "properties.*": {"bootstrap.servers": "h:1"}})

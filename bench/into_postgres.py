@@ -22,17 +22,17 @@ from psycopg import sql
 from setting import options_of, save
 
 from ingest.encode.encoder_cache import EncoderCache
-from ingest.formats.debezium_json import DebeziumJson
+from ingest.formats.debezium.options import DebeziumJson
 from ingest.model import types
 from ingest.model.commit import CommitScope
 from ingest.model.schema import Column, TableSchema
 from ingest.native import native
-from ingest.postgres.tables import table_of
 from ingest.sandbox import postgres
 from ingest.sandbox.process import any_port
 from ingest.schema.evolve import Schemas, SourceTable
 from ingest.schema.infer import Inference
-from ingest.sinks.postgres import PostgresSink
+from ingest.sinks.postgres.postgres import PostgresSink
+from ingest.sinks.postgres.tables import table_of
 from ingest.testing.records import MemoryRecord
 
 if TYPE_CHECKING:

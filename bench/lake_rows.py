@@ -16,17 +16,17 @@ import pyarrow.json
 import pyarrow.parquet
 
 from ingest.encode.encoder_cache import EncoderCache
-from ingest.formats.debezium_json import DebeziumJson
-from ingest.lake.columns import LakeColumn
-from ingest.lake.kept_rows import KeptRows
-from ingest.lake.native_rows import BUILT, schema_of
-from ingest.lake.rows import rows_to_batch, rows_to_batch_by_reference
+from ingest.formats.debezium.options import DebeziumJson
 from ingest.model import types
 from ingest.model.schema import Column, TableSchema
 from ingest.native import native
 from ingest.schema.evolve import Schemas, SourceTable
 from ingest.schema.infer import Inference
-from ingest.sinks.upsert_kafka import UpsertKafka
+from ingest.sinks.lake.columns import LakeColumn
+from ingest.sinks.lake.kept_rows import KeptRows
+from ingest.sinks.lake.native_rows import BUILT, schema_of
+from ingest.sinks.lake.rows import rows_to_batch, rows_to_batch_by_reference
+from ingest.sinks.topics.upsert_kafka import UpsertKafka
 from ingest.testing.records import MemoryRecord
 
 if TYPE_CHECKING:

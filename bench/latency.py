@@ -20,7 +20,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from setting import options_of, own_broker, pipeline_file, save, start
 
 from ingest.kafka.admin import Cluster
-from ingest.sources.kafka import KafkaSource
+from ingest.sources.kafka.options import KafkaSource
 
 if TYPE_CHECKING:
     import argparse

@@ -29,10 +29,10 @@ import pyarrow.compute as pc
 from setting import options_of, own_broker, save
 from throughput import create
 
-from ingest.delta.warehouse import DeltaWarehouse
-from ingest.iceberg.catalog import Warehouse
 from ingest.paths import cache, locked
 from ingest.sandbox.jars import fetch
+from ingest.sinks.delta.warehouse import DeltaWarehouse
+from ingest.sinks.iceberg.catalog import Warehouse
 
 if TYPE_CHECKING:
     import argparse

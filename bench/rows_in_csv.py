@@ -14,14 +14,14 @@ from columns import micros
 from instructions import COUNT, columns, updates
 
 from ingest.encode.encoder_cache import EncoderCache
-from ingest.formats.csv import Csv
-from ingest.formats.debezium_json import DebeziumJson
+from ingest.formats.csv.options import Csv
+from ingest.formats.debezium.options import DebeziumJson
 from ingest.formats.template import csv_field
 from ingest.model.schema import TableSchema
 from ingest.native import native
 from ingest.schema.evolve import Schemas, SourceTable
 from ingest.schema.infer import Inference
-from ingest.sinks.upsert_kafka import UpsertKafka
+from ingest.sinks.topics.upsert_kafka import UpsertKafka
 from ingest.testing.records import MemoryRecord
 
 if TYPE_CHECKING:

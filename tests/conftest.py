@@ -21,9 +21,9 @@ from schedule import at_night
 from shared_java import SharedJava
 from wording import words_of_python
 
-from ingest.avro import native_nodes
 from ingest.config.masking import SEEN
 from ingest.errors import IngestError
+from ingest.formats.avro import native_nodes
 from ingest.kafka import handle
 from ingest.native import native
 from ingest.observe.events import RejectEvent, Warned
@@ -130,7 +130,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     if "client" in mark.args and (why := handle.unusable()):
         missing.append(f"ingest.kafka.native ({why})")
     if "avro" in mark.args and not native_nodes.BUILT:
-        missing.append("ingest.avro.native")
+        missing.append("ingest.formats.avro.native")
     if missing:
         said = f"not compiled, or not in use: {', '.join(missing)}"
         (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(said)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from ingest.model.record import Split
     from ingest.model.standing import Standing
-    from ingest.sources.kafka_coordinator import KafkaSourceCoordinator
+    from ingest.sources.kafka.coordinator import KafkaSourceCoordinator
 
 Target: TypeAlias = "tuple[Literal['earliest', 'latest'], None] | tuple[Literal['timestamp', 'offset'], int]"
 """A place to set positions to; timestamps are milliseconds since 1970."""

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from ingest.checkpoint.checkpoint import Checkpoint
     from ingest.checkpoint.inspect import Reset, Target
-    from ingest.sources.kafka_coordinator import KafkaSourceCoordinator
+    from ingest.sources.kafka.coordinator import KafkaSourceCoordinator
 
 app = typer.Typer(
     cls=CommandGroup,

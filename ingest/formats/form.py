@@ -9,7 +9,7 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ingest.avro.native.reader import AvroReader
+    from ingest.formats.avro.native.reader import AvroReader
     from ingest.model.data_type import DataType
     from ingest.model.table import TableId
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from ingest.formats.connect import key_columns
+from ingest.formats.debezium.connect import key_columns
 from ingest.formats.key_reading import columns_beside, json_key, key_reader, read_key
 from ingest.formats.typed import Typed
 from ingest.model import temporal, types

@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 from ingest.component.options import NOTHING_GIVEN
 from ingest.model.cache import Cache
 from ingest.model.change import Reject
-from ingest.registry.client import client_of
+from ingest.schema_registry.client import client_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Hashable, Mapping
 
     import msgspec
 
-    from ingest.avro.native.reader import AvroReader
-    from ingest.avro.schema import Node
+    from ingest.formats.avro.native.reader import AvroReader
+    from ingest.formats.avro.schema import Node
     from ingest.model.change import InlineSchema
     from ingest.model.data_type import DataType
-    from ingest.registry.client import Found, RegistryClient
-    from ingest.registry.options import RegistryOptions
+    from ingest.schema_registry.client import Found, RegistryClient
+    from ingest.schema_registry.options import RegistryOptions
 
 HEAD: Final = 5
 """Bytes in front of the value."""
@@ -161,7 +161,7 @@ def schemas_of(
     `compiled` makes something of a schema and the one that its messages are read as, whose text is `given`. None:
     messages are read as they were written.
     """
-    from ingest.avro.schema import parse  # noqa: PLC0415  (formats of other schemas need no fastavro)
+    from ingest.formats.avro.schema import parse  # noqa: PLC0415  (formats of other schemas need no fastavro)
 
     reader = None if given is None else parse(given)
 

@@ -3,7 +3,7 @@
 
 cimport cython
 
-from ingest.avro.native.reader cimport AvroReader
+from ingest.formats.avro.native.reader cimport AvroReader
 from ingest.native.scan cimport Text
 from ingest.native.workspace cimport Room
 

@@ -4,7 +4,7 @@
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.string cimport memcmp, memcpy
 
-from ingest.avro.native.reader cimport AvroReader
+from ingest.formats.avro.native.reader cimport AvroReader
 from ingest.native.scan cimport Text
 from ingest.native.workspace cimport Room, room_for
 

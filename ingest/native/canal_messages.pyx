@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""The reading of Canal's messages; see canal_messages.pxd. The reference is formats/canal_json.py."""
+"""The reading of Canal's messages; see canal_messages.pxd. The reference is formats/canal/options.py."""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport uint8_t, uint32_t

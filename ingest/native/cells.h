@@ -1,5 +1,5 @@
 /* Values of JSON as a column of Arrow holds them: binary numbers, days, microseconds, bytes. Nothing here knows a Python
-   object. The reference is lake/values.py.
+   object. The reference is sinks/lake/values.py.
 
    A function takes a field that was scanned, and puts its value in `*to`. It returns false for what the reference has to
    look at. With `*cut` it says that a time was finer than a microsecond. */

@@ -16,7 +16,7 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ingest.avro.native.reader import AvroReader
+    from ingest.formats.avro.native.reader import AvroReader
     from ingest.native.codes import (
         ColumnKind,
         CsvKind,

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""The reading of messages that are rows in CSV; see csv_messages.pxd. The reference is formats/csv.py.
+"""The reading of messages that are rows in CSV; see csv_messages.pxd. The reference is formats/csv/options.py.
 
 A row is written anew, as an object, and then it is like any other row.
 """

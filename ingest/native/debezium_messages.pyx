@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""The reading of Debezium's messages; see debezium_messages.pxd. The reference is formats/debezium_json.py."""
+"""The reading of Debezium's messages; see debezium_messages.pxd. The reference is formats/debezium/options.py."""
 
 from libc.string cimport memcmp, memcpy
 

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""The reading of Maxwell's messages; see maxwell_messages.pxd. The reference is formats/maxwell_json.py."""
+"""The reading of Maxwell's messages; see maxwell_messages.pxd. The reference is formats/maxwell.py."""
 
 from libc.stdint cimport uint8_t, uint32_t
 from libc.string cimport memcmp

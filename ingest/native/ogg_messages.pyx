@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""The reading of Oracle GoldenGate's messages; see ogg_messages.pxd. The reference is formats/ogg_json.py."""
+"""The reading of Oracle GoldenGate's messages; see ogg_messages.pxd. The reference is formats/ogg.py."""
 
 from libc.string cimport memcmp
 

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""The reading of messages that are rows; see row_messages.pxd. The reference is formats/json.py."""
+"""The reading of messages that are rows; see row_messages.pxd. The reference is formats/json/options.py."""
 
 from libc.stdint cimport uint32_t
 from libc.string cimport memcpy

@@ -11,7 +11,6 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from ingest.avro.derived import record_of
 from ingest.config.loader import load_text
 from ingest.config.masking import PLACEHOLDERS, concealed, sensitive
 from ingest.config.written import scalar
@@ -20,6 +19,7 @@ from ingest.expressions.clauses import condition, projection
 from ingest.expressions.lint import unknown_functions
 from ingest.expressions.words import RESERVED
 from ingest.formats import OF_ROWS
+from ingest.formats.avro.derived import record_of
 from ingest.model.reject import RowError
 from ingest.model.text import TextError, one_line
 from ingest.model.types import quoted

@@ -253,15 +253,15 @@ SINKS: Registry[SinkOptions] = Registry(
     "ingest.sinks.sink:SinkOptions",
     ("type", "encoder", "coordinator", "writer"),
     {
-        "upsert-kafka": "ingest.sinks.upsert_kafka:UpsertKafka",
-        "kafka": "ingest.sinks.kafka:KafkaSink",
+        "upsert-kafka": "ingest.sinks.topics.upsert_kafka:UpsertKafka",
+        "kafka": "ingest.sinks.topics.kafka:KafkaSink",
         "print": "ingest.sinks.print:PrintSink",
         "values": "ingest.sinks.print:PrintSink",
         "file": "ingest.sinks.file:FileSink",
-        "postgres": "ingest.sinks.postgres:PostgresSink",
-        "hologres": "ingest.sinks.hologres:HologresSink",
-        "iceberg": "ingest.sinks.iceberg:IcebergSink",
-        "delta": "ingest.sinks.delta:DeltaSink",
+        "postgres": "ingest.sinks.postgres.postgres:PostgresSink",
+        "hologres": "ingest.sinks.postgres.hologres:HologresSink",
+        "iceberg": "ingest.sinks.iceberg.options:IcebergSink",
+        "delta": "ingest.sinks.delta.options:DeltaSink",
     },
 )
 """The sinks that come with the package, by their `type`."""

@@ -169,8 +169,8 @@ SOURCES: Registry[RecordOptions] = Registry(
     "ingest.sources.records:RecordOptions",
     ("type", "left_out", "wanted", "rate_limit", "coordinator", "reader"),
     {
-        "kafka": "ingest.sources.kafka:KafkaSource",
-        "upsert-kafka": "ingest.sources.upsert_kafka:UpsertKafkaSource",
+        "kafka": "ingest.sources.kafka.options:KafkaSource",
+        "upsert-kafka": "ingest.sources.kafka.upsert_kafka:UpsertKafkaSource",
         "file": "ingest.sources.file:FileSource",
         "mysql": "ingest.sources.mysql.options:MySqlSource",
     },

@@ -15,11 +15,11 @@ from ingest.component.key_fields import KeyFields, unprefixed
 from ingest.component.metadata_list import metadata_names
 from ingest.component.options import InlineSchemaOptions, OptionErrors, Options, Synonym
 from ingest.formats import FORMATS, FormatName, ReadKeyFormatName, is_of_rows
-from ingest.formats.debezium_avro import DebeziumAvroConfluent
-from ingest.formats.debezium_json import DebeziumJson
-from ingest.formats.debezium_json_confluent import DebeziumJsonConfluent
-from ingest.formats.json import JsonKeys
-from ingest.formats.json_confluent import JsonConfluent
+from ingest.formats.debezium.avro_confluent import DebeziumAvroConfluent
+from ingest.formats.debezium.confluent import DebeziumJsonConfluent
+from ingest.formats.debezium.options import DebeziumJson
+from ingest.formats.json.confluent import JsonConfluent
+from ingest.formats.json.options import JsonKeys
 from ingest.formats.metadata_columns import ExtraColumns
 from ingest.formats.positional import PositionalOptions
 from ingest.formats.raw import Raw

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from ingest.driver.files import with_files
 from ingest.errors import DirtyData, IngestError
-from ingest.registry.options import RegistryOptions
+from ingest.schema_registry.options import RegistryOptions
 from ingest.testing.dry_run_report import DryRunReport, report
 from ingest.testing.probe import ALL, Probe
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import orjson
 
-from ingest.lake.values import reader_of
 from ingest.model import temporal, types
 from ingest.model.data_type import (
     ArrayType,
@@ -29,6 +28,7 @@ from ingest.model.floats import shortest
 from ingest.model.jsontext import MALFORMED, fields_of
 from ingest.model.spelling import plain_number, respelled
 from ingest.model.values import elements_of, holds, written
+from ingest.sinks.lake.values import reader_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

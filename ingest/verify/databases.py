@@ -13,9 +13,9 @@ import psycopg
 from ingest.errors import SchemaChangeRefused
 from ingest.model.reject import RowError
 from ingest.model.table import show
-from ingest.postgres.connection import connect, explain
-from ingest.postgres.reading import ExpectedTexts, rows_by_key
-from ingest.postgres.tables import look_up
+from ingest.sinks.postgres.connection import connect, explain
+from ingest.sinks.postgres.reading import ExpectedTexts, rows_by_key
+from ingest.sinks.postgres.tables import look_up
 from ingest.verify.rows import KeyedRow, TableRules, TableThere, key_of
 
 if TYPE_CHECKING:
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from ingest.encode.upsert_encoder import AnyDestination
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
-    from ingest.postgres.connection import Connection
-    from ingest.postgres.tables import ExistingTable, SqlTable
-    from ingest.sinks.sql import SqlSinkOptions
+    from ingest.sinks.postgres.connection import Connection
+    from ingest.sinks.postgres.options import SqlSinkOptions
+    from ingest.sinks.postgres.tables import ExistingTable, SqlTable
     from ingest.verify.rows import Cells
 
 _TEXTS: Final = ("text", "character")

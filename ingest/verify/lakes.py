@@ -11,23 +11,23 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from ingest.errors import SchemaChangeRefused
-from ingest.lake.converted import converted
-from ingest.lake.rows import UnfitRows, rows_to_batch
 from ingest.model import types
 from ingest.model.reject import RowError
 from ingest.model.table import show
+from ingest.sinks.lake.converted import converted
+from ingest.sinks.lake.rows import UnfitRows, rows_to_batch
 from ingest.verify.rows import KeyedRow, TableRules, TableThere, key_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from ingest.encode.upsert_encoder import AnyDestination
-    from ingest.lake.table import LakeTable
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
-    from ingest.sinks.delta import DeltaSink
-    from ingest.sinks.iceberg import IcebergSink
-    from ingest.sinks.lake import LakeOptions
+    from ingest.sinks.delta.options import DeltaSink
+    from ingest.sinks.iceberg.options import IcebergSink
+    from ingest.sinks.lake.options import LakeOptions
+    from ingest.sinks.lake.table import LakeTable
     from ingest.verify.rows import Cells
 
 _ROWS = 20_000
@@ -181,7 +181,7 @@ class DeltaReader(LakeReader):
         self._warehouse = sink.warehouse
 
     def _schema(self, name: tuple[str, ...]) -> pa.Schema | None:
-        from ingest.delta.tables import arrow_schema  # noqa: PLC0415  (the library is slow to import)
+        from ingest.sinks.delta.tables import arrow_schema  # noqa: PLC0415  (the library is slow to import)
 
         with self._warehouse.asking(f"look the table {show(name)} up"):
             found = self._warehouse.found(name)

@@ -17,9 +17,9 @@ from ingest.model.rowtext import key_image
 from ingest.model.schema import TableSchema
 from ingest.model.table import show
 from ingest.schema.ddl import create_statement
-from ingest.sources.kafka import KafkaSource
+from ingest.sources.kafka.options import KafkaSource
+from ingest.sources.kafka.upsert_kafka import UpsertKafkaSource
 from ingest.sources.lines import FileReader
-from ingest.sources.upsert_kafka import UpsertKafkaSource
 from ingest.task.decoding import ChunkDecoder
 from ingest.verify.cells import cells_of
 from ingest.verify.rows import KeyedRow, TableRules, TableThere, key_of
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from ingest.schema.evolve import SourceTable
     from ingest.schema.infer import Inference
     from ingest.sinks.file import FileSink
-    from ingest.sinks.kafka import KafkaSink
-    from ingest.sinks.upsert_kafka import UpsertKafka
+    from ingest.sinks.topics.kafka import KafkaSink
+    from ingest.sinks.topics.upsert_kafka import UpsertKafka
     from ingest.sources import Chunk, SourceCoordinator
 
 _TABLE_ID = "TableId"

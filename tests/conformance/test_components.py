@@ -18,7 +18,7 @@ from ingest.formats import FORMATS
 from ingest.model.change import Kind, Reject, Skip
 from ingest.model.reject import CODES
 from ingest.model.table import MAX_PARTS
-from ingest.registry.options import RegistryOptions
+from ingest.schema_registry.options import RegistryOptions
 from ingest.sinks import SINKS
 from ingest.sources import SOURCES
 

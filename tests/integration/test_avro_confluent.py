@@ -285,7 +285,7 @@ def test_an_address_of_something_else_is_said(server: Registry) -> None:
 
 
 def test_an_id_that_is_registered_later_is_found(server: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ingest.registry.client.MISSING_S", 0.0)
+    monkeypatch.setattr("ingest.schema_registry.client.MISSING_S", 0.0)
     name = own_name("r")
     schema = record(f"{name}later", id="int")
     last = server.register(f"{name}-before", record(name, id="int"))

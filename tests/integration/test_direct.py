@@ -16,7 +16,7 @@ from harness import free_port
 from ingest.encode.encode import encode
 from ingest.encode.encoder_cache import EncoderCache
 from ingest.errors import ConfigError, IngestError, Unavailable
-from ingest.formats.json import Json
+from ingest.formats.json.options import Json
 from ingest.formats.metadata_columns import TYPES, ExtraColumns, MetadataColumns
 from ingest.kafka import handle, progress, reference
 from ingest.kafka.reader import RangeReader
@@ -30,9 +30,9 @@ from ingest.model.schema import Column, TableSchema
 from ingest.native.native import NativeEncoders
 from ingest.schema.evolve import Schemas, SourceTable
 from ingest.schema.infer import Inference
-from ingest.sinks.kafka import KafkaSink
-from ingest.sinks.topics import Destination
-from ingest.sinks.upsert_kafka import UpsertKafka
+from ingest.sinks.topics.kafka import KafkaSink
+from ingest.sinks.topics.options import Destination
+from ingest.sinks.topics.upsert_kafka import UpsertKafka
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,7 +14,7 @@ from schema_registry import Registry, framed
 
 from ingest.component.options import WRITTEN
 from ingest.errors import ConfigError
-from ingest.formats.json_confluent import JsonConfluent
+from ingest.formats.json.confluent import JsonConfluent
 from ingest.formats.written import RowPlace
 from ingest.model import types
 from ingest.model.data_type import ArrayType, DecimalType, StructField, StructType, TimeType

@@ -14,22 +14,22 @@ from schema_registry import Registry, ask, framed
 
 from ingest.component.options import WRITTEN
 from ingest.errors import ConfigError
-from ingest.formats.protobuf_confluent import ProtobufConfluent
+from ingest.formats.protobuf.confluent import ProtobufConfluent
+from ingest.formats.protobuf.message_types import write_indexes
+from ingest.formats.protobuf.proto_text import compile_schema
 from ingest.formats.written import RowPlace
 from ingest.model import types
 from ingest.model.change import Reject
 from ingest.model.reject import RowError
 from ingest.model.schema import Column
 from ingest.native import native
-from ingest.protobuf.message_types import write_indexes
-from ingest.protobuf.proto_text import compile_schema
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from registry_pipelines import Pairs
 
-    from ingest.formats.protobuf_writing import RegisteredRows
+    from ingest.formats.protobuf.table_writer import RegisteredRows
 
 NAME = "protobuf-confluent"
 ORDER = 'syntax = "proto3"; package shop; message Order { int32 id = 1; optional string name = 2; }'

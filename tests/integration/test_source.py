@@ -11,12 +11,12 @@ from confluent_kafka import Consumer, TopicPartition
 from harness import Kafka, Pipeline, message
 
 from ingest.errors import ConfigError, DataLoss, TopicMissing
-from ingest.sources.kafka import KafkaSource
+from ingest.sources.kafka.options import KafkaSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ingest.sources.kafka_coordinator import KafkaSourceCoordinator
+    from ingest.sources.kafka.coordinator import KafkaSourceCoordinator
 
 OLD, NEW = 1_000_000_000_000, 1_700_000_000_000
 

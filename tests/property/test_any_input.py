@@ -18,7 +18,7 @@ from picking import pick
 
 from ingest.formats import FORMATS
 from ingest.model.change import Reject, Skip
-from ingest.registry.options import RegistryOptions
+from ingest.schema_registry.options import RegistryOptions
 
 EXAMPLES = examples(100)
 patiently = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -16,10 +16,10 @@ from avro_schemas import Names, possible, records, written
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingest.avro.messages import RowSchema
-from ingest.avro.resolution import Resolver
-from ingest.avro.rows import MALFORMED, Compiler, RowReader, ended
-from ingest.avro.schema import parse
+from ingest.formats.avro.messages import RowSchema
+from ingest.formats.avro.resolution import Resolver
+from ingest.formats.avro.rows import MALFORMED, Compiler, RowReader, ended
+from ingest.formats.avro.schema import parse
 from ingest.model import types
 from ingest.model.change import Reject
 from ingest.model.reject import Contradiction, RowError

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from inmemory import run, table
 from typed_rows import KINDS, TYPED, texts, typed_rows
 
-from ingest.formats.avro_writing import derived
+from ingest.formats.avro.table_writer import derived
 from ingest.model import types
 
 KEY = [{"source-table": r"\.*", "primary-keys": "id"}]

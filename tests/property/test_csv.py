@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from inmemory import run
 from picking import pick
 
-from ingest.formats.csv import Csv
-from ingest.formats.csv_dialect import CsvError, Dialect
+from ingest.formats.csv.dialect import CsvError, Dialect
+from ingest.formats.csv.options import Csv
 from ingest.formats.raw_values import charset_of, codec_of
 from ingest.model import types
 from ingest.model.change import Reject, Skip

@@ -22,8 +22,8 @@ from keyed_records import (
 
 from ingest.encode.encode import encode
 from ingest.encode.encoder_cache import EncoderCache
-from ingest.formats.debezium_json import DebeziumJson
-from ingest.formats.json import Json
+from ingest.formats.debezium.options import DebeziumJson
+from ingest.formats.json.options import Json
 from ingest.formats.metadata_columns import ExtraColumns, MetadataColumns
 from ingest.model import types
 from ingest.model.record import METADATA, bytes_in
@@ -31,8 +31,8 @@ from ingest.model.schema import Column, TableSchema
 from ingest.native import native
 from ingest.schema.evolve import Schemas, SourceTable
 from ingest.schema.infer import Inference
-from ingest.sinks.kafka import KafkaSink
-from ingest.sinks.upsert_kafka import UpsertKafka
+from ingest.sinks.topics.kafka import KafkaSink
+from ingest.sinks.topics.upsert_kafka import UpsertKafka
 from ingest.testing.in_memory_run import run_in_memory
 
 pytestmark = pytest.mark.compiled

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from line_files import lines_of, run_files, run_lines
 from typed_rows import KINDS, TYPED, texts, typed_rows
 
-from ingest.formats.avro_writing import derived
+from ingest.formats.avro.table_writer import derived
 from ingest.model import types
 from ingest.model.schema import Column
 

@@ -20,10 +20,10 @@ from java_avro import JavaAvro, running, same
 from schema_registry import record
 from typed_rows import TYPED, typed_rows
 
-from ingest.avro.messages import RowSchema
-from ingest.avro.row_writer import RowWriter
-from ingest.avro.schema import SchemaError, parse
-from ingest.formats.avro_writing import AvroRows, derived
+from ingest.formats.avro.messages import RowSchema
+from ingest.formats.avro.row_writer import RowWriter
+from ingest.formats.avro.schema import SchemaError, parse
+from ingest.formats.avro.table_writer import AvroRows, derived
 from ingest.model.change import Reject
 from ingest.model.jsontext import fields_of
 from ingest.model.schema import Column

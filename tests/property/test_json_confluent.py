@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from native_encoding import compare
 from picking import pick
 
-from ingest.formats.debezium_json_confluent import DebeziumJsonConfluent, _Envelopes, _Keys
-from ingest.formats.json_confluent import KIND, JsonConfluent, JsonRows
+from ingest.formats.debezium.confluent import DebeziumJsonConfluent, _Envelopes, _Keys
+from ingest.formats.json.confluent import KIND, JsonConfluent, JsonRows
 from ingest.formats.registered import schemas_by_id
 from ingest.model.change import Reject
-from ingest.registry.client import Found
+from ingest.schema_registry.client import Found
 
 URL = "http://127.0.0.1:9"
 PROPERTIES: dict[str, Any] = {

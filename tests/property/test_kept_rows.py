@@ -9,11 +9,11 @@ from examples import examples
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from ingest.lake import native_rows
-from ingest.lake.columns import LakeColumn
-from ingest.lake.kept_rows import KeptRows
-from ingest.lake.rows import UnfitRows, rows_to_batch_by_reference
 from ingest.model import types
+from ingest.sinks.lake import native_rows
+from ingest.sinks.lake.columns import LakeColumn
+from ingest.sinks.lake.kept_rows import KeptRows
+from ingest.sinks.lake.rows import UnfitRows, rows_to_batch_by_reference
 
 COLUMNS = (LakeColumn("id", types.BIGINT), LakeColumn("a", types.STRING), LakeColumn("n", types.INT))
 KEY = ("id",)

@@ -35,8 +35,8 @@ from pyiceberg.types import (
     TimestampType,
 )
 
-from ingest.delta.actions import statistics_of
-from ingest.iceberg.files import data_file, written_files
+from ingest.sinks.delta.actions import statistics_of
+from ingest.sinks.iceberg.files import data_file, written_files
 
 _ENDS: Final = st.sampled_from("az\0\ud7ff\ue000\uffff\U00010000\U0010ffff")
 """Characters beside those that no text has, and the last ones of a size."""

@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 from picking import pick, shuffle
 from typed_rows import TYPED, typed_rows
 
-from ingest.lake.columns import LakeColumn
-from ingest.lake.native_rows import BUILT, rows_reader
-from ingest.lake.rows import UnfitRows, rows_to_batch, rows_to_batch_by_reference
 from ingest.model import types
+from ingest.sinks.lake.columns import LakeColumn
+from ingest.sinks.lake.native_rows import BUILT, rows_reader
+from ingest.sinks.lake.rows import UnfitRows, rows_to_batch, rows_to_batch_by_reference
 
 pytestmark = pytest.mark.compiled
 KINDS = [

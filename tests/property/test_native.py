@@ -22,11 +22,11 @@ from hypothesis import strategies as st
 from native_encoding import ORDERS, WHOLE, compare
 from picking import pick, shuffle
 
-from ingest.formats.canal_json import CanalJson
-from ingest.formats.debezium_json import DebeziumJson
-from ingest.formats.json import Json
-from ingest.formats.maxwell_json import MaxwellJson
-from ingest.formats.ogg_json import OggJson
+from ingest.formats.canal.options import CanalJson
+from ingest.formats.debezium.options import DebeziumJson
+from ingest.formats.json.options import Json
+from ingest.formats.maxwell import MaxwellJson
+from ingest.formats.ogg import OggJson
 
 pytestmark = pytest.mark.compiled
 

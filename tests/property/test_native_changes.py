@@ -18,11 +18,11 @@ from shapes import DECLARED, a_message
 
 from ingest.encode.encode import Encoded, encode
 from ingest.formats import splits_keys
-from ingest.formats.canal_json import CanalJson
-from ingest.formats.debezium_json import DebeziumJson
-from ingest.formats.json import Json
-from ingest.formats.maxwell_json import MaxwellJson
-from ingest.formats.ogg_json import OggJson
+from ingest.formats.canal.options import CanalJson
+from ingest.formats.debezium.options import DebeziumJson
+from ingest.formats.json.options import Json
+from ingest.formats.maxwell import MaxwellJson
+from ingest.formats.ogg import OggJson
 from ingest.model import types
 from ingest.model.change import InlineSchema, Kind, Reject, Skip
 from ingest.native import native

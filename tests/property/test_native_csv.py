@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from picking import pick
 
-from ingest.formats.csv import Csv
+from ingest.formats.csv.options import Csv
 from ingest.native import native
 from ingest.native.codes import CsvKind, MessageForm
 from ingest.native.contract import CsvSpec, MessageSpec

@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from native_encoding import compare
 
-from ingest.formats.json import Json
+from ingest.formats.json.options import Json
 
 pytestmark = pytest.mark.compiled
 

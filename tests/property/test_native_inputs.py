@@ -16,7 +16,7 @@ from picking import pick, pick_some
 
 from ingest.encode.compiled_transform import EVENT, TABLE, CompiledTransform, Input, slot_of, together
 from ingest.encode.transform_input import TransformInputEncoder
-from ingest.formats.debezium_json import DebeziumJson
+from ingest.formats.debezium.options import DebeziumJson
 from ingest.model import types
 from ingest.model.change import InlineSchema, Kind, Reject, Skip
 from ingest.model.reject import IgnoredErrors

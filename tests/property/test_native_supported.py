@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 from native_encoding import ORDERS, WHOLE, canal, compare, take, wrap
 from shapes import DECLARED, FORMS, a_message
 
-from ingest.formats.canal_json import CanalJson
-from ingest.formats.debezium_json import DebeziumJson
+from ingest.formats.canal.options import CanalJson
+from ingest.formats.debezium.options import DebeziumJson
 from ingest.native import native
 from ingest.schema.evolve import Schemas, SourceTable
 

@@ -28,8 +28,8 @@ from native_encoding import canal, compare, take, wrap
 from picking import pick, pick_some
 
 from ingest.encode.encoder_cache import EncoderCache
-from ingest.formats.canal_json import CanalJson
-from ingest.formats.debezium_json import DebeziumJson
+from ingest.formats.canal.options import CanalJson
+from ingest.formats.debezium.options import DebeziumJson
 from ingest.native import native
 from ingest.schema.evolve import Schemas, SourceTable
 from ingest.schema.infer import Inference

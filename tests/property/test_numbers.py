@@ -20,7 +20,7 @@ if native.BUILT:
     from native_encoding import take
 
     from ingest.encode.encoder_cache import EncoderCache
-    from ingest.formats.debezium_json import DebeziumJson
+    from ingest.formats.debezium.options import DebeziumJson
     from ingest.schema.evolve import Schemas, SourceTable
     from ingest.schema.infer import Inference
 

@@ -14,17 +14,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from picking import pick
 
+from ingest.formats.protobuf.descriptors import DescriptorSet
+from ingest.formats.protobuf.generated import is_plain, schema_text
+from ingest.formats.protobuf.messages import RowSchema
+from ingest.formats.protobuf.proto_text import compile_schema
+from ingest.formats.protobuf.writing import RowWriter
 from ingest.model import types
 from ingest.model.change import Reject
 from ingest.model.data_type import ArrayType, DataType, MapType, StructField, StructType
 from ingest.model.jsontext import fields_of
 from ingest.model.reject import RowError
 from ingest.model.values import fits
-from ingest.protobuf.descriptors import DescriptorSet
-from ingest.protobuf.generated import is_plain, schema_text
-from ingest.protobuf.messages import RowSchema
-from ingest.protobuf.proto_text import compile_schema
-from ingest.protobuf.writing import RowWriter
 
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=10)
 INT32, INT64 = st.integers(-(2**31), 2**31 - 1), st.integers(-(2**63), 2**63 - 1)

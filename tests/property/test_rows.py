@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from inmemory import run, table
 
-from ingest.formats.debezium_json import DebeziumJson
+from ingest.formats.debezium.options import DebeziumJson
 from ingest.model.change import Reject, Skip
 
 values = st.one_of(

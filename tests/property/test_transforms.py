@@ -16,7 +16,7 @@ from inmemory import run
 from shapes import DECLARED, a_message
 
 from ingest.encode.transform_input import TransformInputEncoder
-from ingest.formats.debezium_json import DebeziumJson
+from ingest.formats.debezium.options import DebeziumJson
 from ingest.task.merging import ChunkMerger
 from ingest.transform.binder import Binder
 

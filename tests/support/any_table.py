@@ -14,8 +14,8 @@ from ingest.model.numbers import Numbers, stored_as
 from ingest.model.schema import Column, TableSchema
 from ingest.schema.evolve import Schemas, SourceTable
 from ingest.schema.infer import Inference
-from ingest.sinks.kafka import KafkaSink
-from ingest.sinks.upsert_kafka import UpsertKafka
+from ingest.sinks.topics.kafka import KafkaSink
+from ingest.sinks.topics.upsert_kafka import UpsertKafka
 
 SINK: Any = UpsertKafka.model_validate({"type": "upsert-kafka", "properties.*": {"bootstrap.servers": "nowhere:1"}})
 LAID_OUT: list[Any] = [

@@ -12,9 +12,9 @@ import pyarrow as pa
 from deltalake import QueryBuilder
 from lake_sink import SPLIT
 
-from ingest.delta.warehouse import DeltaWarehouse
 from ingest.model.commit import CommitScope
-from ingest.sinks.delta import DeltaSink
+from ingest.sinks.delta.options import DeltaSink
+from ingest.sinks.delta.warehouse import DeltaWarehouse
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
     from ingest.model.schema import TableSchema
-    from ingest.sinks.delta_coordinator import DeltaCoordinator
+    from ingest.sinks.delta.coordinator import DeltaCoordinator
 
 
 def other_rows(*rows: tuple[int, int]) -> pa.Table:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import strategies as st
 from picking import pick, pick_some, shuffle
 
-from ingest.formats.canal_json import CanalJson
-from ingest.formats.debezium_json import DebeziumJson
-from ingest.formats.json import Json
-from ingest.formats.maxwell_json import MaxwellJson
+from ingest.formats.canal.options import CanalJson
+from ingest.formats.debezium.options import DebeziumJson
+from ingest.formats.json.options import Json
+from ingest.formats.maxwell import MaxwellJson
 from ingest.formats.metadata_columns import ExtraColumns
-from ingest.formats.ogg_json import OggJson
+from ingest.formats.ogg import OggJson
 from ingest.model.record import METADATA
 from ingest.testing.records import MemoryRecord
 

@@ -11,13 +11,13 @@ from ingest.errors import IngestError
 from ingest.model import types
 from ingest.model.commit import CommitScope
 from ingest.model.schema import Column, TableSchema
-from ingest.sinks.iceberg import IcebergSink
+from ingest.sinks.iceberg.options import IcebergSink
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from ingest.sinks.iceberg_coordinator import IcebergCoordinator
+    from ingest.sinks.iceberg.coordinator import IcebergCoordinator
 
 SPLIT = ("t", 0)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from deltalake import write_deltalake
 
-from ingest.delta.warehouse import DeltaWarehouse
+from ingest.sinks.delta.warehouse import DeltaWarehouse
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 from lake_sink import lake_schema
 from lake_values import VALUES
 
-from ingest.delta import types as delta
-from ingest.iceberg import types as iceberg
-from ingest.lake.columns import LakeColumn, stored_schema
-from ingest.lake.rows import rows_to_batch
 from ingest.model import types
+from ingest.sinks.delta import types as delta
+from ingest.sinks.iceberg import types as iceberg
+from ingest.sinks.lake.columns import LakeColumn, stored_schema
+from ingest.sinks.lake.rows import rows_to_batch
 
 if TYPE_CHECKING:
     from ingest.model.data_type import DataType

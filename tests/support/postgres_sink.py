@@ -15,10 +15,10 @@ from ingest.sinks import SINKS
 if TYPE_CHECKING:
     from postgres import Database
 
-    from ingest.postgres.tables import SqlTable
-    from ingest.postgres.writer import PostgresWriter
-    from ingest.sinks.postgres_coordinator import PostgresCoordinator
-    from ingest.sinks.sql import SqlSinkOptions
+    from ingest.sinks.postgres.coordinator import PostgresCoordinator
+    from ingest.sinks.postgres.options import SqlSinkOptions
+    from ingest.sinks.postgres.tables import SqlTable
+    from ingest.sinks.postgres.writer import PostgresWriter
 
 SPLIT = ("t", 0)
 VALUES: dict[str, list[str]] = {

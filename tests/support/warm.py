@@ -32,9 +32,10 @@ _COMMAND: Final = str(Path(sys.executable).with_name("ingest"))
 _STARTED: Final = frozenset({"sandbox", "warmup"})
 """Commands that start what outlives them, or that look at how Java starts."""
 _MODULES: Final = (
-    "ingest.cli.run", "ingest.cli.plan", "ingest.cli.replay", "ingest.sources.kafka", "ingest.sinks.upsert_kafka",
-    "ingest.kafka.native.client", "ingest.driver.schemas", "pyspark.sql", "rich.live",
-    "pyspark.worker", "ingest.schema.ddl_parser", "ingest.avro.schema", "ingest.registry.client",
+    "ingest.cli.run", "ingest.cli.plan", "ingest.cli.replay", "ingest.sources.kafka.options",
+    "ingest.sinks.topics.upsert_kafka", "ingest.kafka.native.client", "ingest.driver.schemas", "pyspark.sql",
+    "rich.live", "pyspark.worker", "ingest.schema.ddl_parser", "ingest.formats.avro.schema",
+    "ingest.schema_registry.client",
 )  # fmt: skip
 _AT_IMPORT: Final = ("PYTHON", "LD_", "OPENSSL_", "LC_", "LANG", "TZ", "INGEST_NATIVE", "INGEST_DOCS")
 """How the names of variables begin that count when a module is loaded."""
@@ -59,7 +60,7 @@ os.execv(python, [python, *sys.argv[1:]])
 """
 _DAEMONS: Final = {
     "ingest.task.daemon": ("ingest.task.native_support", "ingest.task.pipeline"),
-    "faulty_daemon": ("ingest.task.native_support", "ingest.task.pipeline", "ingest.postgres.writer"),
+    "faulty_daemon": ("ingest.task.native_support", "ingest.task.pipeline", "ingest.sinks.postgres.writer"),
 }
 """The modules that daemons of Spark's workers are, and what they need besides."""
 _PATH: Final = "PYTHONPATH"
@@ -219,8 +220,8 @@ def _load(command: list[str], cwd: str) -> None:
     for file in (Path(cwd, word) for word in command[2:] if word.endswith(".yaml")):
         text = file.read_text(errors="replace") if file.is_file() else ""
         for name in re.findall(r'type: "?(iceberg|delta|postgres)\b', text):
-            importlib.import_module(f"ingest.sinks.{name}_coordinator")
-            importlib.import_module("ingest.postgres.writer" if name == "postgres" else "ingest.lake.writer")
+            importlib.import_module(f"ingest.sinks.{name}.coordinator")
+            importlib.import_module(f"ingest.sinks.{'postgres' if name == 'postgres' else 'lake'}.writer")
 
 
 def _become(request: list[Any], fds: list[int]) -> None:

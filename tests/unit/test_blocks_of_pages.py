@@ -13,21 +13,21 @@ from commands import called
 from pages import ROOT, Block, blocks, needs_java, walked
 from ruamel.yaml import YAML
 
-from ingest.avro.derived import record_of
 from ingest.config.diagnostics import render
 from ingest.config.loader import load_text
-from ingest.delta.types import delta_type
-from ingest.iceberg.types import iceberg_type
-from ingest.lake.columns import stored_schema
+from ingest.formats.avro.derived import record_of
+from ingest.formats.protobuf.generated import schema_text
 from ingest.model import types
 from ingest.model.schema import Column, TableSchema
-from ingest.postgres.dialect import POSTGRES, HologresDialect
-from ingest.protobuf.generated import schema_text
+from ingest.sinks.delta.types import delta_type
+from ingest.sinks.iceberg.types import iceberg_type
+from ingest.sinks.lake.columns import stored_schema
+from ingest.sinks.postgres.dialect import POSTGRES, HologresDialect
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ingest.postgres.dialect import Strategy
+    from ingest.sinks.postgres.dialect import Strategy
 
 LANGUAGES = {"yaml", "sh", "text", "sql", "python", "toml"}
 SECTIONS = {"source", "sink", "route", "transform", "pipeline"}

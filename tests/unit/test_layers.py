@@ -20,7 +20,7 @@ GRAPH = grimp.build_graph("ingest", exclude_type_checking_imports=True)
 (CONTRACT,) = [
     contract
     for contract in tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
-    if contract["type"] == "layers"
+    if contract["name"] == "layers"
 ]
 LAYERS: list[set[str]] = [set(layer.split(" | ")) for layer in CONTRACT["layers"]]
 LOAD_BY_NAME = {

@@ -14,7 +14,7 @@ import msgspec
 from pydantic import PrivateAttr
 
 from ingest.component.options import InlineSchemaOptions
-from ingest.formats.debezium_json import DebeziumDecoder
+from ingest.formats.debezium.options import DebeziumDecoder
 from ingest.formats.form import Form
 from ingest.formats.typed import Reads, Typed, TypedColumn
 from ingest.model.change import TOMBSTONE, Reject

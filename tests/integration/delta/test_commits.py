@@ -10,8 +10,8 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError
 from lake_sink import lake_schema
 
-from ingest.delta import change, commit
 from ingest.errors import Unavailable
+from ingest.sinks.delta import change, commit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -131,7 +131,7 @@ def test_a_table_that_is_written_anew_keeps_what_another_writer_added(
 
 def test_many_rows_become_few_files(sink: DeltaSinkSide, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also such files of rows that remain as have more than one group."""
-    monkeypatch.setattr("ingest.delta.superseded._GROUP_BYTES", 1000)
+    monkeypatch.setattr("ingest.sinks.delta.superseded._GROUP_BYTES", 1000)
     sink.side.declare({TABLE: SCHEMA})
     for start in range(10):
         sink.write(TABLE, SCHEMA, *rows(*range(start, 1000, 10)))

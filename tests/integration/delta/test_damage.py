@@ -12,9 +12,9 @@ from delta_lake import DeltaSinkSide
 from deltalake.exceptions import DeltaError
 from lake_sink import lake_schema
 
-from ingest.delta.failures import failure_of
-from ingest.delta.warehouse import DeltaWarehouse
 from ingest.errors import AccessError, ConfigError, IngestError, Unavailable
+from ingest.sinks.delta.failures import failure_of
+from ingest.sinks.delta.warehouse import DeltaWarehouse
 
 if TYPE_CHECKING:
     from collections.abc import Callable

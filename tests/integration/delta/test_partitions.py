@@ -16,12 +16,12 @@ from lake_sink import lake_schema
 from lake_values import VALUES
 from moving_rows import KEYS, SCHEMA, TABLE, TEXTS, Moving, lay_out, partitioned
 
-from ingest.delta import listing
-from ingest.delta.partitions import text_of
 from ingest.model import types
 from ingest.model.commit import RowsRefused
 from ingest.model.layout import TableLayout, partition_keys
 from ingest.model.schema import Column, TableSchema
+from ingest.sinks.delta import listing
+from ingest.sinks.delta.partitions import text_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -181,7 +181,7 @@ def test_an_empty_text_is_null_and_that_is_said_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize("native", [True, False])
 def test_an_empty_text_in_a_key_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, native: bool) -> None:
     if not native:
-        monkeypatch.setattr("ingest.lake.native_rows.BUILT", False)
+        monkeypatch.setattr("ingest.sinks.lake.native_rows.BUILT", False)
     sink = DeltaSinkSide(tmp_path)
     columns = (
         Column("id", types.INT, nullable=False),

@@ -11,7 +11,7 @@ from lake_sink import lake_schema
 from pydantic import ValidationError
 
 from ingest.errors import ConfigError
-from ingest.sinks.delta import DeltaSink
+from ingest.sinks.delta.options import DeltaSink
 
 TABLE = ("shop", "t")
 SCHEMA = lake_schema("id INT", "n INT")

@@ -17,9 +17,8 @@ from deltalake.table import TableOptimizer
 from lake_sink import lake_schema
 from lake_values import VALUES
 
-from ingest.delta import upkeep
-from ingest.delta.upkeep import COMPACTED
-from ingest.sinks import delta_coordinator
+from ingest.sinks.delta import coordinator, upkeep
+from ingest.sinks.delta.upkeep import COMPACTED
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -121,7 +120,7 @@ def test_an_upkeep_that_a_crash_left_out_follows_the_batch(tmp_path: Path, monke
     def dies(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(delta_coordinator, "compact", dies)
+    monkeypatch.setattr(coordinator, "compact", dies)
     with pytest.raises(KeyboardInterrupt):
         busy.sink.side.add("checkpoint", busy.sink.batch, files)
     monkeypatch.undo()

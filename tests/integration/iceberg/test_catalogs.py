@@ -12,7 +12,7 @@ from postgres import running
 from sqlalchemy.exc import OperationalError
 
 from ingest.errors import AccessError, IngestError, Unavailable
-from ingest.iceberg.catalog import Warehouse
+from ingest.sinks.iceberg.catalog import Warehouse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

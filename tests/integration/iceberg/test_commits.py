@@ -11,8 +11,8 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitStateUnknownException
 
 from ingest.errors import CheckpointError, ConfigError, SchemaChangeRefused, Unavailable
-from ingest.iceberg import commit, positions, superseded
-from ingest.iceberg.line import NOTE
+from ingest.sinks.iceberg import commit, positions, superseded
+from ingest.sinks.iceberg.line import NOTE
 
 if TYPE_CHECKING:
     from collections.abc import Callable

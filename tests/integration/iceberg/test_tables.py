@@ -15,13 +15,13 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, NestedField, StringType, UUIDType
 
 from ingest.errors import ConfigError, SchemaChangeRefused
-from ingest.iceberg.types import iceberg_type, our_type
-from ingest.lake.table import folder_of, table_of
 from ingest.model import types
 from ingest.model.commit import RowsRefused
 from ingest.model.reject import RowError
 from ingest.model.schema import Column, TableSchema
-from ingest.sinks.iceberg import IcebergSink
+from ingest.sinks.iceberg.options import IcebergSink
+from ingest.sinks.iceberg.types import iceberg_type, our_type
+from ingest.sinks.lake.table import folder_of, table_of
 
 if TYPE_CHECKING:
     from pathlib import Path

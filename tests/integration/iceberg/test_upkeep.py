@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from lake_sink import LakeSink, lake_schema
 
-from ingest.iceberg import commit, upkeep
-from ingest.iceberg.upkeep import COMPACTED, expire, is_due
+from ingest.sinks.iceberg import commit, upkeep
+from ingest.sinks.iceberg.upkeep import COMPACTED, expire, is_due
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,8 +13,8 @@ from ordered_rows import KINDS, TABLE, Ordered
 from pydantic import ValidationError
 
 from ingest.errors import SchemaChangeRefused
-from ingest.sinks.delta import DeltaSink
-from ingest.sinks.iceberg import IcebergSink
+from ingest.sinks.delta.options import DeltaSink
+from ingest.sinks.iceberg.options import IcebergSink
 
 if TYPE_CHECKING:
     from pathlib import Path

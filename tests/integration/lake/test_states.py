@@ -15,8 +15,8 @@ from ingest.errors import SchemaChangeRefused
 from ingest.model import types
 from ingest.model.layout import TableLayout, partition_keys
 from ingest.model.schema import Column, TableSchema
-from ingest.sinks.delta import DeltaSink
-from ingest.sinks.iceberg import IcebergSink
+from ingest.sinks.delta.options import DeltaSink
+from ingest.sinks.iceberg.options import IcebergSink
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,7 +37,7 @@ def kind(request: pytest.FixtureRequest) -> str:
 def reader(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Read rows by native code, and by the reference."""
     if request.param == "reference":
-        monkeypatch.setattr("ingest.lake.native_rows.BUILT", False)
+        monkeypatch.setattr("ingest.sinks.lake.native_rows.BUILT", False)
 
 
 def row(key: int, n: int) -> tuple[str, str]:

@@ -12,15 +12,15 @@ from lake_types import expected, wider
 from lake_values import VALUES
 from moving_rows import TABLE, partitioned
 
-from ingest.delta.types import our_type
 from ingest.encode.upsert_encoder import UpsertEncoder
-from ingest.iceberg.types import iceberg_type
 from ingest.model import types
 from ingest.model.change import InlineSchema, Kind
 from ingest.model.schema import Column, TableSchema
 from ingest.schema.evolve import Policy, Schemas, StoredNumbers, evolve
 from ingest.schema.infer import Inference
 from ingest.schema.routes import Rules
+from ingest.sinks.delta.types import our_type
+from ingest.sinks.iceberg.types import iceberg_type
 
 if TYPE_CHECKING:
     from pathlib import Path

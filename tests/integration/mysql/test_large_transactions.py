@@ -15,7 +15,7 @@ from mysql_pipeline import MySqlPipeline
 from postgres import running
 
 from ingest.kafka.transactions import TransactionalWriter
-from ingest.postgres.writer import PostgresWriter
+from ingest.sinks.postgres.writer import PostgresWriter
 from ingest.sources.mysql import log_reader
 from ingest.task import pipeline as task_pipeline
 

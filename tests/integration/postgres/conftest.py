@@ -11,7 +11,7 @@ from postgres import running
 from postgres_shop import Shop
 from postgres_sink import options
 
-from ingest.postgres import statements
+from ingest.sinks.postgres import statements
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from postgres import Database
     from shared_java import SharedJava
 
-    from ingest.sinks.sql import SqlSinkOptions
+    from ingest.sinks.postgres.options import SqlSinkOptions
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,7 @@ from ingest.checkpoint.checkpoint import Checkpoint
 from ingest.driver.books import Books
 from ingest.driver.sink_tables import SinkTables
 from ingest.errors import ConfigError
-from ingest.postgres.writer import PostgresWriter
+from ingest.sinks.postgres.writer import PostgresWriter
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager

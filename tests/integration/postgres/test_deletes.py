@@ -11,14 +11,14 @@ from pydantic import ValidationError
 from ingest.errors import SchemaChangeRefused
 from ingest.model.commit import RowsRefused
 from ingest.model.reject import RowError
-from ingest.postgres.tables import table_of
+from ingest.sinks.postgres.tables import table_of
 
 if TYPE_CHECKING:
     from postgres import Database
     from postgres_shop import Shop
 
-    from ingest.postgres.tables import SqlTable
-    from ingest.sinks.sql import SqlSinkOptions
+    from ingest.sinks.postgres.options import SqlSinkOptions
+    from ingest.sinks.postgres.tables import SqlTable
 
 SOFT = {"sink.delete-strategy": "soft"}
 

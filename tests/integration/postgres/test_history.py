@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from ingest.errors import SchemaChangeRefused
 from ingest.model.commit import RowsRefused
 from ingest.model.reject import RowError
-from ingest.postgres import array_statements
+from ingest.sinks.postgres import array_statements
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

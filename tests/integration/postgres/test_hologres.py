@@ -14,13 +14,13 @@ from pydantic import ValidationError
 
 from ingest.errors import SchemaChangeRefused
 from ingest.model.commit import RowsRefused
-from ingest.postgres.array_statements import MAX_ROWS
-from ingest.postgres.dialect import HologresDialect
+from ingest.sinks.postgres.array_statements import MAX_ROWS
+from ingest.sinks.postgres.dialect import HologresDialect
 
 if TYPE_CHECKING:
     from postgres import Database
 
-    from ingest.sinks.sql import SqlSinkOptions
+    from ingest.sinks.postgres.options import SqlSinkOptions
 
 STRATEGIES = ("STANDARD", "BROADEN", "ONLY_BIGINT_OR_TEXT")
 TEXT = ("text",) * 3

@@ -12,7 +12,7 @@ from postgres_sink import options, owned, schema, write
 from ingest.model import types
 from ingest.model.reject import RowError
 from ingest.model.schema import Column, TableSchema
-from ingest.postgres.tables import table_of
+from ingest.sinks.postgres.tables import table_of
 
 if TYPE_CHECKING:
     from postgres import Database

@@ -13,12 +13,12 @@ from ingest.model import types
 from ingest.model.commit import RowsRefused
 from ingest.model.reject import RowError
 from ingest.model.schema import TableSchema
-from ingest.postgres.statements import StagedRows
+from ingest.sinks.postgres.statements import StagedRows
 
 if TYPE_CHECKING:
     from postgres import Database
 
-    from ingest.sinks.sql import SqlSinkOptions
+    from ingest.sinks.postgres.options import SqlSinkOptions
 
 BOTH = pytest.mark.parametrize("kind", ["postgres", "hologres"])
 SOFT = {"sink.delete-strategy": "soft"}

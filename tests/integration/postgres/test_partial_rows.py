@@ -16,8 +16,8 @@ from ingest.model.commit import NO_ROW, RowsRefused
 if TYPE_CHECKING:
     from postgres import Database
 
-    from ingest.postgres.tables import SqlTable
-    from ingest.sinks.sql import SqlSinkOptions
+    from ingest.sinks.postgres.options import SqlSinkOptions
+    from ingest.sinks.postgres.tables import SqlTable
 
 COLUMNS = ("id INT", "a INT", "b STRING", "c BYTES")
 

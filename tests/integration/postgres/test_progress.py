@@ -12,16 +12,16 @@ from pydantic import ValidationError
 
 from ingest.errors import AccessError, CommitOutcomeUnknown, ConfigError, Fenced, IngestError, Unavailable
 from ingest.model.commit import ResumePoint
-from ingest.postgres import dialect
-from ingest.postgres.connection import ServerProbe
-from ingest.postgres.writer import PostgresWriter
+from ingest.sinks.postgres import dialect
+from ingest.sinks.postgres.connection import ServerProbe
+from ingest.sinks.postgres.writer import PostgresWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from postgres import Database
 
-    from ingest.sinks.sql import SqlSinkOptions
+    from ingest.sinks.postgres.options import SqlSinkOptions
 
 
 @pytest.fixture(params=["postgres", "hologres"])

@@ -10,7 +10,7 @@ import pytest
 from postgres_sink import BY, SPLIT, made, options, schema, scope, task
 
 from ingest.model.commit import RowsRefused
-from ingest.postgres.writer import MAX_SEARCHED
+from ingest.sinks.postgres.writer import MAX_SEARCHED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from postgres_shop import Shop
 
     from ingest.encode.upsert_encoder import Record
-    from ingest.postgres.tables import SqlTable
-    from ingest.postgres.writer import PostgresWriter
-    from ingest.sinks.sql import SqlSinkOptions
+    from ingest.sinks.postgres.options import SqlSinkOptions
+    from ingest.sinks.postgres.tables import SqlTable
+    from ingest.sinks.postgres.writer import PostgresWriter
 
 CONSTRAINTS = [
     "ALTER TABLE {} ADD UNIQUE (%s)", "ALTER TABLE {} ADD UNIQUE (%s) DEFERRABLE",

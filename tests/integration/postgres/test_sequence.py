@@ -27,7 +27,7 @@ from pydantic import ValidationError
 
 from ingest.errors import SchemaChangeRefused
 from ingest.model.commit import OLDER, RowsRefused
-from ingest.postgres import array_statements
+from ingest.sinks.postgres import array_statements
 
 if TYPE_CHECKING:
     from postgres import Database

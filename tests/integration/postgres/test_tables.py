@@ -15,9 +15,9 @@ from postgres_sink import SPLIT, VALUES, made, options, owned, schema, task, wri
 from ingest.errors import IngestError, SchemaChangeRefused
 from ingest.model import types
 from ingest.model.schema import Column, TableSchema
-from ingest.postgres.tables import changes, look_up, table_of
-from ingest.postgres.types import holds, joined, type_of
 from ingest.schema.evolve import Schemas, SourceTable
+from ingest.sinks.postgres.tables import changes, look_up, table_of
+from ingest.sinks.postgres.types import holds, joined, type_of
 from ingest.task import worker
 from ingest.task.assignment import Setup, Task
 from ingest.task.pipeline import run_task
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from postgres import Database
 
     from ingest.model.data_type import DataType
-    from ingest.sinks.sql import SqlSinkOptions
+    from ingest.sinks.postgres.options import SqlSinkOptions
 
 
 class Sent:

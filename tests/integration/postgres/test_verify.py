@@ -11,7 +11,7 @@ from psycopg import sql
 from psycopg.rows import dict_row
 from verified import FilePipeline, change_orders, found
 
-from ingest.postgres import reading
+from ingest.sinks.postgres import reading
 
 if TYPE_CHECKING:
     from pathlib import Path

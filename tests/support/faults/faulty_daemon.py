@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ingest.kafka import transactions
-from ingest.postgres.writer import PostgresWriter
+from ingest.sinks.postgres.writer import PostgresWriter
 
 POINT, NTH, FOLDER = os.environ["INGEST_FAULT"].split(":", 2)
 _commit = transactions.Channel.commit

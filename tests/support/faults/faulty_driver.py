@@ -38,9 +38,10 @@ if __name__ == "__main__":
     _around(Checkpoint, "store", "before-store", "after-store")
     _around(Checkpoint, "decide", "before-decide", "after-decide")
     if POINT.endswith("-add"):
-        from ingest.sinks import delta_coordinator, iceberg_coordinator
+        from ingest.sinks.delta import coordinator as delta
+        from ingest.sinks.iceberg import coordinator as iceberg
 
-        for coordinator in (delta_coordinator, iceberg_coordinator):
+        for coordinator in (delta, iceberg):
             _around(coordinator, "add_files", "before-add", "after-add")
     from ingest.cli.app import main
 

@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from ingest.driver import pacing
 from ingest.driver.ranges import limit
-from ingest.formats.canal_json import CanalJson
+from ingest.formats.canal.options import CanalJson
 from ingest.kafka.headers import Headers, compile_filter
 from ingest.kafka.offsets import parse_offsets, parse_time
 from ingest.model import types

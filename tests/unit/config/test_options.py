@@ -12,7 +12,7 @@ from ingest.config.loader import load
 from ingest.config.masking import mask
 from ingest.config.secrets import Secrets
 from ingest.kafka.properties import PropertyError, translate
-from ingest.sinks.upsert_kafka import UpsertKafka
+from ingest.sinks.topics.upsert_kafka import UpsertKafka
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,8 +11,8 @@ from pydantic import ValidationError
 from ingest.config.diagnostics import render
 from ingest.config.loader import load_text
 from ingest.errors import ConfigError
-from ingest.formats.csv import Csv
-from ingest.formats.csv_dialect import MAX_FIELDS, CsvError, Dialect
+from ingest.formats.csv.dialect import MAX_FIELDS, CsvError, Dialect
+from ingest.formats.csv.options import Csv
 from ingest.formats.template import csv_field
 from ingest.model.change import Reject
 

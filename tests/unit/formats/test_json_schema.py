@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from ingest.formats.debezium_json_confluent import DebeziumJsonConfluent
-from ingest.formats.json_confluent import JsonConfluent, JsonRows
-from ingest.formats.json_schema import JsonSchema, SchemaError, is_exact
-from ingest.formats.json_schema_writing import schema_of
+from ingest.formats.debezium.confluent import DebeziumJsonConfluent
+from ingest.formats.json.confluent import JsonConfluent, JsonRows
+from ingest.formats.json.schema import JsonSchema, SchemaError, is_exact
+from ingest.formats.json.table_writer import schema_of
 from ingest.formats.typed import TypedColumn
 from ingest.model import types
 from ingest.model.change import Reject
 from ingest.model.data_type import ArrayType, DecimalType, MapType, StructField, StructType
 from ingest.model.jsontext import fields_of
 from ingest.model.schema import Column
-from ingest.registry.client import Found
+from ingest.schema_registry.client import Found
 
 NULL = {"type": "null"}
 

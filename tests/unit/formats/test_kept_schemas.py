@@ -10,9 +10,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from ingest.formats import canal_json, debezium_json
-from ingest.formats.canal_json import CanalJson
-from ingest.formats.debezium_json import DebeziumJson
+from ingest.formats.canal import options as canal_options
+from ingest.formats.canal.options import CanalJson
+from ingest.formats.debezium import options as debezium_options
+from ingest.formats.debezium.options import DebeziumJson
 from ingest.formats.metadata_columns import ExtraColumns, MetadataColumns
 from ingest.model import types
 from ingest.model.cache import Cache
@@ -43,7 +44,7 @@ def envelope(number: int, size: int) -> bytes:
 
 
 def test_schemas_of_envelopes_take_no_more_than_their_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(debezium_json, "_INLINE_SCHEMAS", Cache(10_000, 4 * MIB))
+    monkeypatch.setattr(debezium_options, "_INLINE_SCHEMAS", Cache(10_000, 4 * MIB))
     decoder = DebeziumJson().decoder("t")
 
     def decode(i: int) -> None:
@@ -66,7 +67,7 @@ def canal(number: int, size: int, table: str = "t") -> bytes:
 
 @pytest.mark.parametrize("tables", [1, 1000])
 def test_types_of_canal_take_no_more_than_their_room(tables: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(canal_json, "_INLINE_SCHEMAS", Cache(10_000, 4 * MIB))
+    monkeypatch.setattr(canal_options, "_INLINE_SCHEMAS", Cache(10_000, 4 * MIB))
     decoder = CanalJson.model_validate({"canal-json.infer-schema.strategy": "SQL_TYPE"}).decoder("t")
 
     def decode(i: int) -> None:

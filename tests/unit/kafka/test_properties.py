@@ -27,7 +27,7 @@ from ingest.kafka.properties import (
     translate,
 )
 from ingest.kafka.stores import STORES
-from ingest.sources.kafka import KafkaSource
+from ingest.sources.kafka.options import KafkaSource
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,7 +14,7 @@ from ingest.errors import ConfigError
 from ingest.kafka.failures import REFUSED
 from ingest.kafka.refusals import Letter, deliver, refused
 from ingest.model.commit import RowsRefused
-from ingest.sinks.topics import Destination
+from ingest.sinks.topics.options import Destination
 
 if TYPE_CHECKING:
     from ingest.kafka.refusals import Held

@@ -15,9 +15,9 @@ from ingest.model.change import Kind
 from ingest.model.reject import Failure
 from ingest.model.schema import Column, TableSchema
 from ingest.model.table import show
-from ingest.sinks import upsert_kafka
-from ingest.sinks.kafka import KafkaSink
-from ingest.sinks.topics import Destination
+from ingest.sinks.topics import upsert_kafka
+from ingest.sinks.topics.kafka import KafkaSink
+from ingest.sinks.topics.options import Destination
 from ingest.task.counters import TableCounters, merge_counts
 from ingest.task.rejects import MAX_KEPT, head_of, small
 

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from inmemory import run
 
-from ingest.formats.debezium_json import DebeziumJson
+from ingest.formats.debezium.options import DebeziumJson
 from ingest.model import types
 from ingest.model.change import Kind
 from ingest.model.schema import Column, TableSchema
 from ingest.native import native
 from ingest.native.native import TargetTable
-from ingest.sinks import upsert_kafka
+from ingest.sinks.topics import upsert_kafka
 from ingest.task import worker
 
 MIB = 1 << 20

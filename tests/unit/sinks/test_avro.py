@@ -9,7 +9,7 @@ from inmemory import pipeline, run
 
 from ingest.model import types
 from ingest.model.schema import Column, TableSchema
-from ingest.sinks.topics_coordinator import TopicsCoordinator
+from ingest.sinks.topics.coordinator import TopicsCoordinator
 
 DDL = "CREATE TABLE topic (id TIMESTAMP(9), at TIMESTAMP_LTZ, r ROW<t TIMESTAMP>, t3 TIME(3), PRIMARY KEY (id))"
 SOURCE = {"value.format": "json", "scan.value.initial-schemas.ddls": DDL}

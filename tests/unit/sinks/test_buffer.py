@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ingest.sinks.topics import Destination
-from ingest.sinks.upsert_kafka import Buffer
+from ingest.sinks.topics.options import Destination
+from ingest.sinks.topics.upsert_kafka import Buffer
 
 A = Destination("a", None)
 

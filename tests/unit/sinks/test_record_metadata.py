@@ -12,7 +12,7 @@ from ingest.model import types
 from ingest.model.change import Kind
 from ingest.model.reject import RowError
 from ingest.model.schema import Column, TableSchema
-from ingest.sinks.topics import Destination
+from ingest.sinks.topics.options import Destination
 
 TO = Destination("t", (("origin", b"shop"),), 0)
 RECORD: Any = (TO, b"k", b"v")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from line_files import lines_of, run_lines
 
-from ingest.formats.avro_writing import derived
+from ingest.formats.avro.table_writer import derived
 from ingest.model import types
 from ingest.model.schema import Column
 from ingest.native import native

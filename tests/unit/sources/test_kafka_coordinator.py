@@ -10,7 +10,7 @@ import pytest
 from ingest.errors import DataLoss
 from ingest.kafka.admin import Topic
 from ingest.model.record import NO_ID
-from ingest.sources.kafka_coordinator import KafkaSourceCoordinator
+from ingest.sources.kafka.coordinator import KafkaSourceCoordinator
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

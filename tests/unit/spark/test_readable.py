@@ -58,7 +58,7 @@ Driver stacktrace:
 """
 PYTHON = """org.apache.spark.api.python.PythonException: [PYTHON_EXCEPTION] An exception was thrown from the Python \
 worker: Traceback (most recent call last):
-  File "/v/site/ingest/postgres/writer.py", line 151, in commit
+  File "/v/site/ingest/sinks/postgres/writer.py", line 151, in commit
     self._commit(positions, metadata, final=final)
 psycopg.errors.AdminShutdown: terminating connection due to administrator command
 

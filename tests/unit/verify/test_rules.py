@@ -9,7 +9,7 @@ from deltalake import write_deltalake
 from lake_tables import overwrite
 from verified import FilePipeline, change_orders, found
 
-from ingest.delta.warehouse import DeltaWarehouse
+from ingest.sinks.delta.warehouse import DeltaWarehouse
 
 if TYPE_CHECKING:
     from pathlib import Path

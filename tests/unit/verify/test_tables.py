@@ -11,8 +11,8 @@ from planted import DDL, EMPTY_NAMES, FAULTS, differences, planted, row, text_of
 from pyiceberg.catalog import load_catalog
 from verified import FilePipeline, found
 
-from ingest.delta.warehouse import DeltaWarehouse
-from ingest.iceberg.catalog import with_defaults
+from ingest.sinks.delta.warehouse import DeltaWarehouse
+from ingest.sinks.iceberg.catalog import with_defaults
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -16,8 +16,8 @@ import pytest
 from mysql_servers import PASSWORD, USER
 from verified import FilePipeline
 
-from ingest.delta.warehouse import DeltaWarehouse
 from ingest.errors import ConfigError
+from ingest.sinks.delta.warehouse import DeltaWarehouse
 from ingest.sources.mysql import catalogue, marks
 
 if TYPE_CHECKING:

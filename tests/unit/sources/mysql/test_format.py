@@ -11,7 +11,7 @@ from ingest.model.change import Reject
 from ingest.native.native import NativeEncoders
 from ingest.schema.evolve import Schemas, SourceTable
 from ingest.schema.infer import Inference
-from ingest.sinks.upsert_kafka import UpsertKafka
+from ingest.sinks.topics.upsert_kafka import UpsertKafka
 from ingest.sources.mysql import format as own
 from ingest.sources.mysql.columns import Column, Table
 from ingest.sources.mysql.format import MySqlDecoder, MySqlRows, head_of, typed_columns

@@ -1,0 +1,1 @@
+"""Canal JSON: rows of MySQL tables, many in one message, their values as texts."""

@@ -1,0 +1,1 @@
+"""CSV: rows without names, in the dialect that the options describe."""

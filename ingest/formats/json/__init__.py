@@ -1,0 +1,1 @@
+"""JSON: rows as objects, plain or with a schema registry."""

@@ -1,0 +1,97 @@
+"""Subjects of the schemas that a sink writes, and their ids.
+
+In: the options of a format, a topic, and the name of a record. Out: the subject; and for a schema its id, asked of the
+registry when the first record needs it. The type of a schema is a parameter. Rules: docs/spec/avro.md#subjects.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ingest.errors import ConfigError
+from ingest.schema_registry.options import NORMALIZES, REGISTERS, STRATEGIES
+
+if TYPE_CHECKING:
+    from ingest.schema_registry.options import RegistryOptions
+
+
+def by_topic(options: RegistryOptions, part: str) -> bool:
+    """Return whether the subject of keys or values does not depend on the record's name. `part`: `key` or `value`."""
+    return options.subject is not None or options.strategy(part) == STRATEGIES[0]
+
+
+def subject_of(options: RegistryOptions, topic: str, part: str, record: str) -> str:
+    """Return the subject of a topic's keys or values. `record` is the full name of the record that they are."""
+    if options.subject is not None:
+        return options.subject
+    strategy = options.strategy(part)
+    if strategy == STRATEGIES[0]:
+        return f"{topic}-{part}"
+    return record if strategy == STRATEGIES[1] else f"{topic}-{record}"
+
+
+def lacking(subject: str, text: str) -> ConfigError:
+    """Return the error about a schema that a subject lacks, and that nothing registers."""
+    msg = f"subject {subject!r} of the schema registry lacks this schema, and {REGISTERS} is false: {text[:2000]}"
+    return ConfigError(msg, "register it, or let the sink do so")
+
+
+def unregistered(options: RegistryOptions, subject: str, kind: str, text: str, *, normalize: bool) -> str | None:
+    """Return the subject where it lacks a schema, which a run would register then; None where it has it.
+
+    Raise Unavailable, AccessError or ConfigError, also where a run would stop because it cannot register the schema.
+    """
+    from ingest.schema_registry.client import client_of  # noqa: PLC0415  (`check` needs no client)
+
+    client = client_of(options.client())
+    if client.number_of(subject, kind, text, normalize=normalize) is not None:
+        return None
+    if not options.switch(REGISTERS, default=True):
+        raise lacking(subject, text)
+    client.check(subject, kind, text)
+    return subject
+
+
+class SchemaNumber:
+    """The id of one schema under a subject. It is asked for once."""
+
+    def __init__(self, options: RegistryOptions, subject: str, kind: str, text: str, *, asks: bool) -> None:
+        """Ask for nothing yet. Without `asks` the id is zero, for rows that are written nowhere."""
+        self._options, self._subject, self._kind, self._text = options, subject, kind, text
+        self._number = None if asks else 0
+
+    def get(self) -> int:
+        """Return the id; register the schema first unless the subject has it.
+
+        Raise Unavailable, AccessError or ConfigError.
+        """
+        if self._number is None:
+            self._number = self._ask()
+        return self._number
+
+    def unregistered(self) -> str | None:
+        """Return the subject where it lacks the schema; None where it has it. Raise as `get` does."""
+        options = self._options
+        return unregistered(options, self._subject, self._kind, self._text, normalize=_normalizes(options))
+
+    def _ask(self) -> int:
+        from ingest.schema_registry.client import client_of  # noqa: PLC0415  (`check` needs no client)
+
+        options = self._options
+        client = client_of(options.client())
+        registers = options.switch(REGISTERS, default=True)
+        normalize = _normalizes(options)
+        if registers:
+            return client.register(self._subject, self._kind, self._text, normalize=normalize)
+        number = client.number_of(self._subject, self._kind, self._text, normalize=normalize)
+        if number is None:
+            raise lacking(self._subject, self._text)
+        return number
+
+
+def _normalizes(options: RegistryOptions) -> bool:
+    """Return whether the registry compares schemas in their normal form.
+
+    Who registered a schema may have written its JSON in another order.
+    """
+    return options.switch(NORMALIZES, default=not options.switch(REGISTERS, default=True))

@@ -1,0 +1,184 @@
+"""The driver's side of the sink `delta`: it makes and widens tables, and adds the files of batches to them.
+
+Rules: docs/spec/delta.md.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from deltalake import DeltaTable
+from deltalake.exceptions import CommitFailedError, DeltaError
+
+from ingest.errors import IngestError, SchemaChangeRefused
+from ingest.model.data_type import DecimalType
+from ingest.model.probe import ConnectProbe
+from ingest.model.table import show
+from ingest.sinks.delta.change import ALONE, change
+from ingest.sinks.delta.commit import add_files, has_older_progress
+from ingest.sinks.delta.files import DeltaFiles
+from ingest.sinks.delta.partitions import partition_columns
+from ingest.sinks.delta.seen import SeenTables, taken_away
+from ingest.sinks.delta.tables import PROPERTIES, changes, columns_there, has_beyond, schema_of
+from ingest.sinks.delta.upkeep import compact, vacuum
+from ingest.sinks.lake.changes import LakeChangeError
+from ingest.sinks.lake.coordinator import LakeCoordinator, check_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+    from ingest.model.schema import TableComments
+    from ingest.sinks.delta.options import DeltaSink
+    from ingest.sinks.lake.changes import Changes, ColumnThere
+    from ingest.sinks.lake.marks import Mark, TableName, TakenAway
+    from ingest.sinks.lake.table import AddedFile, LakeTable
+
+
+class DeltaCoordinator(LakeCoordinator[DeltaTable]):
+    """The driver's side. Raises IngestError only."""
+
+    def __init__(self, options: DeltaSink, pipeline: str, warn: Callable[[str], None]) -> None:
+        """Ask nothing yet."""
+        super().__init__(options, pipeline, warn)
+        self._options = options
+        self._warehouse = options.warehouse
+        self._seen = SeenTables()
+
+    def connect(self) -> str:
+        """Return the warehouse's name; raises Unavailable where its storage does not answer. Makes nothing."""
+        folder = self._warehouse.folder
+        if folder is not None and not _has_writable_table(folder):
+            check_folder(folder, "warehouse")
+        if self._is_new():
+            return self._warehouse.name
+        with self._warehouse.asking("look for tables"):
+            self._warehouse.found(("default", "ingest"))
+        return self._warehouse.name
+
+    def probe(self) -> ConnectProbe:
+        """Return a question to the warehouse, by coordinators of its own."""
+        return ConnectProbe(lambda: DeltaCoordinator(self._options, self._pipeline, lambda _: None))
+
+    def fingerprint(self, identity: str) -> dict[str, Any]:
+        """Return what a checkpoint of this sink depends on."""
+        return {"type": "delta", "warehouse": identity}
+
+    def _asking(self, what: str) -> AbstractContextManager[None]:
+        return self._warehouse.asking(what)
+
+    def _is_new(self) -> bool:
+        return self._warehouse.folder is not None and not self._warehouse.folder.is_dir()
+
+    def _exists(self, name: tuple[str, ...]) -> bool:
+        return self._warehouse.found(name) is not None
+
+    def _has_rows(self, name: TableName) -> bool:
+        return len(pa.table(self._warehouse.load(name).get_add_actions())) > 0
+
+    def _look_up(self, wanted: LakeTable) -> DeltaTable | None:
+        there = self._warehouse.found(wanted.id)
+        if there is None:
+            self._seen.missing(wanted.id)
+            return None
+        return self._seen.checked(wanted.id, there)
+
+    def _make(self, wanted: LakeTable) -> None:
+        partitions, properties = partition_columns(wanted), {**PROPERTIES, **dict(wanted.layout.options)}
+        try:
+            made = DeltaTable.create(
+                self._warehouse.path(wanted.id), schema_of(wanted), name=wanted.name, partition_by=partitions,
+                configuration=properties, storage_options=self._warehouse.options, raise_if_key_not_exists=False,
+            )  # fmt: skip
+        except DeltaError:
+            found = self._warehouse.found(wanted.id)
+            if found is None:
+                raise
+            made = found
+        self._seen.checked(wanted.id, made)
+        if risky := [
+            one.name for one in wanted.columns if one.name in partitions and isinstance(one.type, DecimalType)
+        ]:
+            self._warn(
+                f"table {wanted}: its column {risky[0]} makes partitions and is a DECIMAL: let no deltalake write to it"
+                " or compact it, which has wrong texts for negative ones, and nobody could read the table then"
+            )
+
+    def _mark(self, name: TableName, _there: DeltaTable | None, batch: int) -> Mark:
+        return self._seen.mark(name, batch)
+
+    def _taken_away(self, name: TableName, there: DeltaTable, mark: Mark) -> TakenAway | None:
+        return taken_away(there, mark, self._checkpoint, lambda version: self._warehouse.load_version(name, version))
+
+    def _older_progress(self, there: DeltaTable) -> str | None:
+        return "" if has_older_progress(there, self._checkpoint, self._pipeline) else None
+
+    def _changes(self, wanted: LakeTable, there: DeltaTable) -> Changes:
+        return changes(wanted, there)
+
+    def _columns(self, there: DeltaTable) -> Mapping[str, ColumnThere]:
+        return columns_there(there)
+
+    def _beyond(self, _wanted: LakeTable, there: DeltaTable, names: Sequence[str]) -> set[str]:
+        return {name for name in names if has_beyond(there, name)}
+
+    def _apply(self, there: DeltaTable, wanted: LakeTable, found: Changes) -> None:
+        change(there, self._warehouse.files(wanted.id), found, wanted.key)
+
+    def _comment(self, there: DeltaTable, comments: TableComments) -> None:
+        known = {one.name: one.metadata.get("comment", "") for one in there.schema().fields}
+        for name, text in comments.columns.items():
+            if known[name] != text:
+                there.alter.set_column_metadata(name, {"comment": text}, commit_properties=ALONE)
+        if comments.table is not None and (there.metadata().description or "") != comments.table:
+            there.alter.set_table_description(comments.table, commit_properties=ALONE)
+
+    def _add(self, name: tuple[str, ...], files: list[AddedFile], scope: str, batch: int) -> int:
+        interval = self._options.compaction_interval if self._options.compaction else None
+        with self._warehouse.asking(f"commit rows of the table {show(name)}"):
+            try:
+                place = self._warehouse.files(name)
+                done = add_files(lambda: self._load(name), place, files, scope, batch, interval, self._pipeline)
+            except LakeChangeError as exc:
+                msg = f"the table {show(name)} cannot take rows any more: {exc}"
+                raise SchemaChangeRefused(msg, "change it there; nothing is lost") from None
+        self._seen.committed(name, done.version)
+        self._note(name, None, scope, batch)
+        if done.due:
+            self._keep_up(name)
+        return done.older
+
+    def _empty(self, name: tuple[str, ...]) -> DeltaTable:
+        table = self._load(name)
+        table.delete()
+        self._seen.committed(name, table.version())
+        return table
+
+    def _files(self) -> DeltaFiles:
+        return DeltaFiles(self._warehouse)
+
+    def _read(self, name: tuple[str, ...], columns: Sequence[str]) -> pa.Table:
+        return self._load(name).to_pyarrow_dataset().to_table(columns=list(columns))
+
+    def _keep_up(self, name: tuple[str, ...]) -> None:
+        """Compact a table. What fails is said once: the batch is in the table."""
+        try:
+            with self._warehouse.asking("compact it"):
+                with suppress(CommitFailedError):  # another writer was faster: the next time
+                    compact(self._warehouse.load(name), self._warehouse.files(name))
+                vacuum(self._warehouse.load(name))
+        except IngestError as exc:
+            self._neglect(name, exc.message)
+
+    def _load(self, name: tuple[str, ...]) -> DeltaTable:
+        return self._compare(name, self._seen.checked(name, self._warehouse.load(name)))
+
+
+def _has_writable_table(folder: Path) -> bool:
+    """Return whether a directory has a table that can be written to: then nobody needs to make one there."""
+    logs = (log for pattern in ("*/*/_delta_log", "*/_delta_log") for log in folder.glob(pattern))
+    return any(os.access(log, os.W_OK | os.X_OK) for log in logs)

@@ -1,0 +1,146 @@
+"""Upkeep of a table: many small files become few, and what only old snapshots have is removed.
+
+Every batch adds a file of rows and a file of deletes, and the search for keys reads all of them. After some snapshots
+small files and those with mostly dead rows are written anew, and what deletes are left become one file. Big files stay.
+Rules: docs/spec/iceberg.md#upkeep.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final
+
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.manifest import DataFileContent
+from pyiceberg.table.snapshots import Operation, Summary
+
+from ingest.sinks.iceberg.commit import QuickTransaction, Replacement, deletes_files, live_entries, removed_if_it_fails
+from ingest.sinks.iceberg.files import written_files
+from ingest.sinks.iceberg.partitions import partition_of
+from ingest.sinks.iceberg.reading import dead_positions, rows_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    import pyarrow as pa
+    from pyiceberg.io import FileIO
+    from pyiceberg.manifest import DataFile, ManifestEntry
+    from pyiceberg.table import Table
+    from pyiceberg.table.snapshots import Snapshot
+
+COMPACTED: Final = "ingest-compacted-at"
+"""Property in which a table notes the sequence number of the snapshot that was compacted last."""
+SMALL: Final = 64 << 20
+"""Bytes of the smallest file that stays as it is."""
+_AGE: Final = "history.expire.max-snapshot-age-ms"
+_AT_LEAST: Final = "history.expire.min-snapshots-to-keep"
+_DAY_MS: Final = 86_400_000
+
+
+def is_due(table: Table, interval: int) -> bool:
+    """Return whether a table has had this many snapshots since it was compacted."""
+    return _newest(table) - int(table.metadata.properties.get(COMPACTED, 0)) >= interval
+
+
+def _newest(table: Table) -> int:
+    """Return the sequence number of the newest snapshot."""
+    snapshot = table.current_snapshot()
+    return 0 if snapshot is None else snapshot.sequence_number or 0
+
+
+def compact(table: Table) -> None:
+    """Write small files and mostly dead ones anew, and deletes of the others into one file.
+
+    It is left out where another writer was faster. Raise what the library raises.
+    """
+    found = live_entries(table)
+    rows = [one for one in found if one.data_file.content == DataFileContent.DATA]
+    deletes = [one for one in found if one.data_file.content != DataFileContent.DATA]
+    gone = dead_positions(table.io, [one.data_file for one in deletes])
+    anew = _written_anew(rows, gone)
+    replaced = {one.data_file.file_path for one in anew}
+    kept = [one for one in rows if one.data_file.file_path not in replaced]
+    left = [(one.data_file, gone[one.data_file.file_path]) for one in kept if one.data_file.file_path in gone]
+    quick = QuickTransaction(table)
+    with suppress(CommitFailedException), removed_if_it_fails(table.io) as made, quick as transaction:
+        transaction.set_properties({COMPACTED: str(_newest(table) + 1)})
+        if len(anew) + len(deletes) > 1:
+            snapshot = _Compaction(Operation.OVERWRITE, transaction, table.io)
+            snapshot.replace(kept, [*anew, *deletes])
+            for file in written_files(table.metadata, table.io, _rows(table, [one.data_file for one in anew], gone)):
+                made.append(file)
+                snapshot.append_data_file(file)
+            if left:
+                merged = deletes_files(table, left)
+                made.extend(merged)
+                snapshot.append_deletes(merged)
+            snapshot.commit()
+
+
+def _written_anew(rows: Sequence[ManifestEntry], gone: Mapping[str, pa.Array]) -> list[ManifestEntry]:
+    """Return the files that are small or mostly dead, but for those that are alone in a partition and all alive."""
+    parts: dict[tuple[int, str], list[ManifestEntry]] = {}
+    for one in rows:
+        file = one.data_file
+        dead = len(gone.get(file.file_path, ()))
+        if file.file_size_in_bytes < SMALL or dead * 2 > file.record_count:
+            parts.setdefault(partition_of(file), []).append(one)
+    return [
+        one for some in parts.values() if len(some) > 1 or some[0].data_file.file_path in gone for one in some
+    ]  # fmt: skip
+
+
+def _rows(table: Table, files: Sequence[DataFile], gone: Mapping[str, pa.Array]) -> Iterator[pa.Table]:
+    """Yield the rows of files that are not dead."""
+    for file in files:
+        yield from rows_of(table, file, gone.get(file.file_path))
+
+
+class _Compaction(Replacement):
+    """A snapshot with the same rows in other files."""
+
+    def _summary(self, snapshot_properties: dict[str, str] | None = None) -> Summary:
+        found = super()._summary(snapshot_properties)
+        return Summary(Operation.REPLACE, **found.additional_properties)
+
+
+def expire(table: Table) -> bool:
+    """Remove snapshots that are older than the table says (one day), and files that only they have.
+
+    Returns False for a table with branches or tags: its files are not looked at. Raise what the library raises.
+    """
+    metadata = table.metadata
+    if set(metadata.refs) - {"main"}:
+        return False
+    line = sorted(metadata.snapshots, key=lambda one: one.sequence_number or 0)
+    at_least = max(1, int(metadata.properties.get(_AT_LEAST, 1)))
+    before = time.time() * 1000 - int(metadata.properties.get(_AGE, _DAY_MS))
+    heads = {one.snapshot_id for one in metadata.refs.values()}
+    old = [one for one in line[:-at_least] if one.timestamp_ms < before and one.snapshot_id not in heads]
+    if not old:
+        return True
+    gone = {one.snapshot_id for one in old}
+    left = [one for one in line if one.snapshot_id not in gone]
+    # In a line, what the first one that stays does not have, no later one has; after a rollback it is no line
+    straight = all(two.parent_snapshot_id == one.snapshot_id for one, two in pairwise(line))
+    known: dict[str, set[str]] = {}
+    stay = set().union(*(_files(table.io, one, known) for one in (left[:1] if straight else left)))
+    removed = set().union(*(_files(table.io, one, known) for one in old)) - stay
+    table.maintenance.expire_snapshots().by_ids(sorted(gone)).commit()
+    for path in sorted(removed):
+        with suppress(OSError):
+            table.io.delete(path)
+    return True
+
+
+def _files(io: FileIO, snapshot: Snapshot, known: dict[str, set[str]]) -> set[str]:
+    """Return all files of a snapshot. `known`: those of manifests that were read already."""
+    out = {snapshot.manifest_list}
+    for manifest in snapshot.manifests(io):
+        if manifest.manifest_path not in known:
+            entries = manifest.fetch_manifest_entry(io, discard_deleted=True)
+            known[manifest.manifest_path] = {manifest.manifest_path, *(one.data_file.file_path for one in entries)}
+        out |= known[manifest.manifest_path]
+    return out

@@ -1,0 +1,465 @@
+"""The driver's side that the sinks in tables of a lake share: which tables rows need, and the commits of a batch.
+
+Each lake adds how its tables are looked up, made and changed, and how files become rows of a table.
+"""
+
+from __future__ import annotations
+
+import os
+from abc import abstractmethod
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+
+import pyarrow as pa
+
+from ingest.errors import ConfigError, SchemaChangeRefused
+from ingest.model import types
+from ingest.model.commit import OLDER
+from ingest.model.layout import PLAIN
+from ingest.model.numbers import stored_as
+from ingest.model.reject import RowError
+from ingest.model.schema import NO_ORDER, Misfit
+from ingest.model.table import show
+from ingest.sinks.lake.changes import LakeChangeError, statements
+from ingest.sinks.lake.columns import has_order
+from ingest.sinks.lake.kept_rows import LastStates
+from ingest.sinks.lake.keys import rows_of_other_keys
+from ingest.sinks.lake.marks import marks_of, tell, to_json
+from ingest.sinks.lake.table import AddedFile
+from ingest.sinks.sequence import no_sequence
+from ingest.sinks.sink import PlainSinkCoordinator
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+    from ingest.model.data_type import DataType
+    from ingest.model.layout import TableLayout
+    from ingest.model.schema import TableComments, TableSchema
+    from ingest.model.table import TableId
+    from ingest.sinks.lake.changes import Changes, ColumnThere
+    from ingest.sinks.lake.marks import Mark, TableName, TakenAway
+    from ingest.sinks.lake.options import LakeOptions
+    from ingest.sinks.lake.table import LakeTable
+    from ingest.sinks.lake.writer import TableFiles
+
+_REPLACED: Final = ".replaced"
+"""The end of the scope of commits that delete rows, and belong to no batch."""
+_AT_ONCE: Final = 8
+"""Tables that are committed at the same time."""
+
+
+def _begin_anew(_table: TableId | None) -> str:
+    return "to have them, begin anew with another --checkpoint"
+
+
+There = TypeVar("There")
+"""A table as the library of a lake has it."""
+
+
+class LakeCoordinator(PlainSinkCoordinator, Generic[There]):
+    """The driver's side. Raises IngestError only."""
+
+    def __init__(self, options: LakeOptions, pipeline: str, warn: Callable[[str], None]) -> None:
+        """Ask nothing yet."""
+        self._lake_options = options
+        self._pipeline = pipeline
+        self._warn = warn
+        self._checkpoint = ""
+        self._marks: dict[TableName, Mark] = {}
+        self._remedy: Callable[[TableId | None], str] = _begin_anew
+        self._compared: set[TableName] = set()
+        """Tables of which it was seen whether this pipeline has written to them with another checkpoint."""
+        self._older: dict[str, list[str]] = {}
+        """By checkpoint: those to which it has."""
+        self.stored: dict[TableId, dict[str, DataType]] = {}
+        """By table: what `declare` or `undeclared` has seen last of the types by which it keeps numbers."""
+        self._places: dict[tuple[str, ...], TableId] = {}
+        self._told: set[tuple[tuple[str, ...], str, str]] = set()
+        """Tables and columns of which it was said what became of values."""
+        self._layouts: dict[TableId, TableLayout] = {}
+        self._unordered: set[TableId] = set()
+        """Tables of which it was said that they lack the column by which changes are newer."""
+        self._neglected: set[tuple[str, ...]] = set()
+        """Tables of which it was said that their upkeep is not done."""
+
+    @abstractmethod
+    def _asking(self, what: str) -> AbstractContextManager[object]:
+        """Return a block whose errors of the library are those of a run. `what`: what is done, for their messages."""
+
+    @abstractmethod
+    def _is_new(self) -> bool:
+        """Return True where nothing of the lake is there, so that to look a table up would make it."""
+
+    @abstractmethod
+    def _exists(self, name: tuple[str, ...]) -> bool:
+        """Return whether a table is there. Raise what the library raises."""
+
+    @abstractmethod
+    def _has_rows(self, name: TableName) -> bool:
+        """Return whether a table that is there has rows. Raise what the library raises."""
+
+    @abstractmethod
+    def _look_up(self, wanted: LakeTable) -> There | None:
+        """Return a table; None where it is not there. Raise what the library raises."""
+
+    @abstractmethod
+    def _make(self, wanted: LakeTable) -> None:
+        """Make a table, which another run may have made in the meantime. Raise what the library raises."""
+
+    @abstractmethod
+    def _changes(self, wanted: LakeTable, there: There) -> Changes:
+        """Return the changes after which a table takes rows. Raise LakeChangeError where none will do."""
+
+    @abstractmethod
+    def _columns(self, there: There) -> Mapping[str, ColumnThere]:
+        """Return the columns of a table that is there, by their names."""
+
+    @abstractmethod
+    def _beyond(self, wanted: LakeTable, there: There, names: Sequence[str]) -> set[str]:
+        """Return those of the columns that are BIGINT in a table and hold an integer beyond ±2^53.
+
+        Raise what the library raises.
+        """
+
+    @abstractmethod
+    def _apply(self, there: There, wanted: LakeTable, found: Changes) -> None:
+        """Change a table. Raise LakeChangeError where that cannot be, and what the library raises."""
+
+    @abstractmethod
+    def _add(self, name: TableName, files: list[AddedFile], scope: str, batch: int) -> int:
+        """Commit the files of a batch to a table, where that is not done yet, and `_note` it. Raise IngestError.
+
+        Returns how many rows were left out, as they are older than their row in the table.
+        """
+
+    def _note(self, name: TableName, there: There | None, scope: str, batch: int) -> None:
+        """Know that a table has a batch. The batches of a replay have numbers of their own."""
+        before = self._marks.get(name)
+        own = scope == self._checkpoint
+        self._marks[name] = self._mark(name, there, batch if own else 0 if before is None else before.batch)
+
+    @abstractmethod
+    def _mark(self, name: TableName, there: There | None, batch: int) -> Mark:
+        """Return the mark of a table as it is, which has this batch."""
+
+    @abstractmethod
+    def _taken_away(self, name: TableName, there: There, mark: Mark) -> TakenAway | None:
+        """Return what somebody has taken away of this checkpoint's rows since a mark; None where nothing is gone."""
+
+    @abstractmethod
+    def _older_progress(self, there: There) -> str | None:
+        """Return another checkpoint with which this pipeline has written to a table; None where there is none.
+
+        Empty where its name is not known.
+        """
+
+    def resume(self, checkpoint: str, marks: list[Any], remedy: Callable[[TableId | None], str]) -> None:
+        """Take what the checkpoint knows of the tables; `remedy` says what reads rows of a sink table again."""
+        self._checkpoint, self._marks, self._remedy = checkpoint, marks_of(marks), remedy
+
+    def marks(self) -> list[Any]:
+        """Return what the checkpoint is to know of the tables."""
+        return to_json(self._marks)
+
+    def _compare(self, name: TableName, there: There) -> There:
+        """Say once what somebody has taken away of a table's rows; returns the table. Raise what the library raises."""
+        mark = self._marks.get(name)
+        found = None if mark is None else self._taken_away(name, there, mark)
+        if found is not None:
+            tell(self._warn, name, found, self._remedy(self._places.get(name)))
+            self._marks[name] = self._mark(name, there, found.newest)
+        return there
+
+    def _meet(self, name: TableName, there: There) -> None:
+        """See what others have done to a table that is there, and whether an older checkpoint has written to it."""
+        self._compare(name, there)
+        if name not in self._compared:
+            self._compared.add(name)
+            known = name in self._marks or not self._checkpoint
+            found = None if known else self._older_progress(there)
+            if found is not None:
+                self._older.setdefault(found, []).append(show(name))
+
+    def _tell_older(self) -> None:
+        """Say of which tables it was seen that an older checkpoint has written to them."""
+        older, self._older = self._older, {}
+        for checkpoint, names in older.items():
+            where = f"checkpoint {checkpoint}, " if checkpoint else ""
+            more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+            twice = "; with sink.write-mode: append such rows are there twice then" if self._appends else ""
+            self._warn(
+                f"older progress of this pipeline was found at the sink ({where}table {names[0]}{more}), of which this "
+                f"checkpoint knows nothing: all that it begins with is written, whether it was before or not{twice}"
+            )
+
+    @property
+    def _appends(self) -> bool:
+        return self._lake_options.write_mode == "append"
+
+    def arrange(self, layouts: Mapping[TableId, TableLayout]) -> None:
+        """Take the layouts of tables that may have to be made."""
+        self._layouts.update(layouts)
+
+    def unfit(self, table: TableId, schema: TableSchema) -> Mapping[str, Misfit]:
+        """Return the columns that no change makes its table take, each with the reason. Raise IngestError."""
+        try:
+            wanted = self._lake_options.table_for(table, schema)
+        except RowError:
+            return {}  # its rows are rejects, in the task
+        if self._is_new() or not wanted.has_key:
+            return {}
+        with self._asking(f"look the table {wanted} up"):
+            there = self._look_up(wanted)
+            if there is None:
+                return {}
+            ordered = self._ordered(wanted, there)
+            if not self._fault(wanted, there):
+                return ordered
+            of_key = tuple(one for one in wanted.columns if one.name in wanted.key)
+            if self._fault(replace(wanted, columns=of_key), there):
+                return {}  # it takes no row, and `declare` says so
+            tried = [(one.name, replace(wanted, columns=(*of_key, one))) for one in wanted.columns]
+            kinds = self._columns(there)
+            faults = {name: why for name, part in tried if (why := self._fault(part, there))}
+            found = {name: Misfit(why, kinds[name].type if name in kinds else None) for name, why in faults.items()}
+            return ordered | found
+
+    def _ordered(self, wanted: LakeTable, there: There) -> dict[str, Misfit]:
+        """Return the column that orders changes, where a table has it as another type and rows as texts."""
+        name, known = wanted.sequence, self._columns(there)
+        kind = known[name].type if name is not None and name in known else None
+        of_texts = any(one.name == name and types.is_text(one.type) for one in wanted.columns)
+        if name is None or kind is None or types.is_text(kind) or not of_texts:
+            return {}
+        return {name: Misfit(NO_ORDER, kind)}
+
+    def beyond(self, table: TableId, schema: TableSchema, names: Sequence[str]) -> set[str]:
+        """Return those of the columns that its table has as BIGINT and that hold an integer beyond ±2^53.
+
+        Raise IngestError.
+        """
+        try:
+            wanted = self._lake_options.table_for(table, schema)
+        except RowError:
+            return set()  # its rows are rejects, in the task
+        if self._is_new():
+            return set()
+        with self._asking(f"look for integers beyond 2^53 in the table {wanted}"):
+            there = self._look_up(wanted)
+            return set() if there is None else self._beyond(wanted, there, names)
+
+    def _changes_of(self, table: TableId, wanted: LakeTable, there: There) -> Changes:
+        """Return what `_changes` returns, but no BIGINT becomes DOUBLE whose values would lose digits by it.
+
+        Note by which types the table keeps numbers then.
+        """
+        found = self._changes(wanted, there)
+        doubles = [name for name, kind in found.rewritten.items() if kind == types.DOUBLE]
+        for name in self._beyond(wanted, there, doubles) if doubles else ():
+            found.rewritten[name] = types.STRING
+        kinds = {name: one.type for name, one in self._columns(there).items()} | found.widened | found.rewritten
+        kept = {one.name: stored_as(one.type, kinds.get(one.name)) for one in wanted.columns}
+        self.stored[table] = {name: kind for name, kind in kept.items() if kind is not None}
+        return found
+
+    def _fault(self, wanted: LakeTable, there: There) -> str:
+        """Return why a table that is there cannot take rows; nothing where it can."""
+        try:
+            self._changes(wanted, there)
+        except LakeChangeError as exc:
+            return str(exc)
+        return ""
+
+    def declare(self, schemas: Mapping[TableId, TableSchema]) -> None:
+        """Make and widen the tables, before their rows are written. Raise SchemaChangeRefused for what cannot be."""
+        for table, wanted in self._wanted(schemas):
+            with self._asking(f"change the table {wanted}"), _refusing(table, wanted):
+                there = self._look_up(wanted)
+                if there is None:
+                    self.stored.pop(table, None)
+                    self._make(wanted)
+                    self._marks.pop(wanted.id, None)
+                    self._compared.add(wanted.id)
+                    continue
+                self._meet(wanted.id, there)
+                if found := self._changes_of(table, wanted, there):
+                    self._apply(there, wanted, found)
+        self._tell_older()
+
+    @abstractmethod
+    def _comment(self, there: There, comments: TableComments) -> None:
+        """Let a table have comments where it has others; all columns are there. Raise what the library raises."""
+
+    def comment(self, table: TableId, schema: TableSchema, comments: TableComments) -> bool:
+        """Let a table and its columns have comments. Raise IngestError."""
+        for _, wanted in () if self._is_new() else self._wanted({table: schema}):
+            with self._asking(f"comment the table {wanted}"):
+                there = self._look_up(wanted)
+                if there is not None:
+                    columns = {one: text for one, text in comments.columns.items() if one in self._columns(there)}
+                    self._comment(there, replace(comments, columns=columns))
+        return True
+
+    @abstractmethod
+    def _empty(self, name: TableName) -> There:
+        """Delete all rows of a table that is there; returns it as it is then. Raise what the library raises."""
+
+    def empty(self, table: TableId, _partitions: Mapping[str, int]) -> bool:
+        """Delete all rows of a table, unless it keeps those that are gone. Raise IngestError."""
+        if self._appends or not self._lake_options.removes_rows:
+            return False
+        name = (*(table[:-1] or (self._lake_options.namespace,)), table[-1])
+        if self._is_new():
+            return True
+        with self._asking(f"empty the table {show(name)}"):
+            if self._exists(name) and self._has_rows(name):
+                there, known = self._empty(name), self._marks.get(name)
+                self._marks[name] = self._mark(name, there, 0 if known is None else known.batch)
+        return True
+
+    @abstractmethod
+    def _files(self) -> TableFiles:
+        """Return what writes files of tables, as a task does."""
+
+    @abstractmethod
+    def _read(self, name: TableName, columns: Sequence[str]) -> pa.Table:
+        """Return these columns of all rows of a table that is there. Raise what the library raises."""
+
+    def keep_only(self, table: TableId, schema: TableSchema, keys: Iterator[Sequence[bytes]]) -> int | None:
+        """Delete all rows of a table but those of these keys, or mark them as deleted; returns how many."""
+        if self._appends or self._lake_options.delete_strategy == "ignore":
+            return None
+        try:
+            wanted = self._lake_options.table_for(table, schema)
+        except RowError:
+            return 0  # its rows are rejects, in the task
+        if self._is_new():
+            return 0
+        with self._asking(f"delete other rows of the table {wanted}"):
+            if not self._exists(wanted.id):
+                return 0
+            files = self._files()
+            columns, _ = files.columns_of(wanted)
+            of_key = [one for one in columns if one.name in wanted.key]
+            marks = [] if wanted.deleted is None else [wanted.deleted]
+            there = self._read(wanted.id, [*(one.name for one in of_key), *marks])
+            others = rows_of_other_keys(of_key, wanted.key, there, keys, wanted.deleted)
+            if not others.num_rows:
+                return 0
+            states = LastStates(others, pa.repeat(pa.scalar(True), others.num_rows), {})
+            # A row that is gone is older than none: what orders changes says nothing of it
+            made = [one._replace(sequence=None) for one in files.write(wanted, states)]
+            self._add(wanted.id, made, f"{self._checkpoint}{_REPLACED}", 0)
+        return int(others.num_rows)
+
+    def filled(self, tables: Iterable[TableId]) -> set[str]:
+        """Return the tables that are there and have rows. Raise IngestError."""
+        ids = {(*(one[:-1] or (self._lake_options.namespace,)), one[-1]) for one in tables}
+        if not ids or self._is_new():
+            return set()
+        with self._asking("look tables up"):
+            return {f"table {show(one)}" for one in ids if self._exists(one) and self._has_rows(one)}
+
+    def vanished(self, tables: Iterable[TableId]) -> set[str]:
+        """Return the tables that are not there. Raise IngestError."""
+        ids = {(*(one[:-1] or (self._lake_options.namespace,)), one[-1]) for one in tables}
+        if not ids or self._is_new():
+            return {f"table {show(one)}" for one in ids}
+        with self._asking("look tables up"):
+            return {f"table {show(one)}" for one in ids if not self._exists(one)}
+
+    def undeclared(self, schemas: Mapping[TableId, TableSchema]) -> set[str]:
+        """Return the changes that `declare` would make, as statements. Raise what it would raise."""
+        out: set[str] = set()
+        for table, wanted in self._wanted(schemas):
+            if self._is_new():
+                out.update(statements(wanted, None))
+                continue
+            with self._asking(f"look the table {wanted} up"), _refusing(table, wanted):
+                there = self._look_up(wanted)
+                if there is not None:
+                    self._meet(wanted.id, there)
+                out.update(statements(wanted, None if there is None else self._changes_of(table, wanted, there)))
+        self._tell_older()
+        return out
+
+    def _wanted(self, schemas: Mapping[TableId, TableSchema]) -> Iterator[tuple[TableId, LakeTable]]:
+        """Yield the tables that rows need. Raise SchemaChangeRefused where two would be one."""
+        for table, schema in schemas.items():
+            try:
+                wanted = self._lake_options.table_for(table, schema)
+            except RowError:
+                continue  # its rows are rejects, in the task
+            other = self._places.setdefault(wanted.id, table)
+            if other != table:
+                msg = f"the tables {show(other)} and {show(table)} would be one table there: {wanted}"
+                raise SchemaChangeRefused(msg, "route one of them to another name")
+            self._check_wanted(table, schema, wanted)
+            if wanted.has_key:
+                yield table, replace(wanted, layout=self._layouts.get(table, PLAIN))
+
+    def _check_wanted(self, table: TableId, schema: TableSchema, wanted: LakeTable) -> None:
+        """Say that a table lacks the column of `sink.sequence-by`. Raise SchemaChangeRefused for one of no order."""
+        by = self._lake_options.sequence_by
+        kind = next((one.type for one in schema.columns if one.name == by and one.type != types.NULL), None)
+        if by is None or by in wanted.key:
+            return
+        if kind is None and table not in self._unordered:
+            self._unordered.add(table)
+            self._warn(no_sequence(table, by))
+        if kind is not None and not has_order(kind):
+            msg = f"the column {by!r} of the table {show(table)} is {types.name(kind)}, by which no change is newer"
+            raise SchemaChangeRefused(f"{msg} than another one (sink.sequence-by)", "name another column")
+
+    def _neglect(self, name: tuple[str, ...], why: str) -> None:
+        """Say once that the upkeep of a table is not done."""
+        if name not in self._neglected:
+            self._neglected.add(name)
+            self._warn(f"table {show(name)}: {why} (said once)")
+
+    def additions(self, delivered: Sequence[Any]) -> list[Any] | None:
+        """Return the files that tasks wrote; None where there are none."""
+        for one in delivered:
+            self._tell(one.table, one.cut, "times were cut to microseconds, which is as fine as a lake's columns are")
+            self._tell(one.table, one.emptied, "empty texts are null there, as the column makes partitions")
+        return [one.to_json() for one in delivered] or None
+
+    def _tell(self, table: tuple[str, ...], counts: Iterable[tuple[str, int]], text: str) -> None:
+        """Say once for each column that values are not what rows had."""
+        for column, count in counts:
+            if (table, column, text) not in self._told:
+                self._told.add((table, column, text))
+                self._warn(f"table {show(table)}: {count} {text} (column {column}; said once)")
+
+    def add(self, scope: str, batch: int, additions: list[Any]) -> Mapping[str, int]:
+        """Commit a batch's files to their tables, where that is not done yet. Raise IngestError."""
+        self._checkpoint = self._checkpoint or scope.partition(".")[0]
+        by_table: dict[tuple[str, ...], list[AddedFile]] = {}
+        for one in map(AddedFile.from_json, additions):
+            by_table.setdefault(one.table, []).append(one)
+        with ThreadPoolExecutor(_AT_ONCE) as threads:
+            jobs = [threads.submit(self._add, *entry, scope, batch) for entry in by_table.items()]
+            older = sum(job.result() for job in jobs)
+        return {OLDER: older} if older else {}
+
+
+@contextmanager
+def _refusing(table: TableId, wanted: LakeTable) -> Generator[None]:
+    """Let a change that cannot be stop the run."""
+    try:
+        yield
+    except LakeChangeError as exc:
+        msg = f"the table {wanted} cannot take rows of {show(table)}: {exc}"
+        raise SchemaChangeRefused(msg, "change it there, or route the rows to another table") from None
+
+
+def check_folder(folder: Path, option: str) -> None:
+    """Raise ConfigError where a directory cannot be made or written to. Makes nothing. `option`: it names it."""
+    there = next((path for path in (folder, *folder.parents) if path.exists()), folder)
+    if not (there.is_dir() and os.access(there, os.W_OK | os.X_OK)):
+        msg = f"cannot write to the warehouse {folder} ({option}): {there} cannot be written to"
+        raise ConfigError(msg, "choose a directory that can be written to")

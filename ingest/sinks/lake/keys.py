@@ -1,0 +1,131 @@
+"""Keys of rows in files: which rows of a batch are superseded by later ones, and which rows of other files are.
+
+In: columns of Arrow with the keys, a file each. Out: positions of rows. No row becomes a Python object.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ingest.sinks.lake.converted import converted
+from ingest.sinks.lake.native_rows import schema_of
+from ingest.sinks.lake.rows import UnfitRows, rows_to_batch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from ingest.sinks.lake.columns import LakeColumn
+
+ROW: Final = "row"
+"""Name of the column with the numbers of rows. Columns of keys are `k0`, `k1`, …"""
+
+
+def key_names(count: int) -> list[str]:
+    """Return the names of the columns of keys."""
+    return [f"k{at}" for at in range(count)]
+
+
+def last_states(files: Sequence[pa.Table]) -> tuple[pa.Table, list[pa.Array]]:
+    """Return the keys of files once each, and the positions of the rows in each file that a later row supersedes.
+
+    The files have columns of keys only, and come in the order in which they were written.
+    """
+    whole = pa.concat_tables(files).combine_chunks()
+    names = whole.column_names
+    last = _numbered(whole).group_by(names, use_threads=False).aggregate([(ROW, "max")])
+    stays = np.zeros(whole.num_rows, bool)
+    stays[last.column(f"{ROW}_max").to_numpy()] = True
+    superseded, start = [], 0
+    for file in files:
+        superseded.append(pa.array(np.flatnonzero(~stays[start : start + file.num_rows])))
+        start += file.num_rows
+    return last.select(names), superseded
+
+
+def positions_of(keys: pa.Table, rows: pa.Table) -> pa.Array:
+    """Return the positions of those rows whose keys are among the keys, in order. Both have the same columns."""
+    names = keys.column_names
+    if len(names) == 1:
+        found = pc.is_in(rows.column(0), value_set=keys.column(0).combine_chunks())
+        return pc.cast(pc.indices_nonzero(found), pa.int64())
+    joined = _numbered(rows).join(keys, names, join_type="left semi", use_threads=False)
+    return pa.array(np.sort(joined.column(ROW).to_numpy()))
+
+
+def rows_of_other_keys(
+    columns: Sequence[LakeColumn],
+    key: Sequence[str],
+    there: pa.Table,
+    keys: Iterable[Sequence[bytes]],
+    deleted: str | None,
+) -> pa.RecordBatch:
+    """Return the keys of rows that are there and have none of these keys, each key once.
+
+    `columns`: those of the key, as the table has them. `keys`: texts of JSON, some at a time. `deleted`: the column
+    that is true in rows that stay, and are none any more.
+    """
+    if deleted is not None:
+        there = there.filter(pc.invert(pc.fill_null(pc.equal(there.column(deleted), True), False)))
+    schema = schema_of(columns)
+    rows = pa.table([converted(there.column(one.name), one.type) for one in schema], schema=schema)
+    batches, count = [], 0
+    for some in keys:
+        count += len(some)
+        found = _batch(columns, key, [(one, None) for one in some])
+        batches += [] if found is None else [found]
+    kept = pa.Table.from_batches(batches, schema)
+    if count and not kept.num_rows:
+        rows = schema.empty_table()  # the table can hold none of them: so nobody knows whose its rows are
+    others = without(rows, positions_of(kept, rows)) if kept.num_rows else rows
+    distinct = others.group_by(schema.names, use_threads=False).aggregate([]).select(schema.names)
+    columns_of = [pa.concat_arrays([pa.array([], one.type), *distinct.column(one.name).chunks]) for one in schema]
+    return pa.RecordBatch.from_arrays(columns_of, schema=schema)
+
+
+def _batch(
+    columns: Sequence[LakeColumn], key: Sequence[str], records: Sequence[tuple[bytes, None]]
+) -> pa.RecordBatch | None:
+    """Return the columns of keys, without those that the table cannot hold; None where it can hold none."""
+    try:
+        return rows_to_batch(columns, key, records)
+    except UnfitRows as exc:
+        faults = {at for at, _ in exc.faults}
+        fit = [one for at, one in enumerate(records) if at not in faults]
+        return rows_to_batch(columns, key, fit) if fit else None
+
+
+def without(rows: pa.Table, positions: pa.Array) -> pa.Table:
+    """Return the rows that are not at positions."""
+    stays = np.ones(rows.num_rows, bool)
+    stays[positions.to_numpy(zero_copy_only=False)] = False
+    return rows.filter(pa.array(stays))
+
+
+class KeysToMark:
+    """Keys of deleted rows that stay: the newest row of each is marked, and it is looked for from there on."""
+
+    def __init__(self, keys: pa.Table) -> None:
+        """Look for all of them."""
+        self._keys = keys
+
+    def __bool__(self) -> bool:
+        """Return whether there are any left."""
+        return bool(self._keys.num_rows)
+
+    def take(self, rows: pa.Table) -> pa.Array:
+        """Return the position of the last row of each key among rows, which are newer than those of later calls."""
+        found = positions_of(self._keys, rows) if self else pa.array([], pa.int64())
+        if not len(found):
+            return found
+        chosen = rows.take(found)
+        _, (older,) = last_states([chosen])
+        self._keys = without(self._keys, positions_of(chosen, self._keys))
+        return without(pa.table([found], [ROW]), older).column(0).combine_chunks()
+
+
+def _numbered(rows: pa.Table) -> pa.Table:
+    return rows.append_column(ROW, pa.array(np.arange(rows.num_rows)))

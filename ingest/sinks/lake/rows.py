@@ -1,0 +1,140 @@
+"""Rows as columns of Arrow: the last step before they are in a file.
+
+In: the columns of a table, and records of an upsert encoder. Out: a record batch with a row for each record, in their
+order. Each value is exact, or its row is named with the reason why it cannot be. Columns of the key are read from the
+key, whatever the row has there: a delete finds its row by them. Rules: docs/spec/values.md, docs/spec/keys.md.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pyarrow as pa
+
+from ingest.model.reject import RowError
+from ingest.model.rowtext import parse_row
+from ingest.sinks.lake.columns import arrow_type
+from ingest.sinks.lake.native_rows import batch_of, rows_reader, schema_of
+from ingest.sinks.lake.values import reader_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from ingest.sinks.lake.columns import LakeColumn
+
+
+class UnfitRows(ValueError):
+    """Error about records whose values a column of Arrow cannot hold."""
+
+    def __init__(self, faults: list[tuple[int, str]]) -> None:
+        """Keep the place of each record at fault, in the order of the records, and the reason in words."""
+        super().__init__(f"{len(faults)} records that cannot be rows; the first: {faults[0][1]}")
+        self.faults = faults
+
+
+def rows_to_batch(
+    columns: Sequence[LakeColumn],
+    key: Sequence[str],
+    records: Sequence[tuple[bytes, bytes | None]],
+    cut: dict[str, int] | None = None,
+) -> pa.RecordBatch:
+    """Return a row for each record, which is the text of its key and of its row, or None for a delete.
+
+    `key` names the columns of the primary key. The row of a delete has only these. In `cut` goes, by column, how many
+    times were finer than a microsecond, and lost that. Raise UnfitRows, having counted nothing.
+    """
+    reader = rows_reader(columns, key)
+    if reader is None:
+        return rows_to_batch_by_reference(columns, key, records, cut)
+    left = reader.read(records)
+    count, parts, cuts, _ = reader.take()
+    batch, fine = batch_of(columns, count, parts), cuts_of(columns, cuts)
+    if left:
+        try:
+            others = rows_to_batch_by_reference(columns, key, [records[place] for place in left], fine)
+        except UnfitRows as exc:
+            raise UnfitRows([(left[place], reason) for place, reason in exc.faults]) from None
+        order = _order(len(records), left)
+        batch = join_batches([batch, others]).take(pa.array(order, pa.int64()))
+    add_counts(cut, fine)
+    return batch
+
+
+def cuts_of(columns: Sequence[LakeColumn], counts: Sequence[int]) -> dict[str, int]:
+    """Return by column how many times lost something, from the counts of all columns."""
+    return {one.name: count for one, count in zip(columns, counts, strict=True) if count}
+
+
+def join_batches(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    """Return the rows of record batches of one schema in one."""
+    columns = [pa.concat_arrays(parts) for parts in zip(*(batch.columns for batch in batches), strict=True)]
+    return pa.RecordBatch.from_arrays(columns, schema=batches[0].schema)
+
+
+def _order(count: int, left: Sequence[int]) -> list[int]:
+    """Return where each of so many rows is if those that were left come last."""
+    places, native = dict(zip(left, range(count - len(left), count), strict=True)), itertools.count()
+    return [places[at] if at in places else next(native) for at in range(count)]
+
+
+def rows_to_batch_by_reference(
+    columns: Sequence[LakeColumn],
+    key: Sequence[str],
+    records: Sequence[tuple[bytes, bytes | None]],
+    cut: dict[str, int] | None = None,
+) -> pa.RecordBatch:
+    """Return what `rows_to_batch` returns, by Python alone. Raise what it raises."""
+    readers = {one.name: reader_of(one.type) for one in columns}
+    values: dict[str, list[Any]] = {one.name: [] for one in columns}
+    faults: list[tuple[int, str]] = []
+    fine: dict[str, int] = {}
+    for index, (key_text, row_text) in enumerate(records):
+        try:
+            row = _row(columns, key, key_text, row_text)
+            read = {name: _read(name, text, readers[name]) for name, text in row.items()}
+        except RowError as exc:
+            faults.append((index, str(exc)))
+            continue
+        for one in columns:
+            value, was_cut = read.get(one.name, (None, False))
+            values[one.name].append(value)
+            if was_cut:
+                fine[one.name] = fine.get(one.name, 0) + 1
+    if faults:
+        raise UnfitRows(faults)
+    add_counts(cut, fine)
+    arrays = [pa.array(values[one.name], arrow_type(one.type)) for one in columns]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema_of(columns))
+
+
+def add_counts(cut: dict[str, int] | None, found: Mapping[str, int]) -> None:
+    """Add counts of values that were cut to those that are there."""
+    if cut is not None:
+        for name, count in found.items():
+            cut[name] = cut.get(name, 0) + count
+
+
+def _row(
+    columns: Sequence[LakeColumn], key: Sequence[str], key_text: bytes, row_text: bytes | None
+) -> dict[str, bytes]:
+    """Return the texts of a row's values that are not null; those of the key are the key's. Raise RowError."""
+    of_key = parse_row(msgspec.Raw(key_text))
+    row = {} if row_text is None else parse_row(msgspec.Raw(row_text))
+    for name in key:
+        row[name] = of_key.get(name, b"null")
+        if row[name] == b"null":
+            msg = f"primary key column {name!r} is null or missing"
+            raise RowError("null-key", msg)
+    return {one.name: text for one in columns if (text := row.get(one.name, b"null")) != b"null"}
+
+
+def _read(name: str, text: bytes, read: Callable[[bytes], tuple[Any, bool]]) -> tuple[Any, bool]:
+    """Return what a value's text says. Raise RowError."""
+    try:
+        return read(text)
+    except ValueError as exc:
+        shown = text[:60].decode("utf-8", "backslashreplace")
+        msg = f"column {name!r} {exc}, and the row has {shown}"
+        raise RowError("type-mismatch", msg) from None

@@ -1,0 +1,185 @@
+"""The common part of sinks on servers that speak PostgreSQL's protocol: where the server is, and how it is reached.
+
+Rules: docs/spec/postgres.md.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
+
+from pydantic import Field, field_validator
+
+from ingest.encode.upsert_encoder import Coarse, UpsertEncoder
+from ingest.model.numbers import Numbers
+from ingest.model.reject import RowError
+from ingest.model.table import show
+from ingest.sinks.history import HistorySinkOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from ingest.model.schema import TableSchema
+    from ingest.model.table import TableId
+    from ingest.schema.evolve import SourceTable
+    from ingest.schema.infer import Inference
+    from ingest.sinks.postgres.connection import Server
+    from ingest.sinks.postgres.coordinator import PostgresCoordinator
+    from ingest.sinks.postgres.dialect import SqlDialect
+    from ingest.sinks.postgres.tables import SqlTable
+    from ingest.sinks.postgres.writer import PostgresWriter
+
+MAX_NAME: Final = 63
+"""Bytes of a name in PostgreSQL."""
+SYSTEM_COLUMNS: Final = frozenset({"tableoid", "xmin", "cmin", "xmax", "cmax", "ctid"})
+"""Columns that each table of PostgreSQL has: no other one can have such a name."""
+_ENDPOINT: Final = re.compile(r"(?P<host>\[[0-9A-Fa-f:.%]+\]|[^\s:/@?,\[\]]+)(?::(?P<port>\d{1,5}))?")
+_PREFIX: Final = r"^[A-Za-z0-9._-]{1,150}$"
+
+
+class SqlSinkOptions(HistorySinkOptions):
+    """Options of a sink on such a server."""
+
+    codes: ClassVar[Mapping[str, str]] = {"bad-name": "a name that the table, its namespace or a column cannot have"}
+
+    guarantee: ClassVar[str] = "exactly-once"
+    """Guarantee of rows and progress in one transaction."""
+
+    needed_packages: ClassVar[tuple[str, ...]] = ("postgres",)
+
+    lays_out: ClassVar[tuple[str, ...]] = ("table-options",)
+
+    port: ClassVar[int] = 5432
+    """The port of an endpoint that has none."""
+
+    type: str
+    """The name of the sink."""
+
+    endpoint: str
+    """The address of the server: `host` or `host:port`."""
+
+    dbname: str = Field(min_length=1)
+    """The database."""
+
+    username: str = Field(min_length=1)
+    """The user, who may make and change tables there."""
+
+    password: str | None = None
+    """The user's password."""
+
+    default_schema: str = Field("public", alias="sink.default-schema", min_length=1)
+    """The schema of tables whose id has one part, and of the tables that hold the progress. Of an id with more parts,
+    the last one is the table and the one before it the schema: `shop.orders` is the table `orders` in `shop`."""
+
+    id_prefix: str | None = Field(None, alias="sink.transactional-id-prefix", pattern=_PREFIX)
+    """The name under which progress is kept. Default: `ingest-` and the pipeline's name. Of two runs with one prefix,
+    the newer one stops the older."""
+
+    sslmode: Literal["disable", "allow", "prefer", "require", "verify-ca", "verify-full"] = "prefer"
+    """How TLS is used, in the words of libpq."""
+
+    sslrootcert: str | None = None
+    """A file with the certificates of authorities that are trusted, for `verify-ca` and `verify-full`."""
+
+    sslcert: str | None = None
+    """A file with the client's certificate."""
+
+    sslkey: str | None = None
+    """A file with the client's key."""
+
+    @field_validator("endpoint")
+    @classmethod
+    def _check_endpoint(cls, value: str) -> str:
+        found = _ENDPOINT.fullmatch(value)
+        if found is None or int(found["port"] or cls.port) > 65_535:
+            msg = "write host or host:port"
+            raise ValueError(msg)
+        return value
+
+    @field_validator("default_schema")
+    @classmethod
+    def _check_schema(cls, value: str) -> str:
+        if not 0 < len(value.encode("utf-8", "surrogatepass")) <= MAX_NAME or "\0" in value or value.startswith("pg_"):
+            msg = f"write the name of a schema: up to {MAX_NAME} bytes, and not one of PostgreSQL's own"
+            raise ValueError(msg)
+        return value
+
+    @field_validator("delete_column", "valid_from", "valid_to")
+    @classmethod
+    def _check_column(cls, value: str) -> str:
+        size = len(value.encode("utf-8", "surrogatepass"))
+        if size > MAX_NAME or value in SYSTEM_COLUMNS or any(c == "\0" or "\ud800" <= c <= "\udfff" for c in value):
+            msg = f"write the name of a column: up to {MAX_NAME} bytes, and not one of PostgreSQL's own"
+            raise ValueError(msg)
+        return value
+
+    @property
+    def numbers(self) -> Numbers:
+        """What becomes of a number that no binary number is: its column becomes a wider one, where that can be."""
+        return Numbers.STORED
+
+    @property
+    def dialect(self) -> SqlDialect:
+        """What the server does otherwise than PostgreSQL."""
+        from ingest.sinks.postgres.dialect import POSTGRES  # noqa: PLC0415  (`check` needs no driver)
+
+        return POSTGRES
+
+    @property
+    def server(self) -> Server:
+        """The database, and how to reach it."""
+        from ingest.sinks.postgres.connection import Server  # noqa: PLC0415  (`check` needs no driver)
+
+        found = _ENDPOINT.fullmatch(self.endpoint)
+        assert found is not None, "it was checked"
+        files = {"sslrootcert": self.sslrootcert, "sslcert": self.sslcert, "sslkey": self.sslkey}
+        properties = {"sslmode": self.sslmode, **{name: file for name, file in files.items() if file is not None}}
+        return Server(
+            found["host"].strip("[]"), int(found["port"] or self.port), self.dbname, self.username, self.password,
+            properties, self.dialect,
+        )  # fmt: skip
+
+    def prefix(self, pipeline: str) -> str:
+        """Return the name under which progress is kept."""
+        return self.id_prefix or f"ingest-{pipeline}"
+
+    def place_of(self, table: TableId) -> str:
+        """Return the schema and the name of the table that rows of a sink table are in."""
+        return show((table[-2] if len(table) > 1 else self.default_schema, table[-1]))
+
+    def table_for(self, table: TableId, schema: TableSchema) -> SqlTable:
+        """Return the table that rows of a target go to. Raise RowError for names that it cannot have."""
+        from ingest.sinks.postgres.history_columns import HistoryColumns  # noqa: PLC0415  (`check` needs no driver)
+        from ingest.sinks.postgres.tables import table_of  # noqa: PLC0415
+
+        dialect, keeps = self.dialect, self.write_mode == "history"
+        history = HistoryColumns(self.valid_from, self.valid_to, dialect.unit) if keeps else None
+        return table_of(table, schema, self.default_schema, self.deleted, dialect, self.sequence_by, history)
+
+    def encoder(
+        self, table: TableId, source: SourceTable, target: TableId, sink: TableSchema, inference: Inference
+    ) -> UpsertEncoder:
+        """Return how rows of a table become JSON under their keys; raises RowError for names that cannot be."""
+        to: Any = self.table_for(target, sink)
+        if not to.has_key:
+            msg = "a column of its primary key had only nulls so far"
+            raise RowError("null-key", msg)
+        keyed = source.key_from_message
+        return UpsertEncoder(
+            table, source.schema, sink, to, inference, key_from_message=keyed, coarse=Coarse.ROWS,
+            parts=self.writes_parts,
+        )  # fmt: skip
+
+    def coordinator(self, pipeline: str, warn: Callable[[str], None]) -> PostgresCoordinator:
+        """Return the driver's side."""
+        from ingest.sinks.postgres.coordinator import PostgresCoordinator  # noqa: PLC0415  (`check` needs no driver)
+
+        return PostgresCoordinator(self, pipeline, warn)
+
+    def writer(self, pipeline: str, _run: int) -> PostgresWriter:
+        """Return a task's side."""
+        from ingest.sinks.postgres.progress import ProgressTables  # noqa: PLC0415  (`check` needs no driver)
+        from ingest.sinks.postgres.writer import PostgresWriter  # noqa: PLC0415
+
+        progress = ProgressTables(self.default_schema, self.prefix(pipeline), self.dialect)
+        return PostgresWriter(self.server, progress, f"ingest {pipeline}", self.delete_strategy)

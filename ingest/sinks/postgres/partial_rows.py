@@ -1,0 +1,183 @@
+"""Rows of which only some columns came: the others keep the values that the table has.
+
+In: changes of a table in their order, and statements by which whole rows are written. Out: steps, each of states of
+keys whose order does not count any more; and statements that set some columns of rows that are there. A row whose key
+changed takes the rest along from its old key. Rules: docs/spec/postgres.md#delivery.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import psycopg
+from psycopg import sql
+
+from ingest.encode.upsert_encoder import PartialRow
+from ingest.model.jsontext import fields_of, object_of
+from ingest.sinks.postgres.sequenced import all_equal, of_alias
+from ingest.sinks.postgres.statements import read_as, value_of
+from ingest.sinks.postgres.tables import listed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from ingest.sinks.postgres.connection import Connection
+    from ingest.sinks.postgres.statements import State
+    from ingest.sinks.postgres.tables import SqlTable
+
+_GIVEN: Final = """(
+  SELECT {made} FROM unnest($1::text[], $2::text[], $3::text[]) AS l (key, line, old)
+  CROSS JOIN LATERAL json_to_record(l.key::json) AS k({key})
+  CROSS JOIN LATERAL json_to_record(l.old::json) AS p({key}){values}
+) AS one"""
+_SET: Final = "UPDATE {table} AS t SET {taken} FROM {given} WHERE {same}"
+_MOVE: Final = """
+UPDATE {table} AS t SET {moved} FROM {given} WHERE {old}
+AND NOT EXISTS (SELECT FROM {table} AS x WHERE {there} AND NOT ({itself}))
+"""
+_COPY: Final = """
+INSERT INTO {table} AS t ({names}){overriding} SELECT {copied} FROM {given} JOIN {table} AS o ON {copy}
+ON CONFLICT ({key_names}) DO UPDATE SET {overwritten}
+"""
+_GONE: Final = "DELETE FROM {table} AS t USING {given} WHERE {old} AND NOT ({same})"
+_MARK: Final = "UPDATE {table} AS t SET {flag} = true FROM {given} WHERE {old} AND NOT ({same})"
+
+
+class KeyMove(NamedTuple):
+    """A row that gets another key, of which only some columns came."""
+
+    key: bytes
+    part: PartialRow
+
+
+@dataclass(slots=True)
+class KeyedChanges:
+    """Changes of a table since the last commit, or since the last row that took columns along to another key."""
+
+    move: KeyMove | None = None
+    """Comes before all else."""
+    states: dict[bytes, State] = field(default_factory=dict)
+    """By key, its last state, or all of them."""
+    parts: dict[bytes, PartialRow] = field(default_factory=dict)
+    """By key, the columns of rows that are there: what came last of each. No state of these keys comes after them."""
+
+
+def add_part(steps: list[KeyedChanges], key: bytes, part: PartialRow) -> None:
+    """Add a part of a row to the last step; a key that changes begins another one."""
+    if part.old_key is not None:
+        steps.append(KeyedChanges(KeyMove(key, part)))
+        return
+    last = steps[-1]
+    known = last.states.get(key)
+    if type(known) is bytes:  # the order of rows is that of their last changes
+        del last.states[key]
+        last.states[key] = _over(known, part)
+    else:
+        before = last.parts.pop(key, None)
+        last.parts[key] = part if before is None else PartialRow(_over(before, part))
+
+
+def _over(row: bytes, part: PartialRow) -> bytes:
+    """Return a row with the columns that came later."""
+    return object_of({name: bytes(value) for name, value in {**fields_of(row), **fields_of(part)}.items()})
+
+
+class PartialRows:
+    """Statements for the rows of one table, as a connection writes them."""
+
+    def __init__(self, table: SqlTable, kinds: Mapping[str, str], deletes: str) -> None:
+        """`kinds`: the types of the columns that are there; `deletes`: what becomes of rows that are gone."""
+        self._table, self._kinds, self._deletes = table, kinds, deletes
+        self._others = [one.name for one in table.columns if one.name not in table.key]
+        self._known: dict[tuple[str, ...], dict[str, sql.Composed]] = {}
+        """Statements by the columns that came."""
+
+    def write(self, connection: Connection, rows: Mapping[bytes, PartialRow]) -> int:
+        """Set the columns that came of rows that are there; return how many rows are not. Raise psycopg.Error."""
+        by_columns: dict[tuple[str, ...], list[tuple[bytes, bytes]]] = {}
+        for key, row in rows.items():
+            by_columns.setdefault(self._columns(row), []).append((key, row))
+        return sum(len(some) - self._run(connection, "set", columns, some) for columns, some in by_columns.items())
+
+    def move(self, connection: Connection, change: KeyMove) -> int:
+        """Give a row another key; return 1 where there is none. Raise psycopg.Error.
+
+        Where the table has a row of that key, which is newer than the log then, that one gets the columns that came.
+        """
+        old = change.part.old_key
+        assert old is not None, "the key changes"
+        given = [(change.key, change.part)]
+        columns = self._columns(change.part)
+        if self._deletes == "hard" and not self._table.overrides:
+            if self._run(connection, "move", columns, given, old):
+                return 0
+            self._run(connection, "gone", columns, given, old)
+            return 1 - self._run(connection, "set", columns, given)
+        copied = self._run(connection, "copy", columns, given, old)
+        if self._deletes != "ignore":
+            self._run(connection, "mark" if self._table.deleted is not None else "gone", columns, given, old)
+        return 0 if copied else 1 - self._run(connection, "set", columns, given)
+
+    def _columns(self, row: PartialRow) -> tuple[str, ...]:
+        came = fields_of(row)
+        return tuple(name for name in self._others if name in came)
+
+    def _run(
+        self, connection: Connection, what: str, columns: tuple[str, ...], rows: Sequence[tuple[bytes, bytes]],
+        old: bytes | None = None,
+    ) -> int:  # fmt: skip
+        """Return how many rows a statement has changed."""
+        if columns not in self._known:
+            self._known[columns] = self._statements(columns)
+        keys = [key.decode() for key, _ in rows]
+        lines = [row.decode() for _, row in rows]
+        with psycopg.RawCursor(connection) as cursor:  # of values by number: names may have a percent sign
+            cursor.execute(self._known[columns][what], [keys, lines, keys if old is None else [old.decode()]])
+            return cursor.rowcount
+
+    def _statements(self, columns: tuple[str, ...]) -> dict[str, sql.Composed]:
+        table, kinds = self._table, self._kinds
+        key = [sql.Identifier(name) for name in table.key]
+        new = [sql.Identifier(f"k{at}") for at in range(len(key))]
+        old = [sql.Identifier(f"p{at}") for at in range(len(key))]
+        came = {name: sql.Identifier(f"v{at}") for at, name in enumerate(columns)}
+        flag = [] if table.deleted is None else [sql.Identifier(table.deleted)]
+
+        def read(names: Iterable[str]) -> sql.Composed:
+            return listed(
+                sql.SQL("{} {}").format(sql.Identifier(name), sql.SQL(read_as(kinds[name]))) for name in names
+            )
+
+        made = [
+            sql.SQL("{} AS {}").format(value_of(sql.Identifier(source, name), kinds[name]), to)
+            for source, names, places in (("k", table.key, new), ("p", table.key, old), ("r", columns, came.values()))
+            for name, to in zip(names, places, strict=True)
+        ]
+        values = sql.SQL(" CROSS JOIN LATERAL json_to_record(l.line::json) AS r({})").format(read(columns))
+        given = sql.SQL(_GIVEN).format(
+            made=listed(made), key=read(table.key), values=values if columns else sql.SQL("")
+        )
+        set_ = [sql.SQL("{} = one.{}").format(sql.Identifier(name), to) for name, to in came.items()]
+        set_ += [sql.SQL("{} = false").format(name) for name in flag]
+        over = [sql.SQL("{0} = EXCLUDED.{0}").format(sql.Identifier(name)) for name in columns]
+        over += [sql.SQL("{0} = EXCLUDED.{0}").format(name) for name in flag]
+        unchanged = [sql.SQL("{0} = t.{0}").format(name) for name in key]
+        one_new, one_old = of_alias("one", new), of_alias("one", old)
+        kept = (
+            sql.SQL("one.{}").format(came[name]) if name in came else sql.Identifier("o", name) for name in self._others
+        )
+        parts: dict[str, Any] = {
+            "table": table.place, "given": given, "flag": listed(flag), "overriding": table.overriding,
+            "key_names": listed(key), "names": listed([*key, *map(sql.Identifier, self._others), *flag]),
+            "taken": listed(set_ or unchanged), "overwritten": listed(over or unchanged),
+            "moved": listed([*(sql.SQL("{} = {}").format(*two) for two in zip(key, one_new, strict=True)), *set_]),
+            "copied": listed([*one_new, *kept, *(sql.SQL("false") for _ in flag)]),
+            "same": all_equal(zip(of_alias("t", key), one_new, strict=True)),
+            "old": all_equal(zip(of_alias("t", key), one_old, strict=True)),
+            "copy": all_equal(zip(of_alias("o", key), one_old, strict=True)),
+            "there": all_equal(zip(of_alias("x", key), one_new, strict=True)),
+            "itself": all_equal(zip(of_alias("x", key), one_old, strict=True)),
+        }  # fmt: skip
+        texts = {"set": _SET, "move": _MOVE, "copy": _COPY, "gone": _GONE, "mark": _MARK}
+        return {what: sql.SQL(text).format(**parts) for what, text in texts.items()}

@@ -1,0 +1,1 @@
+"""The sinks `kafka` and `upsert-kafka`: changes and rows in Kafka topics."""

@@ -1,0 +1,254 @@
+"""The driver's side of sinks that write to Kafka.
+
+It creates the topics of new tables, and with exactly-once sees to it that one run at a time writes. Rules:
+docs/spec/sinks.md and docs/spec/delivery.md.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+from ingest.errors import DataLoss, TopicMissing
+from ingest.kafka import progress
+from ingest.kafka.admin import Cluster, ClusterProbe, Topic
+from ingest.kafka.keys import delete_keys
+from ingest.kafka.ownership import Ownership
+from ingest.kafka.writer import KafkaWriter
+from ingest.model.commit import old_copy
+from ingest.model.reject import RowError
+from ingest.sinks.typed import TypedSinkCoordinator
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from ingest.model.commit import ResumePoint
+    from ingest.model.record import Split
+    from ingest.model.schema import TableSchema
+    from ingest.model.table import TableId
+    from ingest.sinks.topics.options import TopicsOptions
+
+CONNECT_S: Final = 15.0
+_RETENTION_MIN: Final = 10_080
+"""The time that brokers keep committed offsets where they do not say so, in minutes."""
+
+
+class TopicsCoordinator(TypedSinkCoordinator["TopicsOptions"]):
+    """The driver's side of the sink. Raises IngestError only."""
+
+    def __init__(self, options: TopicsOptions, pipeline: str, warn: Callable[[str], None]) -> None:
+        """Connect to nothing yet."""
+        super().__init__(options, warn)
+        self._pipeline = pipeline
+        self._conf = options.client(pipeline)
+        self._cluster: Cluster | None = None
+        self._ready: set[str] = set()
+        self._found: dict[str, Topic] = {}
+        """The topics that were there when they were prepared."""
+        self._metric_names: dict[str, str] = {}
+        self._prefix = options.prefix(pipeline)
+        self._ownership: Ownership | None = None
+        self._places = 0
+        """Partitions of the progress topic, as far as they are known."""
+
+    def connect(self) -> str:
+        """Return the cluster's id; raises Unavailable when it does not answer."""
+        self._cluster = Cluster(self._conf)
+        cluster_id = self._cluster.connect(CONNECT_S, self._warn)
+        KafkaWriter(self._conf, checked=True)  # a property that a producer does not take shows here, not in a task
+        return cluster_id
+
+    def topics(self, tables: Iterable[TableId]) -> set[str]:
+        """Return the topics that rows of these tables go to."""
+        wanted = set()
+        for table in tables:
+            try:
+                wanted.add(self._options.topic_of(table))
+            except RowError:
+                continue  # its rows are rejects, in the task
+        return wanted
+
+    def hashed(self, tables: Iterable[TableId], *, again: bool = False) -> dict[str, Topic]:
+        """Return those of these topics over whose partitions keys are hashed, as far as they are there."""
+        if not self._options.hashes_keys:
+            return {}
+        wanted = self.topics(tables)
+        if again:
+            assert self._cluster is not None
+            return self._cluster.topics(wanted)
+        return {name: self._found[name] for name in wanted if name in self._found}
+
+    def missing(self, tables: Iterable[TableId]) -> set[str]:
+        """Return those of these topics that are not there; raises TopicMissing where the sink may create none."""
+        assert self._cluster is not None
+        wanted = self.topics(tables)
+        missing = wanted - set(self._cluster.topics(wanted)) if wanted else set()
+        self._refuse_missing(missing)
+        return missing
+
+    def filled(self, tables: Iterable[TableId]) -> set[str]:
+        """Return the topics of these tables that have records."""
+        assert self._cluster is not None
+        found = self._cluster.topics(self.topics(tables))
+        splits = [(name, p) for name, topic in found.items() for p in range(topic.partitions)]
+        first, end = self._cluster.earliest(splits), self._cluster.latest(splits, committed=False)
+        return {f"topic {split[0]}" for split in splits if end[split] > first[split]}
+
+    def _refuse_missing(self, missing: Iterable[str]) -> None:
+        """Raise TopicMissing for a topic that the options do not let the sink create."""
+        first = min(missing, default=None)
+        if first is not None and self._options.uncreated:
+            assert self._cluster is not None
+            msg = f"topic {first!r} does not exist at {self._cluster.servers}, and {self._options.uncreated} is false"
+            how = " (compacted)" if self._options.cleanup == "compact" else ""
+            raise TopicMissing(msg, f"create it{how}, or let the tool do it")
+
+    def check(self, tables: Iterable[TableId]) -> None:
+        """Raise what `prepare` would raise for these tables, and warn as it would; changes nothing."""
+        self._prepare(tables, dry_run=True)
+
+    def prepare(self, tables: Iterable[TableId]) -> None:
+        """Make sure that the topics of these tables are there. Idempotent: a crash may repeat it."""
+        self._prepare(tables, dry_run=False)
+
+    def _prepare(self, tables: Iterable[TableId], *, dry_run: bool) -> None:
+        assert self._cluster is not None
+        wanted = self.topics(tables) - self._ready
+        if not wanted:
+            return
+        cluster, cleanup = self._cluster, self._options.cleanup
+        there = cluster.topics(wanted)
+        missing = sorted(wanted - there.keys())
+        self._refuse_missing(missing)
+        partitions, replication = self._options.partitions or -1, self._options.replication or -1
+        cluster.create(missing, partitions, replication, {"cleanup.policy": cleanup}, dry_run=dry_run)
+        if missing and not dry_run:
+            cluster.wait_until(lambda: len(cluster.topics(missing)) == len(missing), 10)
+            self._found |= cluster.topics(missing)
+        for topic in sorted(there):
+            policy = cluster.topic_config(topic, "cleanup.policy")
+            if policy is None:
+                continue
+            if cleanup == "compact" and "compact" not in policy:
+                self._warn(f"topic {topic} is not compacted (cleanup.policy={policy}): rows that do not change expire")
+            elif cleanup == "delete" and "compact" in policy:
+                self._warn(
+                    f"topic {topic} is compacted (cleanup.policy={policy}): changes of a row but its last vanish"
+                )
+        for topic in sorted(wanted):
+            other = self._metric_names.setdefault(topic.replace(".", "_"), topic)
+            if other != topic:
+                self._warn(
+                    f"topics {other} and {topic} have one name in Kafka's metrics, where '.' and '_' are the same"
+                )
+        self._ready |= wanted
+        self._found |= there
+
+    def empty(self, table: TableId, _partitions: Mapping[str, int]) -> bool:
+        """Write a tombstone for each key that a topic of rows has, into the partition that has it."""
+        if self._options.cleanup != "compact":
+            return False
+        assert self._cluster is not None
+        for topic in self.topics([table]):
+            delete_keys(self._cluster, self._conf, topic)
+        return True
+
+    def keep_only(self, table: TableId, _schema: TableSchema, keys: Iterator[Sequence[bytes]]) -> int | None:
+        """Write a tombstone for each key of a topic of rows but these; returns how many."""
+        if self._options.cleanup != "compact":
+            return None
+        assert self._cluster is not None
+        kept = {key for some in keys for key in some}
+        return sum(delete_keys(self._cluster, self._conf, topic, kept) for topic in self.topics([table]))
+
+    # -- exactly-once ------------------------------------------------------------------------------------------------
+
+    def acquire(self, checkpoint: str, run: int) -> None:
+        """Become the only run that writes under the prefix; raises IngestError."""
+        if self._prefix is None:
+            return
+        assert self._cluster is not None
+        self._enough(1)
+        self._ownership = Ownership(self._conf, self._prefix, self._pipeline)
+        before = self._ownership.acquire(checkpoint, run)
+        if before is None or before.checkpoint == checkpoint:
+            return
+        when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(before.time / 1000))
+        if before.pipeline == self._pipeline:
+            self._warn(
+                f"older progress of this pipeline was found at the sink (checkpoint {before.checkpoint}, last used "
+                f"{when}), of which this checkpoint knows nothing: all that it begins with is written, whether it was "
+                "before or not"
+            )
+        else:
+            self._warn(
+                f"pipeline {before.pipeline} last wrote under sink.transactional-id-prefix {self._prefix} ({when}); if "
+                "it still runs, it stops now"
+            )
+
+    def recover_in_doubt(
+        self, scope: str, number: int, planned: int, starts: Mapping[int, Mapping[Split, int]], age_s: float
+    ) -> dict[int, ResumePoint]:
+        """Return how far each shard has written a batch whose end no driver saw. Raises DataLoss where that expired."""
+        if self._ownership is None:
+            return {}
+        parts = max(map(progress.parts, starts.values()), default=1)
+        notes = self._ownership.fence(scope, max(starts, default=-1) + 1, parts)
+        newest = max((head.batch for head, *_ in notes if head is not None), default=0)
+        if newest > number:
+            raise old_copy(newest, number)
+        out = {}
+        for shard, of_shard in starts.items():
+            of_it = notes[shard][: progress.parts(of_shard)]
+            found = progress.unpack(of_it, of_shard, number, planned)
+            head = of_it[0]
+            if found is not None:
+                out[shard] = found
+            elif (head is None or not head.batch) and age_s > (kept := self._retention_s()):
+                msg = (
+                    f"batch {number} was begun {age_s / 86400:.1f} days ago and never finished, and what of it was "
+                    f"written has been forgotten by the sink's cluster (offsets.retention.minutes={kept / 60:.0f})"
+                )
+                hint = (
+                    "compare the sink with the source, then give the batch up, so that all of it is written (again): "
+                )
+                raise DataLoss(msg, f"{hint}ingest checkpoint reset --drop-batch")
+        return out
+
+    def _enough(self, shards: int) -> None:
+        """Make sure that the progress topic is there, with a partition for each shard."""
+        if shards <= self._places:
+            return
+        assert self._cluster is not None
+        cluster = self._cluster
+        if not cluster.topics([progress.TOPIC]):
+            cluster.create([progress.TOPIC], progress.PARTITIONS, self._options.replication or -1, {})
+            cluster.wait_until(lambda: bool(cluster.topics([progress.TOPIC])), 10)
+        cluster.widen(progress.TOPIC, shards)
+        self._places = max(shards, cluster.topics([progress.TOPIC])[progress.TOPIC].partitions)
+
+    def _retention_s(self) -> float:
+        assert self._cluster is not None
+        text = self._cluster.broker_config("offsets.retention.minutes") or ""
+        return 60.0 * (int(text) if text.isdigit() else _RETENTION_MIN)
+
+    def begin_batch(self, batch: int, shards: int) -> None:
+        """Say that a batch is about to be written; raises Fenced where a newer run has begun."""
+        if self._ownership is not None:
+            self._enough(shards)
+            self._ownership.begin_batch(batch, shards)
+
+    def fingerprint(self, cluster_id: str) -> dict[str, Any]:
+        """Return what a checkpoint of this sink depends on."""
+        return {**self._options.model_dump(include={"type"}), "cluster": cluster_id}
+
+    def probe(self) -> ClusterProbe:
+        """Return a question to the sink's cluster."""
+        return ClusterProbe(self._conf)
+
+    def close(self) -> None:
+        """Release the connections."""
+        if self._ownership is not None:
+            self._ownership.close()
+        if self._cluster is not None:
+            self._cluster.close()

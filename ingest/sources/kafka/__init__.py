@@ -1,0 +1,1 @@
+"""The sources `kafka` and `upsert-kafka`: records of Kafka topics."""

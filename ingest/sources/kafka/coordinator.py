@@ -1,0 +1,290 @@
+"""The driver's side of the Kafka source: which splits there are, where each starts and ends, what became of them.
+
+In: the options and the checkpoint's positions. Out: positions and ends by split. Raises IngestError only.
+Rules: docs/spec/sources.md.
+"""
+
+from __future__ import annotations
+
+import time
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from ingest.errors import DataLoss, TopicMissing
+from ingest.kafka.admin import SETTLE_S, Cluster, ClusterProbe
+from ingest.model.record import is_another
+from ingest.sources.kafka.group import GroupOffsets
+from ingest.sources.kafka.positions import ChosenPositions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from ingest.kafka.admin import Topic
+    from ingest.model.record import Split
+    from ingest.sources.kafka.options import KafkaSource
+
+CONNECT_S: Final = 15.0
+"""The time that a start waits for the broker, in seconds."""
+COMPARE_S: Final = 1.0
+"""The time between looks at the topics' ids, in seconds: offsets do not tell a topic from a later one of its name."""
+BACK_S: Final = 5.0
+"""The time between two looks for topics that were deleted and may come back, in seconds."""
+LOSS_HINT: Final = "set scan.on-data-loss to earliest or latest to go on without, or use another pipeline.name"
+
+
+class KafkaSourceCoordinator:
+    """The driver's side of the source."""
+
+    def __init__(self, options: KafkaSource, pipeline: str, warn: Callable[[str], None]) -> None:
+        """Connect to nothing yet."""
+        self.options = options
+        self.ids: dict[str, str] = {}
+        """The topics that are read, with their ids."""
+        self._pipeline = pipeline
+        self._conf = options.client(pipeline)
+        self._warn = warn
+        self._cluster: Cluster | None = None
+        self._bounds: dict[Split, int] | None = None
+        self._discovered = 0.0
+        self._compared = 0.0
+        """The time when the topics' ids were looked at, as `time.monotonic` has it."""
+        self._gone: set[str] = set()
+        """Topics that were read and are not there any more, while `scan.on-data-loss` lets the run go on."""
+
+    def connect(self) -> str:
+        """Return the cluster's id; raises Unavailable when it does not answer."""
+        self._cluster = Cluster(self._conf)
+        cluster_id = self._cluster.connect(CONNECT_S, self._warn)
+        # A property that a consumer does not take shows here, not in a task
+        self.options.reader(self._pipeline).close()
+        return cluster_id
+
+    @property
+    def cluster(self) -> Cluster:
+        """The connection that `connect` made."""
+        assert self._cluster is not None
+        return self._cluster
+
+    @cached_property
+    def _chosen(self) -> ChosenPositions:
+        return ChosenPositions(self.options, self._conf, self.cluster)
+
+    @cached_property
+    def _group(self) -> GroupOffsets:
+        return GroupOffsets(self._conf["group.id"], self.cluster, self._warn)
+
+    # -- where to start ----------------------------------------------------------------------------------------------
+
+    def start(
+        self, stored: Mapping[Split, int], ids: Mapping[str, str], owner: str, from_time: int | None = None
+    ) -> dict[Split, int]:
+        """Return the position to start from in every split; `owner` is the checkpoint's identity.
+
+        The checkpoint's, else that of `from_time` (milliseconds since 1970), else what the options say. A partition
+        that joined a topic which was read before, and a topic that a pattern found since, start at their beginning.
+        """
+        self._group.owner = owner
+        found = self._find(ids)
+        if self.options.check_group:
+            self._group.refuse_others([(n, p) for n, t in found.items() for p in range(t.partitions)])
+        named = {name: i for name, i in ids.items() if name in self.options.topics or self.options.chooses(name)}
+        positions = self._compare(stored, named, found, "since the last run")
+        new = [(n, p) for n, t in found.items() for p in range(t.partitions) if (n, p) not in positions]
+        late = [s for s in new if s[0] in ids or (ids and self.options.topic_pattern is not None)]
+        positions.update(self._chosen.starts(late, "earliest-offset"))
+        mode = self.options.startup_mode if from_time is None else "timestamp"
+        positions.update(self._chosen.starts([s for s in new if s not in set(late)], mode, from_time))
+        self._discovered = time.monotonic()
+        positions = self._within(positions)
+        self._bounds = self._chosen.bounds(positions)
+        return positions
+
+    def _compare(
+        self, positions: Mapping[Split, int], ids: Mapping[str, str], found: Mapping[str, Topic], when: str
+    ) -> dict[Split, int]:
+        """Return the positions in the topics as they are now; what is gone, or another of its name, is lost data.
+
+        A topic that is gone keeps its id, so that one that comes back under its name is known to be another.
+        """
+        out = {split: at for split, at in positions.items() if split[0] in found}
+        for name, known in ids.items():
+            topic = found.get(name)
+            if topic is None:
+                if name not in self._gone:
+                    self._loss(f"topic {name} was deleted", "it is read no more")
+            elif is_another(known, topic.id):
+                self._loss(f"topic {name} was deleted and created again {when}", "it is read afresh")
+                out = {split: at for split, at in out.items() if split[0] != name}
+                reset = "earliest-offset" if self.options.on_data_loss != "latest" else "latest-offset"
+                out.update(self._chosen.starts([(name, p) for p in range(topic.partitions)], reset))
+            else:
+                for split in [s for s in out if s[0] == name and s[1] >= topic.partitions]:
+                    self._loss(f"partition {split[1]} of topic {name} is gone", "it is read no more")
+                    del out[split]
+        self._gone = {name for name in ids if name not in found}
+        self.ids = {**ids, **{name: topic.id for name, topic in found.items()}}
+        return out
+
+    def _find(self, ids: Mapping[str, str]) -> dict[str, Topic]:
+        """Return the topics to read; raises TopicMissing for a named one that never was there."""
+        if self.options.topic_pattern is None:
+            found = self.cluster.topics(self.options.topics)
+            missing = next((name for name in self.options.topics if name not in found and name not in ids), None)
+            if missing is not None:
+                msg = f"topic {missing!r} of source.topic does not exist at {self.cluster.servers}"
+                raise TopicMissing(msg, "create it, or correct the name")
+            return found
+        matching = sorted(name for name in self.cluster.names() if self.options.chooses(name))
+        found = {name: topic for name, topic in self.cluster.topics(matching).items() if not topic.internal}
+        if not found and not ids:
+            self._warn(f"no topic matches source.topic-pattern {self.options.topic_pattern!r} yet")
+        return found
+
+    def _loss(self, what: str, then: str) -> None:
+        if self.options.on_data_loss == "fail":
+            raise DataLoss(f"data loss: {what}", LOSS_HINT)
+        self._warn(f"data loss: {what}; {then}, as scan.on-data-loss is {self.options.on_data_loss!r}")
+
+    def check(self, positions: Mapping[Split, int]) -> dict[Split, int]:
+        """Return the positions, where what they point at is still there; otherwise as `scan.on-data-loss` says.
+
+        Splits of topics that are gone are left out; `ids` says which topics are others than before.
+        """
+        deadline = time.monotonic() + SETTLE_S
+        while True:
+            before = dict(self.ids)
+            found = self.cluster.topics(before)
+            try:
+                now = self._within(self._compare(positions, before, found, "during the run"))
+            except TopicMissing as exc:  # it goes, or comes, at this very moment
+                if time.monotonic() > deadline:
+                    raise DataLoss(exc.message, f"it was there a moment ago; {exc.hint}") from exc
+                time.sleep(0.2)
+                continue
+            other = {split: at for split, at in now.items() if is_another(before.get(split[0], ""), self.ids[split[0]])}
+            if self._bounds is not None:
+                kept = {split: self._bounds[split] for split in now if split not in other}
+                self._bounds = {**kept, **self._chosen.bounds_of_others(other)}
+            self._compared = time.monotonic()
+            return now
+
+    def _within(self, positions: Mapping[Split, int]) -> dict[Split, int]:
+        """Return the positions, where there are records, or may come to be; otherwise as `scan.on-data-loss` says."""
+        earliest = self.cluster.earliest(positions)
+        latest = self.cluster.latest(positions, committed=False)
+        out = dict(positions)
+        for split, at in positions.items():
+            first, end = earliest[split], latest[split]
+            if first <= at <= end:
+                continue
+            to = end if self.options.on_data_loss == "latest" else first
+            self._loss(
+                f"{split[0]}[{split[1]}] should be read from offset {at}, but the topic holds {first} to {end}",
+                f"reading goes on at {to}",
+            )
+            out[split] = to
+        return out
+
+    def resolve(self, splits: Iterable[Split], to: Literal["earliest", "latest"] | int) -> dict[Split, int]:
+        """Return the positions that an operator means by `earliest`, `latest`, or a time in milliseconds since 1970."""
+        if to == "earliest":
+            return self.cluster.earliest(splits)
+        if to == "latest":
+            return self.cluster.latest(splits, committed=self._chosen.committed)
+        return self._chosen.at_time(splits, to)
+
+    def topics(self, names: Iterable[str]) -> dict[str, Topic]:
+        """Return these topics as they are now; those that are gone are left out."""
+        return self.cluster.topics(names)
+
+    # -- where to end ------------------------------------------------------------------------------------------------
+
+    def ends(self, positions: Mapping[Split, int]) -> dict[Split, int]:
+        """Return where each split ends now: for readers of committed records, the last stable offset.
+
+        Raises DataLoss where a topic is not the one any more that the positions are of.
+        """
+        if time.monotonic() - self._compared > COMPARE_S:
+            self._compared = time.monotonic()
+            names = {topic for topic, _ in positions}
+            self._refuse_changed(self.cluster.topics(names), names)
+        try:
+            now = self.cluster.latest(positions, committed=self._chosen.committed)
+        except TopicMissing as exc:
+            raise DataLoss(f"data loss: {exc.message}", LOSS_HINT) from exc
+        if self._bounds is None:
+            return now
+        return {split: min(end, self._bounds[split]) for split, end in now.items()}
+
+    def extent(self, ends: Mapping[Split, int]) -> dict[Split, tuple[int, int]]:
+        """Return the first offset that each split has now, with where it ends."""
+        return {split: (first, ends[split]) for split, first in self.cluster.earliest(ends).items()}
+
+    def reads(self, topic: str) -> bool:
+        """Tell whether a topic is, or would be, one of those that are read."""
+        return topic in self.ids or self.options.chooses(topic)
+
+    def finished(self, positions: Mapping[Split, int]) -> bool:
+        """Return whether a bounded source was read to its end."""
+        return self._bounds is not None and all(at >= self._bounds[split] for split, at in positions.items())
+
+    # -- while it runs -----------------------------------------------------------------------------------------------
+
+    def discover(self, positions: Mapping[Split, int]) -> dict[Split, int]:
+        """Return the starts of partitions and topics that are new since the last look, when it is time to look."""
+        interval = self.options.discovery_interval
+        if self._gone:
+            interval = min(interval, BACK_S) if interval > 0 else BACK_S
+        if interval <= 0 or self._bounds is not None or time.monotonic() - self._discovered < interval:
+            return {}
+        self._discovered = time.monotonic()
+        found = self._find(self.ids)
+        self._refuse_changed(found, self.ids)
+        new = [(n, p) for n, t in found.items() for p in range(t.partitions) if (n, p) not in positions]
+        try:
+            starts = self._chosen.starts(new, "earliest-offset")
+        except TopicMissing:  # it is gone already
+            return {}
+        self.ids.update({name: topic.id for name, topic in found.items()})
+        return starts
+
+    def _refuse_changed(self, found: Mapping[str, Topic], names: Iterable[str]) -> None:
+        """Raise DataLoss where one of these topics is gone, or another than the one that was read."""
+        for name in names:
+            if name in found and is_another(self.ids.get(name, found[name].id), found[name].id):
+                msg = f"data loss: topic {name} was deleted and created again during the run"
+                raise DataLoss(msg, LOSS_HINT)
+            if name not in found and name not in self._gone:
+                raise DataLoss(f"data loss: topic {name} was deleted during the run", LOSS_HINT)
+
+    # -- the consumer group ------------------------------------------------------------------------------------------
+
+    def commit(self, positions: Mapping[Split, int]) -> None:
+        """Show the positions as the consumer group's offsets. Only for monitoring: a failure is a warning, once."""
+        self._group.commit(positions)
+
+    def keep(self, positions: Mapping[Split, int]) -> None:
+        """Show them again now and then while nothing happens: brokers forget offsets, and others look at the time."""
+        self._group.keep(positions)
+
+    def fingerprint(self, cluster_id: str) -> dict[str, Any]:
+        """Return what a checkpoint of this source depends on."""
+        return {"type": "kafka", "cluster": cluster_id, "value.format": self.options.value_format}
+
+    def probe(self) -> ClusterProbe:
+        """Return a question for the ends of splits, as `ends` asks it."""
+
+        def bounded(now: dict[Split, int]) -> dict[Split, int]:
+            bounds = self._bounds
+            return now if bounds is None else {split: min(end, bounds.get(split, end)) for split, end in now.items()}
+
+        return ClusterProbe(self._conf, lambda cluster, splits: bounded(self._latest(cluster, splits)))
+
+    def _latest(self, cluster: Cluster, splits: Iterable[Split]) -> dict[Split, int]:
+        return cluster.latest(splits, committed=self._chosen.committed)
+
+    def close(self) -> None:
+        """Release the connections."""
+        if self._cluster is not None:
+            self._group.close()
+            self._cluster.close()
