@@ -29,7 +29,7 @@ from ingest.checkpoint.run_status import status
 from ingest.checkpoint.storage import holder
 from ingest.driver.backlog import Backlog
 from ingest.driver.context import RunContext
-from ingest.driver.counters import Counters
+from ingest.driver.counters import RunCounters
 from ingest.driver.replacement import TableReplacement, chosen_tables
 from ingest.driver.run import prepared, spark_parts, started, stop_signal, summarised, with_checkpoint
 from ingest.driver.sink_tables import command
@@ -105,7 +105,7 @@ def backfill(pipeline: Pipeline, settings: Settings, observer: Observer, tables:
         with_checkpoint(context) as access,
         prepared(context, access.lock) as engine,
     ):
-        stop, counters = stop_signal(context), Counters(summary, pipeline.pipeline.max_tables)
+        stop, counters = stop_signal(context), RunCounters(summary, pipeline.pipeline.max_tables)
         parts = spark_parts(context, context.pipeline.source, engine, stop)
         startup: RowsAgainStartup | BackfillStartup
         if of_coordinator(parts.source) is not None:
@@ -125,7 +125,7 @@ class RowsAgainStartup:
     carries on the pipeline. One that was stopped is carried on by the pipeline's next run.
     """
 
-    def __init__(self, context: RunContext, parts: RunParts, counters: Counters, tables: Sequence[str]) -> None:
+    def __init__(self, context: RunContext, parts: RunParts, counters: RunCounters, tables: Sequence[str]) -> None:
         """Connect to nothing yet. `tables`: ids of source tables, as people write them; none: all, whatever is lost."""
         self._context, self._parts, self._names = context, parts, tables
         self._pipeline = PipelineStartup(context, parts, counters, self._read_again)
@@ -155,7 +155,7 @@ class RowsAgainStartup:
 class BackfillStartup:
     """The start of a backfill, and its end."""
 
-    def __init__(self, context: RunContext, parts: RunParts, counters: Counters, tables: Sequence[str]) -> None:
+    def __init__(self, context: RunContext, parts: RunParts, counters: RunCounters, tables: Sequence[str]) -> None:
         """Connect to nothing yet. `tables`: ids of source tables, as people write them."""
         self._context = context
         self._parts = parts

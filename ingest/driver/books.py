@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from ingest.checkpoint.checkpoint import Batch, Checkpoint, Progress
     from ingest.driver.context import RunContext
-    from ingest.driver.counters import Counters
+    from ingest.driver.counters import RunCounters
     from ingest.driver.sink_tables import SinkTables
     from ingest.driver.source_state import SourceMemory
     from ingest.errors import IngestError
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ingest.model.schema import TableComments, TableSchema
     from ingest.model.standing import Standing
     from ingest.model.table import TableId
-    from ingest.task.assignment import TaskResult
+    from ingest.task.result import TaskResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Books:
         context: RunContext,
         checkpoint: Checkpoint,
         progress: Progress,
-        counters: Counters,
+        counters: RunCounters,
         tables: SinkTables,
         memory: SourceMemory,
         settle: Callable[[], None] = lambda: None,
@@ -67,23 +67,24 @@ class Books:
         progress, before = self._progress, dict(self._progress.positions)
         self._counters.summary.batches += 1
         for result in results:
-            progress.positions.update(result.positions)
-            progress.errors += result.rejected
+            progress.positions.update(result.progress.positions)
+            progress.errors += result.counters.rejected
             self._counters.add(result)
-            self._tables.show_rows(result.delivered)
-        notes = [note for result in results for note in result.notes]
+            self._tables.show_rows(result.progress.delivered)
+        notes = [note for result in results for note in result.progress.notes]
         self._memory.learn(notes)
         progress.batch, progress.ids = batch.number, dict(batch.ids)
         progress.source_state = self._memory.value(self._checkpoint)
-        lost = sum(result.lost_deliveries for result in results)
+        lost = sum(result.counters.lost_deliveries for result in results)
         if lost:
             self._context.warn(
                 f"batch {batch.number}: {lost} records were lost on their way to the sink (sink.delivery-guarantee)"
             )
-        failure = next((result.failure for result in results if result.failure is not None), None)
+        reached = [result.progress for result in results]
+        failure = next((one.failure for one in reached if one.failure is not None), None)
         known = self._memory.new_schemas()  # they come first: a row may be of what a statement before it has made
-        observed = [] if failure else [pair for result in results for pair in sorted(result.observed.items())]
-        widening = {} if failure else {key: value for one in results for key, value in one.widening.items()}
+        observed = [] if failure else [pair for one in reached for pair in sorted(one.observed.items())]
+        widening = {} if failure else {key: value for one in reached for key, value in one.widening.items()}
         return Merged(before, [*known, *observed], failure, widening, learnt=bool(notes))
 
     def commit(self, results: Sequence[TaskResult]) -> None:
@@ -92,12 +93,12 @@ class Books:
         What is added is stored first, once and for all. So a crash at any moment leaves either a batch that nothing was
         added of, which is run again, or one that is to be added to the tables that do not have it yet.
         """
-        additions = self._tables.additions([one for result in results for one in result.delivered])
+        additions = self._tables.additions([one for result in results for one in result.progress.delivered])
         began = time.monotonic()
         if additions is not None:
             self._checkpoint.decide(self._progress, additions)
             left_out = self._tables.add(self._checkpoint.scope, self._progress.batch, additions)
-            add_counts(self._counters.skipped, left_out)
+            add_counts(self._counters.total.skipped, left_out)
         self._counters.commit_s = 0.0 if additions is None else time.monotonic() - began
 
     def comments(self) -> list[tuple[TableId, TableComments]]:

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from ingest.driver.error_budget import ErrorBudget
     from ingest.driver.pacing import Pacing
     from ingest.model.record import Split
-    from ingest.task.assignment import Setup, TaskResult
+    from ingest.task.assignment import Setup
+    from ingest.task.result import TaskResult
 
 
 MAX_WAITS: Final = 5
@@ -39,10 +40,10 @@ class _Refusals:
     def learn(self, batch: Batch, results: Sequence[TaskResult]) -> None:
         """Go by the results of a batch. Waits of its tasks were the last ones if no task got on."""
         for result in results:
-            self._refused.update(result.refused_before)
+            self._refused.update(result.progress.refused_before)
         starts = {split: start for split, (start, _) in batch.ranges.items()}
-        got_on = any(at > starts[split] for result in results for split, at in result.positions.items())
-        for split in (split for result in results if result.waited for split in result.positions):
+        got_on = any(at > starts[split] for result in results for split, at in result.progress.positions.items())
+        for split in (split for result in results if result.progress.waited for split in result.progress.positions):
             until, left = self._waits.get(split, (0, 0))
             if starts[split] >= until:
                 until, left = batch.ranges[split][1], MAX_WAITS
@@ -92,7 +93,7 @@ class Dispatcher:
         """Run a batch, and return what its tasks did; raises IngestError."""
         results = self._run(self._tasks(batch))
         self._workers = {result.shard: result.worker for result in results}
-        self._idle.update({result.shard: result.ended for result in results})
+        self._idle.update({result.shard: result.telemetry.ended for result in results})
         self._refusals.learn(batch, results)
         return results
 

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from ingest.driver.context import RunContext
     from ingest.model.shared_place import SharedPlace
     from ingest.schema.evolve import Schemas
-    from ingest.task.assignment import Setup, Task, TaskResult
+    from ingest.task.assignment import Setup, Task
+    from ingest.task.result import TaskResult
     from ingest.transform.compiler import TransformCompiler
 
 _T = TypeVar("_T")

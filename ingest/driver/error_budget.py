@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ingest.checkpoint.checkpoint import Progress
     from ingest.driver.context import RunContext
     from ingest.model.reject import RejectedRecord
-    from ingest.task.assignment import TaskResult
+    from ingest.task.result import TaskResult
 
 
 class ErrorBudget:
@@ -35,8 +35,8 @@ class ErrorBudget:
 
     def check(self, results: Sequence[TaskResult]) -> None:
         """Raise DirtyData where a batch stopped at a reject, or there are more rejects than tolerated."""
-        if any(result.stopped_by_reject for result in results) or self._progress.errors > self._tolerated:
-            raise self._too_dirty([reject for result in results for reject in result.rejects])
+        if any(result.progress.stopped_by_reject for result in results) or self._progress.errors > self._tolerated:
+            raise self._too_dirty([reject for result in results for reject in result.progress.rejects])
 
     def _too_dirty(self, rejects: Sequence[RejectedRecord]) -> DirtyData:
         options = self._options

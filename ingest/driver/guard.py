@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ingest.driver.context import RunContext
     from ingest.driver.error_budget import ErrorBudget
     from ingest.driver.losses import Losses
-    from ingest.task.assignment import TaskResult
+    from ingest.task.result import TaskResult
 
 
 class Guard:
@@ -46,12 +46,12 @@ class Guard:
         """Check that the run gets on: a batch without progress is a broker that is away, or a bug of ours."""
         positions = self._backlog.positions
         # where the sink has refused records, the next batch gets on, or fails
-        to_go_back = any(result.refused_before or result.waited for result in results)
+        to_go_back = any(result.progress.refused_before or result.progress.waited for result in results)
         if evolved or merged.learnt or to_go_back or any(positions[split] != at for split, at in merged.before.items()):
             self._stalled = 0.0
             self._losses.explained()
             return
-        stuck = [split for result in results if result.drifted for split in result.positions]
+        stuck = [split for result in results if result.progress.drifted for split in result.progress.positions]
         if stuck:
             places = ", ".join(f"{topic}[{p}] at offset {positions[topic, p]}" for topic, p in stuck[:5])
             msg = f"a batch came to nothing: a schema takes a row and yet does not; at one of {places}"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from ingest.driver.context import Stop
     from ingest.model.record import Split
-    from ingest.task.assignment import TaskResult
+    from ingest.task.result import TaskResult
 
 TARGET_S: Final = 5.0
 """The time that a batch should take, in seconds."""
@@ -140,13 +140,13 @@ class Pacing:
     def learn(self, results: Sequence[TaskResult]) -> float:
         """Size the next batch by what this one did; returns how long it took, in seconds."""
         seconds = self.clock.now() - self._began
-        self._rate.take(sum(result.read for result in results))
-        self._budget.learn(max(map(self._amount, results)), max(result.seconds for result in results))
+        self._rate.take(sum(result.counters.read for result in results))
+        self._budget.learn(max(map(self._amount, results)), max(result.telemetry.seconds for result in results))
         return seconds
 
     def _amount(self, result: TaskResult) -> float:
         """Return how much a task did, in the unit by which ranges were sized."""
         weights = self.weights
         if weights is None:
-            return result.read
-        return sum((at - self._starts.get(s, at)) * weights.get(s, 1.0) for s, at in result.positions.items())
+            return result.counters.read
+        return sum((at - self._starts.get(s, at)) * weights.get(s, 1.0) for s, at in result.progress.positions.items())

@@ -22,7 +22,7 @@ from ingest.deadletter.browse import tally
 from ingest.deadletter.letter import Replayed, Selection
 from ingest.driver.backlog import Backlog
 from ingest.driver.context import RunContext
-from ingest.driver.counters import Counters
+from ingest.driver.counters import RunCounters
 from ingest.driver.files import with_files
 from ingest.driver.run import prepared, spark_parts, started, stop_signal, summarised, with_checkpoint
 from ingest.driver.startup import PipelineStartup, Recovery, Start, begin_existing
@@ -52,7 +52,7 @@ def replay(pipeline: Pipeline, settings: Settings, observer: Observer, selection
     ):
         letters = dead_letters_of(context.pipeline, selection)
         parts = spark_parts(context, letters, engine, stop_signal(context))
-        counters = Counters(summary, pipeline.pipeline.max_tables)
+        counters = RunCounters(summary, pipeline.pipeline.max_tables)
         startup = ReplayStartup(context, parts, counters, letters)
         with started(context, parts, startup, access, counters) as (_, driver):
             driver.run()
@@ -76,7 +76,7 @@ def plan_replay(
 class ReplayStartup:
     """The start of a replay: from the topic of dead letters, with progress of its own."""
 
-    def __init__(self, context: RunContext, parts: RunParts, counters: Counters, letters: LetterSource) -> None:
+    def __init__(self, context: RunContext, parts: RunParts, counters: RunCounters, letters: LetterSource) -> None:
         """Connect to nothing yet."""
         self._context = context
         self._parts = parts

@@ -11,21 +11,19 @@ from ingest.model.reject import head
 from ingest.model.table import show
 from ingest.observe.events import BatchDone, BatchMeasured, DirtyRecord, RejectEvent, RunStarted, client_events
 from ingest.task import native_support
-from ingest.task.counters import FILTERED, UNREPRESENTABLE, add_counts, by_name, merge_counts
+from ingest.task.counters import FILTERED, UNREPRESENTABLE, Counters
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from ingest.checkpoint.checkpoint import Batch
     from ingest.driver.context import RunContext
-    from ingest.driver.counters import Counters
+    from ingest.driver.counters import RunCounters
     from ingest.driver.startup import Start
     from ingest.model.record import Split
     from ingest.model.reject import RejectedRecord
     from ingest.model.standing import Standing
-    from ingest.model.table import TableId
-    from ingest.task.assignment import TaskResult
-    from ingest.task.counters import TableCounters
+    from ingest.task.result import TaskResult
 
 _EXPECTED: Final = frozenset({"tombstone", "parse-error", "header-filter", "not-included", "not-selected", FILTERED})
 """Reasons why records are skipped of which nobody has to be warned: the pipeline's author asked for it."""
@@ -53,7 +51,7 @@ class Reports:
         self,
         context: RunContext,
         start: Start,
-        counters: Counters,
+        counters: RunCounters,
         on_reject: Callable[[RejectedRecord], None],
         ask_workers: Callable[[], list[list[str]]],
     ) -> None:
@@ -87,24 +85,25 @@ class Reports:
 
     def batch_done(self, batch: Batch, results: Sequence[TaskResult], seconds: float) -> None:
         """Tell of a batch whose progress is stored; `seconds`: how long it took."""
-        for event in client_events(report for result in results for report in result.reports):
+        for event in client_events(report for result in results for report in result.telemetry.reports):
             self._context.observer(event)
         self._warn_of_what_is_left_out()
-        for reject in (reject for result in results for reject in result.rejects):
+        for reject in (reject for result in results for reject in result.progress.rejects):
             self._on_reject(reject)
         backlog = self._start.backlog
         waiting, standing = backlog.waiting(), backlog.standing()
         self._context.observer(self._measured(results, waiting, standing))
-        acks = [result.first_ack for result in results if result.first_ack is not None]
+        telemetry = [result.telemetry for result in results]
+        acks = [one.first_ack for one in telemetry if one.first_ack is not None]
         self._context.observer(
             BatchDone(
                 batch=batch.number,
-                records=sum(result.read for result in results),
+                records=sum(result.counters.read for result in results),
                 seconds=seconds,
                 lag=sum(waiting.values()) if standing is None else None,
-                rejected=sum(result.rejected + result.stopped_by_reject for result in results),
-                cpu_s=sum(result.cpu_s for result in results),
-                worker_rss_kib=max(result.rss_kib for result in results),
+                rejected=sum(result.counters.rejected + result.progress.stopped_by_reject for result in results),
+                cpu_s=sum(one.cpu_s for one in telemetry),
+                worker_rss_kib=max(one.rss_kib for one in telemetry),
                 first_ack=min(acks, default=None),
                 standing=standing,
             )
@@ -114,33 +113,31 @@ class Reports:
         self, results: Sequence[TaskResult], waiting: Mapping[Split, int], standing: Standing | None
     ) -> BatchMeasured:
         """Return the numbers of a batch. `waiting`: records that wait in each split."""
-        tables: dict[TableId, TableCounters] = {}
-        rejects: dict[tuple[str, str], int] = {}
+        counters = Counters()
         sizes_of: dict[str, list[int]] = {}
         for result in results:
-            merge_counts(tables, result.counts, self._counters.most_tables)
-            add_counts(rejects, result.reject_codes)
-            for table, sizes in result.traffic.table_bytes.items():
+            counters.add(result.counters, self._counters.most_tables)
+            for table, sizes in result.telemetry.table_bytes.items():
                 total = sizes_of.setdefault(show(table), [0, 0])  # two tables may be shown alike
                 total[0] += sizes[0]
                 total[1] += sizes[1]
-        traffic = [result.traffic for result in results]
+        telemetry = [result.telemetry for result in results]
         return BatchMeasured(
-            records_in=sum(result.read for result in results),
-            bytes_in=sum(one.bytes_in for one in traffic),
-            records_out=sum(one.records_out for one in traffic),
-            bytes_out=sum(one.bytes_out for one in traffic),
-            tables=by_name(tables),
+            records_in=counters.read,
+            bytes_in=sum(one.bytes_in for one in telemetry),
+            records_out=sum(one.records_out for one in telemetry),
+            bytes_out=sum(one.bytes_out for one in telemetry),
+            tables=counters.by_name(),
             table_bytes=sizes_of,
-            rejects=rejects,
-            skipped=dict(self._counters.skipped),
+            rejects=counters.reject_codes,
+            skipped=dict(self._counters.total.skipped),
             positions=dict(self._start.backlog.positions) if standing is None else {},
             waiting=waiting,
-            fetch_lag_s=_newest(one.fetch_lag_s for one in traffic),
-            emit_lag_s=_newest(one.emit_lag_s for one in traffic),
-            send_s=max(one.send_s for one in traffic),
+            fetch_lag_s=_newest(one.fetch_lag_s for one in telemetry),
+            emit_lag_s=_newest(one.emit_lag_s for one in telemetry),
+            send_s=max(one.send_s for one in telemetry),
             commit_s=self._counters.commit_s,
-            failed=any(result.failure is not None for result in results),
+            failed=any(result.progress.failure is not None for result in results),
             standing=standing,
         )
 
@@ -158,7 +155,7 @@ class Reports:
         self._counters.summarise(backlog.by_topic() if standing is None else None, standing)
 
     def _warn_of_what_is_left_out(self) -> None:
-        warn, counters = self._context.warn_once, self._counters
+        warn, counters = self._context.warn_once, self._counters.total
         for reason in sorted(counters.skipped):
             if reason == UNREPRESENTABLE:
                 warn("deletes are left out and counted: the sink's format cannot say them without key.format")

@@ -20,7 +20,7 @@ from ingest.driver.backlog import WaitingNotes
 from ingest.driver.books import Books
 from ingest.driver.broadcast import SchemaBroadcast
 from ingest.driver.context import RunContext, StopSignal
-from ingest.driver.counters import Counters
+from ingest.driver.counters import RunCounters
 from ingest.driver.dispatcher import Dispatcher
 from ingest.driver.driver import Driver
 from ingest.driver.engine import SparkEngine, seen_by_all
@@ -64,7 +64,7 @@ def run(pipeline: Pipeline, settings: Settings, observer: Observer) -> RunEnded:
         prepared(context, access.lock) as engine,
     ):
         stop = stop_signal(context)
-        counters = Counters(summary, pipeline.pipeline.max_tables)
+        counters = RunCounters(summary, pipeline.pipeline.max_tables)
         outages = Outages(context, stop, lambda: engine.lives)
         while True:
             parts = spark_parts(context, context.pipeline.source, engine, stop)
@@ -195,7 +195,7 @@ def spark_parts(context: RunContext, source: Source, engine: SparkEngine, stop: 
 
 @contextmanager
 def started(
-    context: RunContext, parts: RunParts, startup: Startup, access: CheckpointAccess, counters: Counters,
+    context: RunContext, parts: RunParts, startup: Startup, access: CheckpointAccess, counters: RunCounters,
     outages: Outages | None = None,
 ) -> Iterator[tuple[Start, Driver]]:  # fmt: skip
     """Start a run, and end it with the block; raises IngestError.
@@ -250,7 +250,7 @@ def _start_engine(parts: RunParts, lock: int | None, connecting: Future[Start] |
         raise
 
 
-def assemble(context: RunContext, parts: RunParts, start: Start, runner: TaskRunner, counters: Counters) -> Driver:
+def assemble(context: RunContext, parts: RunParts, start: Start, runner: TaskRunner, counters: RunCounters) -> Driver:
     """Put main street together, once everything is connected; sends to the workers what stays the same for the run."""
     pipeline, settings = context.pipeline, context.settings
     source, sink, stop, pacing = parts.source, parts.sink, parts.stop, parts.pacing

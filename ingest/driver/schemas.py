@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ingest.checkpoint.checkpoint import Checkpoint
     from ingest.config.pipeline import Pipeline
     from ingest.driver.context import RunContext
-    from ingest.driver.counters import Counters
+    from ingest.driver.counters import RunCounters
     from ingest.driver.sink_tables import KeyPartitions, SinkTables
     from ingest.model.layout import TableLayout
     from ingest.model.schema import SchemaChange, TableComments, TableSchema
@@ -88,7 +88,7 @@ class SchemaStore:
         rules: SchemaRules,
         tables: SinkTables,
         checkpoint: Checkpoint,
-        counters: Counters,
+        counters: RunCounters,
         withheld: Callable[[SchemaChange, str], None],
     ) -> None:
         """Know no table yet; `withheld` gets each change that the sink is not to see, and the reason."""

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from ingest.encode.compiled_transform import CompiledTransforms
     from ingest.schema.evolve import Schemas
     from ingest.spark.session import Session
-    from ingest.task.assignment import Setup, Task, TaskResult
+    from ingest.task.assignment import Setup, Task
+    from ingest.task.result import TaskResult
     from ingest.transform.compiler import TransformCompiler
     from ingest.transform.spark_plan import Stage
 
@@ -46,15 +47,16 @@ class Explainer:
     def explain(self, outcomes: list[TaskResult]) -> list[TaskResult]:
         """Return the outcomes, with the messages of their rejects completed."""
         for outcome in outcomes:
-            for i, reject in enumerate(outcome.rejects):
+            progress = outcome.progress
+            for i, reject in enumerate(progress.rejects):
                 if reject.failure is None:
                     continue
                 why = ""
-                if self._asked < MAX_EXPLAINED or (outcome.stopped_by_reject and i + 1 == len(outcome.rejects)):
+                if self._asked < MAX_EXPLAINED or (progress.stopped_by_reject and i + 1 == len(progress.rejects)):
                     self._asked += 1
                     why = self._compiler.why(reject.failure)
                 message = f"{reject.message}: {why}" if why else reject.message
-                outcome.rejects[i] = replace(reject, message=message, failure=None)
+                progress.rejects[i] = replace(reject, message=message, failure=None)
         return outcomes
 
 

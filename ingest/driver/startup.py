@@ -25,7 +25,7 @@ from ingest.model.reject import RowError
 from ingest.observe.events import OptionChanged
 from ingest.schema.evolve import Schemas, all_fit, unchanged
 from ingest.schema.infer import observe, reasons_of
-from ingest.task.counters import CommitMetadata
+from ingest.task.counters import Counters
 from ingest.task.decoding import ChunkDecoder
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ingest.checkpoint.checkpoint import Batch, Checkpoint, Progress
     from ingest.deadletter.collector import Collector
     from ingest.driver.context import RunContext
-    from ingest.driver.counters import Counters
+    from ingest.driver.counters import RunCounters
     from ingest.driver.run_parts import RunParts
     from ingest.driver.schemas import SchemaRules
     from ingest.model.change import Change
@@ -78,7 +78,7 @@ class PipelineStartup:
         self,
         context: RunContext,
         parts: RunParts,
-        counters: Counters,
+        counters: RunCounters,
         before_reading: Callable[[SinkTables, SchemaStore], None] | None = None,
     ) -> None:
         """Connect to nothing yet. `before_reading`: what is done before the source is asked what there is to read."""
@@ -283,9 +283,9 @@ class Recovery:
         progress.ids, progress.source_state = dict(known.ids), known.source_state
         for resumed in found.values():
             progress.positions.update(resumed.positions)
-            kept = CommitMetadata.read_from(resumed.metadata)
-            progress.errors += kept.rejected
-            self.notes += [] if kept.note is None else [kept.note]
+            counters, note = Counters.read_from(resumed.metadata)
+            progress.errors += counters.rejected
+            self.notes += [] if note is None else [note]
         return True
 
     def _carry_out(self, checkpoint: Checkpoint, progress: Progress, number: int) -> bool:

@@ -1,21 +1,15 @@
-"""Values that travel between the driver and the workers in a batch: a task, what it needs to know, and its result."""
+"""The values that the driver sends to workers: a task, and what it needs to know. `result.py` has what comes back."""
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
-
-from ingest.task.traffic import Traffic
 
 if TYPE_CHECKING:
     from pyspark.core.broadcast import Broadcast
 
     from ingest.deadletter.collector import Collector
-    from ingest.errors import IngestError
-    from ingest.model.client_report import ClientReport
     from ingest.model.record import Split
-    from ingest.model.reject import RejectedRecord
     from ingest.model.schema import TableSchema
     from ingest.model.shared_place import SharedMark
     from ingest.model.table import TableId
@@ -24,7 +18,6 @@ if TYPE_CHECKING:
     from ingest.schema.routes import Rules
     from ingest.sinks import Sink
     from ingest.sources import Source
-    from ingest.task.counters import TableCounters
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,69 +95,3 @@ class Task:
     def ends(self) -> dict[Split, int]:
         """The positions where the ranges end."""
         return {split: end for split, (_, end) in self.ranges.items()}
-
-
-@dataclass(slots=True)
-class TaskResult:
-    """The result of a task. Positions are those up to which everything is written and acknowledged."""
-
-    shard: int
-    positions: dict[Split, int]
-    read: int = 0
-    counts: dict[TableId, TableCounters] = field(default_factory=dict)
-    skipped: dict[str, int] = field(default_factory=dict)
-    """By reason: records that stand for no row, and changes that no row came of."""
-    rejects: list[RejectedRecord] = field(default_factory=list)
-    rejected: int = 0
-    """Rejects that count against the tolerance."""
-    stopped_by_reject: bool = False
-    observed: dict[TableId, TableSchema] = field(default_factory=dict)
-    """The schemas of tables that are new, or changed, by the records that the task saw."""
-    widening: dict[tuple[TableId, str], bytes] = field(default_factory=dict)
-    """By table and column: the first value that gave a known column another type, cut short."""
-    refused_before: dict[Split, int] = field(default_factory=dict)
-    """Positions before which the sink has refused records, where the task ended at its last commit for that."""
-    waited: bool = False
-    """True if it ended at a record that the sink may take once the batch's other tasks have committed."""
-    drifted: bool = False
-    """True if it stopped at a record that did not fit its table's schema."""
-    failure: IngestError | None = None
-    notes: list[Any] = field(default_factory=list)
-    """What the source's coordinator is to learn of it, where the source has a state."""
-    withheld: dict[tuple[TableId, str], int] = field(default_factory=dict)
-    """By table and column: values that the sink's table was not to have."""
-    cut: dict[tuple[TableId, str], int] = field(default_factory=dict)
-    """By table and column: times that were taken without what is finer than a microsecond."""
-    unread: dict[tuple[TableId, str], int] = field(default_factory=dict)
-    """By table and column: values of rows before a change that are not known, as they cannot be read."""
-    rounded: dict[tuple[TableId, str], int] = field(default_factory=dict)
-    """By table and column: numbers that no binary number is, and that became the nearest one."""
-    delivered: list[Any] = field(default_factory=list)
-    """Values that the sink's writer has for the driver."""
-    reject_codes: dict[tuple[str, str], int] = field(default_factory=dict)
-    """By stage and code: rejects, those included that do not count or that stopped the task."""
-    lost_deliveries: int = 0
-    """Records that the sink's cluster did not take, which only the guarantee `none` goes on after."""
-    reports: list[ClientReport] = field(default_factory=list)
-    """Reports of the clients of source and sink."""
-    traffic: Traffic = field(default_factory=Traffic)
-    seconds: float = 0.0
-    cpu_s: float = 0.0
-    rss_kib: int = 0
-    first_ack: float | None = None
-    """The time when the first record was acknowledged, in seconds since the epoch."""
-    worker: str = ""
-    """The name of the worker."""
-    ended: float = 0.0
-    """The time of the end, in seconds since the epoch."""
-    pid: int = 0
-
-    @classmethod
-    def begun(cls, task: Task) -> TaskResult:
-        """Return the result of a task that has done nothing yet, in this process."""
-        return cls(task.shard, {split: start for split, (start, _) in task.ranges.items()}, pid=os.getpid())
-
-    def skip(self, reason: str, count: int) -> None:
-        """Count records that stand for no row."""
-        if count:
-            self.skipped[reason] = self.skipped.get(reason, 0) + count

@@ -18,7 +18,7 @@ from ingest.task import worker
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from ingest.task.assignment import TaskResult
+    from ingest.task.result import TaskResult
 
 
 @contextmanager
@@ -38,12 +38,12 @@ def attempt(result: TaskResult) -> Generator[None]:
         worker.discard()
         raise
     except IngestError as exc:
-        result.failure = _portable(exc)
+        result.progress.failure = _portable(exc)
         worker.discard()
     except Exception as exc:  # noqa: BLE001  (a bug is no better the second time: Spark shall not try again)
         traceback.print_exc()
         trace = "the stack trace is above" if TaskContext.get() is None else "Spark's log has the stack trace"
-        result.failure = failure_of(exc, "a task", trace)
+        result.progress.failure = failure_of(exc, "a task", trace)
         worker.discard()
     finally:
         gc.enable()
@@ -71,6 +71,7 @@ class Stopwatch:
 
     def stop(self, result: TaskResult) -> None:
         """Put the time, the processor time and the memory of this worker into a result."""
-        result.seconds, result.ended = time.monotonic() - self.started, time.time()
-        result.cpu_s += time.process_time() - self._cpu
-        result.rss_kib = worker.rss_kib()
+        measured = result.telemetry
+        measured.seconds, measured.ended = time.monotonic() - self.started, time.time()
+        measured.cpu_s += time.process_time() - self._cpu
+        measured.rss_kib = worker.rss_kib()

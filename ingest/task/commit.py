@@ -8,34 +8,27 @@ from __future__ import annotations
 
 import time
 from contextlib import contextmanager, suppress
-from dataclasses import replace
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 from pyspark import TaskContext
 
 from ingest.errors import CommitOutcomeUnknown, Fenced, IngestError
 from ingest.model.client_report import reports
 from ingest.model.commit import CommitScope, left_out_by, tell_apart
-from ingest.task.counters import CommitMetadata, add_counts
+from ingest.task.counters import Counters, add_counts
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
     from ingest.deadletter.letter import DeadLetters
     from ingest.model.record import Split
-    from ingest.model.table import TableId
     from ingest.sinks import Writer
     from ingest.sources.stateful import StatefulReader
-    from ingest.task.assignment import Task, TaskResult
+    from ingest.task.assignment import Task
     from ingest.task.changelog import Changelog
-    from ingest.task.counters import EncoderCounters, TableCounters
+    from ingest.task.counters import EncoderCounters
+    from ingest.task.result import TaskResult
 
-_Counted: TypeAlias = (
-    "tuple[int, int, dict[TableId, TableCounters], dict[str, int],"
-    " dict[tuple[TableId, str], int], dict[tuple[TableId, str], int], dict[tuple[TableId, str], int],"
-    " dict[tuple[TableId, str], int], dict[tuple[str, str], int]]"
-)
-"""Records read, rejects, and counters by table, reason, column, and code, in the order in which a result has them."""
 COMMIT_S: Final = 5.0
 """A task commits within a range at least this often, in seconds."""
 
@@ -82,8 +75,8 @@ class Committer:
         self._counters = counters
         self._positions = positions
         self._result = result
-        self._committed = self._counted()
-        self._kept_rejects = len(result.rejects)
+        self._committed = result.counters.copy()
+        self._kept_rejects = len(result.progress.rejects)
         self._lost_before = writer.failures
 
     @contextmanager
@@ -98,50 +91,36 @@ class Committer:
             yield
             failed = False
         finally:
-            self._result.lost_deliveries = self._writer.failures - self._lost_before
-            self._result.reports += reports(self._writer)
+            lost = self._writer.failures - self._lost_before
+            self._result.telemetry.reports += reports(self._writer)
             if failed:
                 with suppress(IngestError):  # what went wrong before says more
                     self._writer.abort()
             self._counters.collect()
             if failed:
-                self._count_committed()
-
-    def _count_committed(self) -> None:
-        result = self._result
-        result.read, result.rejected, result.counts = self._committed[:3]
-        result.skipped, result.withheld, result.cut, result.unread, result.rounded, result.reject_codes = (
-            self._committed[3:]
-        )
+                self._result.counters.restore(self._committed)
+            self._result.counters.lost_deliveries = lost
 
     def go_back(self) -> dict[Split, int]:
         """Give up what was written since the last commit, to go on from there; returns the positions before.
 
         Positions and the result are then what they were at that commit. The writer is told that chunks come one by one.
         """
-        result, reached, lost = self._result, dict(self._positions), self._writer.failures
+        progress, reached, lost = self._result.progress, dict(self._positions), self._writer.failures
         self._writer.abort()
         tell_apart(self._writer, apart=True)
         self._lost_before += self._writer.failures - lost
         self._counters.collect()
-        self._count_committed()
-        self._committed = self._counted()
-        self._positions.update(result.positions)
-        del result.rejects[self._kept_rejects :]
-        result.stopped_by_reject = result.drifted = False
-        result.observed, result.widening = {}, {}
+        self._result.counters.restore(self._committed)
+        self._positions.update(progress.positions)
+        del progress.rejects[self._kept_rejects :]
+        progress.stopped_by_reject = progress.drifted = False
+        progress.observed, progress.widening = {}, {}
         return reached
 
     def come_apart(self, *, apart: bool) -> None:
         """Tell the writer whether each chunk is committed by itself from now on."""
         tell_apart(self._writer, apart=apart)
-
-    def _counted(self) -> _Counted:
-        """Return a copy of what the result counts now."""
-        result = self._result
-        counts = {table: replace(counters) for table, counters in result.counts.items()}
-        columns = {**result.withheld}, {**result.cut}, {**result.unread}, {**result.rounded}
-        return result.read, result.rejected, counts, {**result.skipped}, *columns, {**result.reject_codes}
 
     def resume(self, task: Task, worker: str) -> bool:
         """Take the shard over, and go on where an earlier attempt ended, if the sink knows that.
@@ -168,13 +147,12 @@ class Committer:
             raise CommitOutcomeUnknown(exc.message, exc.hint) from exc
         if resumed is None:
             return False
-        counted = CommitMetadata.read_from(resumed.metadata)
-        result.read, result.rejected, result.counts = counted.read, counted.rejected, counted.tables
-        if self._reader is not None and counted.note is not None:
-            self._reader.resume(counted.note)
-        result.positions.update(resumed.positions)
+        self._committed, note = Counters.read_from(resumed.metadata)
+        result.counters.restore(self._committed)
+        if self._reader is not None and note is not None:
+            self._reader.resume(note)
+        result.progress.positions.update(resumed.positions)
         self._positions.update(resumed.positions)
-        self._committed = self._counted()
         return resumed.final
 
     def commit(self, *, final: bool = False) -> None:
@@ -184,15 +162,14 @@ class Committer:
             self._letters.commit()
         self._counters.collect()
         note = None if self._reader is None else self._reader.commit_note(positions)
-        metadata = CommitMetadata(result.read, result.rejected, result.counts, note)
         began = time.monotonic()
-        self._writer.commit(positions, metadata.text(), final=final)
-        result.traffic.acknowledged(time.monotonic() - began)
+        self._writer.commit(positions, result.counters.text(note), final=final)
+        result.telemetry.acknowledged(time.monotonic() - began)
         if self.changelog is not None:
             self.changelog.commit(positions)
-        result.delivered += self._writer.delivered()
-        add_counts(result.skipped, left_out_by(self._writer))
-        if result.first_ack is None and result.read:
-            result.first_ack = time.time()
-        result.positions = positions
-        self._committed, self._kept_rejects = self._counted(), len(result.rejects)
+        result.progress.delivered += self._writer.delivered()
+        add_counts(result.counters.skipped, left_out_by(self._writer))
+        if result.telemetry.first_ack is None and result.counters.read:
+            result.telemetry.first_ack = time.time()
+        result.progress.positions = positions
+        self._committed, self._kept_rejects = result.counters.copy(), len(result.progress.rejects)

@@ -1,18 +1,19 @@
-"""Counters of a task: by table, those that a sink commits together with what was written, and those of the encoders.
+"""Counters of a task: those of its tables, reasons and columns, and those that encoders keep until they are collected.
 
-Whoever resumes a task goes on counting from what was committed. Where tables are many, their counters are left out of
-that: rejects never are.
+A sink keeps the first of them with what was written: whoever resumes a task goes on counting from there. Where tables
+are many, their counters are left out of that: rejects never are.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import orjson
 
 from ingest.encode.coercer import OTHERS as OTHER_COLUMNS
 from ingest.model.cache import count_up
+from ingest.model.change import Kind
 from ingest.model.table import MAX_ID, show
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from ingest.encode.upsert_encoder import TableEncoder
     from ingest.model.table import TableId
     from ingest.native.native import NativeEncoders
-    from ingest.task.assignment import TaskResult
+    from ingest.task.result import TaskResult
 
 MAX_BYTES: Final = 1000
 MIN_TABLE_BYTES: Final = len('[["t"],0,0,0,0],')
@@ -48,34 +49,97 @@ class TableCounters:
 
 
 @dataclass(slots=True)
-class CommitMetadata:
-    """Counters that a sink commits with the progress of a task."""
+class Counters:
+    """Numbers of what became of records, of a task or of a run."""
 
     read: int = 0
     rejected: int = 0
     """Rejects that count against the tolerance."""
     tables: dict[TableId, TableCounters] = field(default_factory=dict)
-    note: Any = None
-    """What a source with a state keeps with the progress (`sources/stateful.py`); None where there is nothing."""
+    skipped: dict[str, int] = field(default_factory=dict)
+    """By reason: records that stand for no row, and changes that no row came of."""
+    withheld: dict[tuple[TableId, str], int] = field(default_factory=dict)
+    """By table and column: values that the sink's table was not to have."""
+    cut: dict[tuple[TableId, str], int] = field(default_factory=dict)
+    """By table and column: times that were taken without what is finer than a microsecond."""
+    unread: dict[tuple[TableId, str], int] = field(default_factory=dict)
+    """By table and column: values of rows before a change that are not known, as they cannot be read."""
+    rounded: dict[tuple[TableId, str], int] = field(default_factory=dict)
+    """By table and column: numbers that no binary number is, and that became the nearest one."""
+    reject_codes: dict[tuple[str, str], int] = field(default_factory=dict)
+    """By stage and code: rejects, those included that do not count or that stopped the task."""
+    lost_deliveries: int = 0
+    """Records that the sink's cluster did not take, which only the guarantee `none` goes on after."""
 
-    def text(self) -> bytes:
-        """Return the JSON text that a sink keeps, of at most `MAX_BYTES` beside the note of a source."""
+    def skip(self, reason: str, count: int) -> None:
+        """Count records that stand for no row."""
+        if count:
+            self.skipped[reason] = self.skipped.get(reason, 0) + count
+
+    def change(self, table: TableId, kind: Kind, count: int) -> None:
+        """Count changes of a table that are done."""
+        counts = self.tables.setdefault(table, TableCounters())
+        if kind is Kind.INSERT:
+            counts.inserted += count
+        elif kind is Kind.UPDATE:
+            counts.updated += count
+        else:
+            counts.deleted += count
+
+    def add(self, more: Counters, max_tables: int) -> None:
+        """Add other counters, by at most `max_tables` tables."""
+        self.read += more.read
+        self.rejected += more.rejected
+        self.lost_deliveries += more.lost_deliveries
+        merge_counts(self.tables, more.tables, max_tables)
+        add_counts(self.skipped, more.skipped)
+        add_counts(self.cut, more.cut)
+        add_counts(self.reject_codes, more.reject_codes)
+        by_column = (self.withheld, more.withheld), (self.unread, more.unread), (self.rounded, more.rounded)
+        for total, counts in by_column:
+            for (table, column), count in counts.items():
+                count_up(total, (table, column), count, (table, OTHER_COLUMNS))
+
+    def copy(self) -> Counters:
+        """Return a copy that does not change with these."""
+        copied = replace(self, tables={table: replace(counts) for table, counts in self.tables.items()})
+        for name in ("skipped", "withheld", "cut", "unread", "rounded", "reject_codes"):
+            setattr(copied, name, dict(getattr(self, name)))
+        return copied
+
+    def restore(self, before: Counters) -> None:
+        """Let these be what they were when `before` was copied."""
+        copied = before.copy()
+        for one in fields(self):
+            setattr(self, one.name, getattr(copied, one.name))
+
+    def text(self, note: Any = None) -> bytes:  # noqa: ANN401  (a source's own)
+        """Return the JSON text that a sink keeps, of at most `MAX_BYTES` beside the note.
+
+        `note`: what a source with a state keeps with the progress (`sources/stateful.py`).
+        """
         few = self.tables if len(self.tables) <= MAX_BYTES // MIN_TABLE_BYTES else {}
         tables = [[list(t), c.inserted, c.updated, c.deleted, c.rejected] for t, c in few.items()]
-        note = {} if self.note is None else {"note": self.note}
-        text = orjson.dumps({"read": self.read, "rejected": self.rejected, "tables": tables, **note})
-        if len(text) > MAX_BYTES:
-            text = orjson.dumps({"read": self.read, "rejected": self.rejected, "tables": [], **note})
-        return text
+        kept = {"read": self.read, "rejected": self.rejected, "tables": tables}
+        more = {} if note is None else {"note": note}
+        text = orjson.dumps(kept | more)
+        return text if len(text) <= MAX_BYTES else orjson.dumps(kept | {"tables": []} | more)
 
-    @staticmethod
-    def read_from(text: bytes) -> CommitMetadata:
-        """Return the counters that a sink kept; all are zero where it kept nothing."""
+    @classmethod
+    def read_from(cls, text: bytes) -> tuple[Counters, Any]:
+        """Return the counters that a sink kept, and the source's note; zeros and None where it kept nothing."""
         if not text:
-            return CommitMetadata()
+            return cls(), None
         found = orjson.loads(text)
         tables = {tuple(t): TableCounters(0, i, u, d, r) for t, i, u, d, r in found["tables"]}
-        return CommitMetadata(found["read"], found["rejected"], tables, found.get("note"))
+        return cls(found["read"], found["rejected"], tables), found.get("note")
+
+    def by_name(self) -> dict[str, TableCounters]:
+        """Return the counters of tables by the names that these are shown under: two tables may have one."""
+        named: dict[TableId, TableCounters] = {}
+        for table, counters in self.tables.items():
+            merge_counts(named, {(show(table),): counters}, len(self.tables))
+        return {name: counters for (name,), counters in named.items()}
 
 
 def counters_for(counts: dict[TableId, TableCounters], table: TableId, most: int) -> TableCounters:
@@ -104,14 +168,6 @@ def merge_counts(into: dict[TableId, TableCounters], more: Mapping[TableId, Tabl
         total.read = total.inserted + total.updated + total.deleted + total.rejected
 
 
-def by_name(counts: Mapping[TableId, TableCounters]) -> dict[str, TableCounters]:
-    """Return counters by the names that tables are shown under: two tables may have one."""
-    named: dict[TableId, TableCounters] = {}
-    for table, counters in counts.items():
-        merge_counts(named, {(show(table),): counters}, len(counts))
-    return {name: counters for (name,), counters in named.items()}
-
-
 class EncoderCounters:
     """The counters that the encoders of tables keep while they encode, on their way into a task's result."""
 
@@ -119,7 +175,7 @@ class EncoderCounters:
         """`native`: the native encoders that count for these encoders, if there are any."""
         self._cache = cache
         self._native = native
-        self._result = result
+        self._counters, self._telemetry = result.counters, result.telemetry
 
     def collect(self) -> None:
         """Move the counters of all encoders into the result."""
@@ -129,26 +185,28 @@ class EncoderCounters:
             self._collect(encoder)
 
     def _collect(self, encoder: TableEncoder) -> None:
-        result = self._result
+        counters, table = self._counters, encoder.table
         if encoder.bytes_in or encoder.bytes_out:
-            result.traffic.of_table(encoder.table, encoder.bytes_in, encoder.bytes_out)
+            self._telemetry.of_table(table, encoder.bytes_in, encoder.bytes_out)
             encoder.bytes_in = encoder.bytes_out = 0
         if encoder.inserted or encoder.updated or encoder.deleted:
-            counts = result.counts.setdefault(encoder.table, TableCounters())
+            counts = counters.tables.setdefault(table, TableCounters())
             counts.inserted += encoder.inserted
             counts.updated += encoder.updated
             counts.deleted += encoder.deleted
             encoder.inserted = encoder.updated = encoder.deleted = 0
         if encoder.unrepresentable:
-            result.skip(UNREPRESENTABLE, encoder.unrepresentable)
+            counters.skip(UNREPRESENTABLE, encoder.unrepresentable)
             encoder.unrepresentable = 0
         cut = encoder.cut
-        add_counts(result.cut, {(encoder.table, column): count for column, count in cut.items()})
+        add_counts(counters.cut, {(table, column): count for column, count in cut.items()})
         cut.clear()
         by_column = (
-            (encoder.withheld, result.withheld), (encoder.unread, result.unread), (encoder.rounded, result.rounded),
-        )  # fmt: skip
-        for found, of_columns in by_column:
-            for column, number in found.items():
-                count_up(of_columns, (encoder.table, column), number, (encoder.table, OTHER_COLUMNS))
-            found.clear()
+            (encoder.withheld, counters.withheld),
+            (encoder.unread, counters.unread),
+            (encoder.rounded, counters.rounded),
+        )
+        for counted, total in by_column:
+            for column, number in counted.items():
+                count_up(total, (table, column), number, (table, OTHER_COLUMNS))
+            counted.clear()

@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from ingest.model.change import Change, Decoded
     from ingest.model.record import Record, Split
     from ingest.schema.evolve import Schemas
-    from ingest.task.assignment import Setup, TaskResult
+    from ingest.task.assignment import Setup
     from ingest.task.rejects import RejectLimit
+    from ingest.task.result import TaskProgress
 
 LOOK_S: Final = 2.0
 QUIET_S: Final = 0.2
@@ -34,26 +35,26 @@ QUIET_S: Final = 0.2
 class SchemaObserver:
     """The schemas that a task observes, beside those that it knows."""
 
-    def __init__(self, setup: Setup, schemas: Schemas, result: TaskResult) -> None:
+    def __init__(self, setup: Setup, schemas: Schemas, progress: TaskProgress) -> None:
         """`schemas`: those that the task knows."""
         self._setup = setup
         self._schemas = schemas
-        self._result = result
+        self._progress = progress
 
     def see(self, changes: Sequence[Change]) -> bool | Reject:
         """Add what the changes of one message show; return whether anything was new.
 
         Returns the reject instead, and has observed nothing, if no schema takes one of the changes.
         """
-        before = self._result.observed
+        before = self._progress.observed
         if len(changes) > 1:
-            self._result.observed = dict(before)
+            self._progress.observed = dict(before)
         new = False
         for change in changes:
             try:
                 new |= self._see(change)
             except RowError as exc:
-                self._result.observed = before
+                self._progress.observed = before
                 return Reject(exc.code, str(exc), change[0])
         return new
 
@@ -65,7 +66,7 @@ class SchemaObserver:
         if source is None and len(known_sources) >= setup.max_tables:
             msg = f"there are {setup.max_tables} tables already (pipeline.max-tables)"
             raise RowError("too-many-tables", msg)
-        inference, observed = setup.inference, self._result.observed
+        inference, observed = setup.inference, self._progress.observed
         known = observed.get(table) or (None if source is None else source.schema)
         stored = self._schemas.number_types(table) if inference.numbers is Numbers.STORED else {}
         merged = observe(
@@ -86,20 +87,20 @@ class SchemaObserver:
                 raise RowError("null-key", f"primary key column {missing[0]!r} is null or missing")
         observed[table] = merged
         for name, value in reasons_of(change, known, merged, inference).items():
-            self._result.widening.setdefault((table, name), value)
+            self._progress.widening.setdefault((table, name), value)
         return True
 
 
 class LookAhead:
     """The splits that have stopped at a drift, and what the task still looks for in them."""
 
-    def __init__(self, observer: SchemaObserver, limit: RejectLimit, look_ahead: int, result: TaskResult) -> None:
+    def __init__(self, observer: SchemaObserver, limit: RejectLimit, look_ahead: int, progress: TaskProgress) -> None:
         """`look_ahead`: how many records may bring nothing new."""
         self.stopped: set[Split] = set()
         self._observer = observer
         self._limit = limit
         self._look_ahead = look_ahead
-        self._result = result
+        self._progress = progress
         self._looked = 0
         """Records since the last one that brought something new."""
         self._last_news = 0.0
@@ -117,7 +118,7 @@ class LookAhead:
         if not self.stopped:
             self._until = time.monotonic() + LOOK_S
         self.stopped.add(split)
-        self._result.drifted = True
+        self._progress.drifted = True
         self._looked, self._last_news = 0, time.monotonic()
         return None
 

@@ -19,7 +19,7 @@ from ingest.model.cache import count_up
 from ingest.model.change import Kind, Reject
 from ingest.model.reject import LeftForLater, RowError
 from ingest.native import native
-from ingest.task.counters import FILTERED, TableCounters
+from ingest.task.counters import FILTERED
 from ingest.task.reading import read_again
 from ingest.task.rejects import RecordReject
 from ingest.task.returned import lost
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from ingest.native.native import Target
     from ingest.native.row_encoder import RowEncoder
     from ingest.sources import Reader
-    from ingest.task.assignment import TaskResult
     from ingest.task.refusals import RefusedRecords
     from ingest.task.rejects import RejectLimit
+    from ingest.task.result import TaskResult
     from ingest.task.spill import ChunkManifest
     from ingest.task.worker import WorkerState
     from ingest.transform.rows import Results, RetainedRows
@@ -82,10 +82,10 @@ class ChunkMerger:
         self._targets: list[Target] = []
         """Destinations of ready-made records, each with the changes that are done then, by their numbers."""
         self._native = NativeMerge(transforms, self._mergers, state, result)
-        self._rows = RowResults(self._mergers, state.results, result)
+        self._rows = RowResults(self._mergers, state.results, result.counters)
         self._state = state
         self._limit = limit
-        self._result = result
+        self._counters, self._telemetry = result.counters, result.telemetry
 
     def learn(self, manifest: ChunkManifest) -> None:
         """Take over the targets that are new with a chunk. Every chunk's have to be, also of one that is left out."""
@@ -209,12 +209,12 @@ class ChunkMerger:
                 raise
             return Reject(exc.code, str(exc), self._table_of(rows, retained, done), failure)
         for table, kind in done:
-            count_change(self._result, table, kind, 1)
+            self._counters.change(table, kind, 1)
         for table, column in rounded:
-            count_up(self._result.rounded, (table, column), 1, (table, OTHER_COLUMNS))
+            count_up(self._counters.rounded, (table, column), 1, (table, OTHER_COLUMNS))
         of = self._table_of(rows, retained, done)
         if of is not None:
-            self._result.traffic.of_table(of, 0, bytes_of(records[length:]))
+            self._telemetry.of_table(of, 0, bytes_of(records[length:]))
         return None
 
     def _rounded(self, transform: int, bits: int) -> list[tuple[TableId, str]]:
@@ -240,7 +240,7 @@ class NativeMerge:
         self._transforms = transforms
         self._mergers = mergers
         self._encoders = state.results
-        self._result = result
+        self._counters, self._telemetry = result.counters, result.telemetry
         self._tables: list[RowEncoder | None] = []
         """By transform: the encoder of its rows."""
         self._asked: set[int] = set()
@@ -274,13 +274,13 @@ class NativeMerge:
             if batch:
                 parts.append(batch)
             if filtered:
-                self._result.skip(FILTERED, filtered)
+                self._counters.skip(FILTERED, filtered)
             for target, (count, size) in done.items():
                 changes = targets[target][1]
                 for table, kind in changes:
-                    count_change(self._result, table, kind, count)
+                    self._counters.change(table, kind, count)
                 if changes:
-                    self._result.traffic.of_table(changes[0][0], 0, size)
+                    self._telemetry.of_table(changes[0][0], 0, size)
             if stop == retained.size or not self._prepare(retained.transforms[stop]):
                 return stop, row
             start = stop
@@ -294,14 +294,3 @@ class NativeMerge:
         self._tables += [None] * (transform + 1 - len(self._tables))
         self._tables[transform] = self._encoders.native_of(merger.transform.table, self._transforms, merger)
         return self._tables[transform] is not None
-
-
-def count_change(result: TaskResult, table: TableId, kind: Kind, count: int) -> None:
-    """Count changes of a table that are done."""
-    counts = result.counts.setdefault(table, TableCounters())
-    if kind is Kind.INSERT:
-        counts.inserted += count
-    elif kind is Kind.UPDATE:
-        counts.updated += count
-    else:
-        counts.deleted += count

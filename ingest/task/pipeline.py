@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING
 
 from ingest.model.commit import RowsRefused
 from ingest.task import worker
-from ingest.task.assignment import TaskResult
 from ingest.task.attempt import Stopwatch, attempt
 from ingest.task.commit import COMMIT_S, Committer, Interval
 from ingest.task.counters import EncoderCounters
 from ingest.task.native_stage import NativeToRecords
 from ingest.task.refusals import Stopped, Ways
 from ingest.task.rejects import RejectLimit, Rejects
+from ingest.task.result import TaskResult
 from ingest.task.source_side import SourceSide
 from ingest.task.writing import WriteStage
 
@@ -44,8 +44,8 @@ class ShardTask:
         self._state = state = worker.state_for(task)
         setup, writer, letters = state.setup, state.clients.writer(), state.clients.letters()
         self._reader = state.clients.stateful(task)
-        self._positions = dict(result.positions)
-        self._limit = RejectLimit(task.tolerated, result, setup.source.ignored_errors)
+        self._positions = dict(result.progress.positions)
+        self._limit = RejectLimit(task.tolerated, result.counters, setup.source.ignored_errors)
         self._native = None if state.records.native is None else NativeToRecords(state.records)
         self._rejects = Rejects(setup, self._limit, letters, len(state.schemas.sources), result, task.assigned)
         self._sink = WriteStage(writer, self._rejects, setup.source.left_out, self._positions, result)
@@ -62,7 +62,7 @@ class ShardTask:
             self._run()
         finally:
             if self._reader is not None:  # what was committed counts, also where it ends with an error
-                self._result.notes = self._reader.notes(self._result.positions)
+                self._result.progress.notes = self._reader.notes(self._result.progress.positions)
 
     def _run(self) -> None:
         ways, committer = self._ways, self._committer
@@ -112,10 +112,10 @@ class ShardTask:
                 if not sink.within and ((ways.apart and chunk is not None) or self._interval.passed()):
                     self._commit()
         over = over or source.stopped or not ways.apart
-        self._result.waited = ways.refused.waiting
+        self._result.progress.waited = ways.refused.waiting
         if sink.within:
             return False
-        if not self._result.waited:
+        if not self._result.progress.waited:
             source.pass_gaps(positions)
         if over and self._stopped is not None:
             self._stopped.put_back(self._result)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from ingest.model.record import Headers, Record, Split
     from ingest.sources import Reader
-    from ingest.task.traffic import Traffic
+    from ingest.task.result import Telemetry
 
 
 @dataclass(slots=True)
@@ -50,10 +50,10 @@ class ReadChunk:
 class RangeReading:
     """A reader of ranges, and the condition on headers that records have to meet."""
 
-    def __init__(self, reader: Reader, wanted: Callable[[Headers | None], bool] | None, traffic: Traffic) -> None:
-        """`wanted`: whether a record with these headers is to be read; None if all are. `traffic`: counts what came."""
+    def __init__(self, reader: Reader, wanted: Callable[[Headers | None], bool] | None, telemetry: Telemetry) -> None:
+        """`wanted`: whether a record with these headers is to be read; None if all are."""
         self._reader = reader
-        self._traffic = traffic
+        self._telemetry = telemetry
         self._wanted = wanted
 
     def chunks(self, ranges: Mapping[Split, tuple[int, int]]) -> Generator[ReadChunk | None]:
@@ -66,7 +66,7 @@ class RangeReading:
                     continue
                 more = getattr(chunk, "more", False)
                 messages, end = chunk.messages, offset_of(chunk.messages[-1]) + (not more)
-                self._traffic.read(messages)
+                self._telemetry.read(messages)
                 kept = () if wanted is None else [wanted(message.headers()) for message in messages]
                 if all(kept):
                     gone = getattr(chunk, "gone", "")

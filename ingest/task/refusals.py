@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ingest.model.reject import LeftForLater, RowError
+from ingest.task.counters import add_counts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from ingest.model.reject import RejectedRecord
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
-    from ingest.task.assignment import TaskResult
+    from ingest.task.result import TaskResult
 
 
 class RefusedRecords:
@@ -88,17 +89,19 @@ class Stopped:
     @classmethod
     def of(cls, result: TaskResult) -> Stopped:
         """Return that of a task."""
-        at_fault = [reject for reject in result.rejects if not reject.passed]
-        return cls(result.observed, result.widening, at_fault, result.drifted, result.waited)
+        progress = result.progress
+        at_fault = [reject for reject in progress.rejects if not reject.passed]
+        return cls(progress.observed, progress.widening, at_fault, progress.drifted, progress.waited)
 
     def put_back(self, result: TaskResult) -> None:
         """Let the task end so."""
-        result.observed, result.widening = {**result.observed, **self.observed}, {**result.widening, **self.widening}
-        result.drifted, result.waited = result.drifted or self.drifted, result.waited or self.waited
+        progress = result.progress
+        progress.observed, progress.widening = progress.observed | self.observed, progress.widening | self.widening
+        progress.drifted, progress.waited = progress.drifted or self.drifted, progress.waited or self.waited
         for reject in self.rejects:
-            result.rejects.append(reject)
-            result.reject_codes[reject.stage, reject.code] = result.reject_codes.get((reject.stage, reject.code), 0) + 1
-            result.stopped_by_reject = True
+            progress.rejects.append(reject)
+            progress.stopped_by_reject = True
+            add_counts(result.counters.reject_codes, {(reject.stage, reject.code): 1})
 
 
 class Ways:

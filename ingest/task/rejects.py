@@ -8,14 +8,16 @@ from ingest.model.cache import MAX_COUNTED
 from ingest.model.record import kept_of, offset_of
 from ingest.model.reject import Failure, RejectedRecord
 from ingest.sources.stateful import with_letters_of_rows
-from ingest.task.counters import counters_for
+from ingest.task.counters import add_counts, counters_for
 
 if TYPE_CHECKING:
     from ingest.deadletter.letter import DeadLetters
     from ingest.model.change import Reject
     from ingest.model.record import Record, Split
     from ingest.model.reject import IgnoredErrors
-    from ingest.task.assignment import Assigned, Setup, TaskResult
+    from ingest.task.assignment import Assigned, Setup
+    from ingest.task.counters import Counters
+    from ingest.task.result import TaskResult
 
 MAX_REJECTS: Final = 100
 """Rejects that a result holds in full; all are counted."""
@@ -38,16 +40,16 @@ class RecordReject(NamedTuple):
 class RejectLimit:
     """The number of rejects that a task may pass."""
 
-    def __init__(self, tolerated: int, result: TaskResult, ignored: IgnoredErrors) -> None:
+    def __init__(self, tolerated: int, counters: Counters, ignored: IgnoredErrors) -> None:
         """`ignored`: errors that do not count."""
         self.ignored = ignored
         self._tolerated = tolerated
-        self._result = result
+        self._counters = counters
 
     @property
     def left(self) -> int:
         """The number of rejects that may still pass."""
-        return self._tolerated - self._result.rejected
+        return self._tolerated - self._counters.rejected
 
     def counts(self, stage: str, reject: Reject) -> bool:
         """Return whether a reject of this stage counts."""
@@ -76,12 +78,12 @@ class Rejects:
         self._max_tables = MAX_COUNTED + known_tables
         self._sent: set[tuple[Split, int]] = set()
         """Records whose letters were sent since the last commit: they are not sent again where a task goes back."""
-        self._result = result
+        self._counters, self._progress = result.counters, result.progress
 
     @property
     def full(self) -> bool:
         """True if the task has to end, because its result has no room for more rejects that are to be logged."""
-        return self._logged and len(self._result.rejects) >= MAX_LOGGED
+        return self._logged and len(self._progress.rejects) >= MAX_LOGGED
 
     def committed(self) -> None:
         """Forget which letters were sent: their records do not come again."""
@@ -95,19 +97,19 @@ class Rejects:
     def add(self, split: Split, reject: RecordReject) -> None:
         """Send a reject to the dead letters, count it, and keep it if there is room. Raises IngestError."""
         message, stage, reason, passed = self._kept(split, reject.record), *reject[1:]
-        result = self._result
-        result.reject_codes[stage, reason.code] = result.reject_codes.get((stage, reason.code), 0) + 1
+        counters, rejects = self._counters, self._progress.rejects
+        add_counts(counters.reject_codes, {(stage, reason.code): 1})
         if passed and self._letters is not None and (split, offset_of(message)) not in self._sent:
             self._letters.add(message, stage, reason)
             self._sent.add((split, offset_of(message)))
         if not self._limit.counts(stage, reason):
-            result.skip("parse-error", 1)
+            counters.skip("parse-error", 1)
         elif passed:
-            result.rejected += 1
+            counters.rejected += 1
         if reason.table is not None:
-            counters_for(result.counts, reason.table, self._max_tables).rejected += 1
-        if len(result.rejects) < (MAX_LOGGED if self._logged else MAX_REJECTS):
-            result.rejects.append(
+            counters_for(counters.tables, reason.table, self._max_tables).rejected += 1
+        if len(rejects) < (MAX_LOGGED if self._logged else MAX_REJECTS):
+            rejects.append(
                 RejectedRecord(
                     split[0], split[1], offset_of(message), stage, reason.code, reason.message[:MAX_KEPT], reason.table,
                     head_of(message.key()), head_of(message.value()), getattr(message, "where", ""), passed,
@@ -115,7 +117,7 @@ class Rejects:
                 )
             )  # fmt: skip
         if not passed:
-            result.stopped_by_reject = True
+            self._progress.stopped_by_reject = True
 
     def _kept(self, split: Split, record: Record) -> Record:
         """Return the record that a dead letter is of."""

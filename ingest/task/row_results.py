@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from ingest.encode.result_merger import ResultMerger
     from ingest.model.reject import Failure
-    from ingest.task.assignment import TaskResult
+    from ingest.task.counters import Counters
     from ingest.task.worker import ResultEncoders
 
     RowBefore = tuple[bool | None, msgspec.Raw | None]
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 class RowResults:
     """The encoding of rows with their results. A row before an update waits for the row after it."""
 
-    def __init__(self, mergers: Mapping[int, ResultMerger], encoders: ResultEncoders, result: TaskResult) -> None:
+    def __init__(self, mergers: Mapping[int, ResultMerger], encoders: ResultEncoders, counters: Counters) -> None:
         """`mergers`: by the number of a transform."""
         self._mergers = mergers
         self._encoders = encoders
-        self._result = result
+        self._counters = counters
         self._before: RowBefore | None = None
 
     def forget(self) -> None:
@@ -64,7 +64,7 @@ class RowResults:
         try:
             if not passes:
                 if what == DELETE:
-                    self._result.skip(FILTERED, 1)
+                    self._counters.skip(FILTERED, 1)
                 else:
                     delete = partial(encoder.delete, message_key=None, declared=said, emit=emit)
                     self._leave(merger, what, before, text, values, failed, delete)
@@ -106,7 +106,7 @@ class RowResults:
         unknown = what == UPDATE_ALONE or (what != INSERT and merger.changeable)
         passed, old = before or (None if unknown else False, None)
         if passed is False:
-            self._result.skip(FILTERED, 1)
+            self._counters.skip(FILTERED, 1)
             return
         if old is None or (passed is None and not merger.keyed(old)):
             # Whether it was there is not known: gone is what it has to be

@@ -18,11 +18,12 @@ if TYPE_CHECKING:
 
     from ingest.encode.upsert_encoder import Record as Written
     from ingest.model.record import Split
-    from ingest.task.assignment import Task, TaskResult
+    from ingest.task.assignment import Task
     from ingest.task.encoded import EncodedPart
     from ingest.task.native_stage import NativeStage
     from ingest.task.reading import ReadChunk
     from ingest.task.rejects import RejectLimit
+    from ingest.task.result import TaskResult
     from ingest.task.worker import WorkerState
 
 
@@ -45,7 +46,7 @@ class SourceSide:
 
         `marked`, `refused`: see `ChunkEncoder`.
         """
-        setup, reader = state.setup, state.clients.reader()
+        setup, reader, progress = state.setup, state.clients.reader(), result.progress
         decoder = ChunkDecoder(setup.source, state.columns)
         self._task = task
         self._state = state
@@ -55,10 +56,10 @@ class SourceSide:
         self._tombstones = LoneTombstones(setup)
         self.within = False
         """True if what was read last has one position with what follows, so that a commit would be no progress."""
-        self._reading = RangeReading(reader, setup.source.wanted, result.traffic)
+        self._reading = RangeReading(reader, setup.source.wanted, result.telemetry)
         self.changelog = Changelog(setup.scope, task.ids, reader, decoder) if setup.changelog else None
         """None if inserts and updates need not be told apart."""
-        self._ahead = LookAhead(SchemaObserver(setup, state.schemas, result), limit, setup.look_ahead, result)
+        self._ahead = LookAhead(SchemaObserver(setup, state.schemas, progress), limit, setup.look_ahead, progress)
         self._encoder = ChunkEncoder(
             native, decoder, self.changelog, state.records.cache, self._ahead, limit, marked=marked,
             refused=refused,
@@ -82,23 +83,23 @@ class SourceSide:
             if part.changes:
                 taken = part.stop - part.start
                 messages = part.messages[part.start : part.stop]
-                self._result.traffic.decoded(messages, part.changes[:taken], self._state.schemas.sources)
+                self._result.telemetry.decoded(messages, part.changes[:taken], self._state.schemas.sources)
             yield part
 
     @property
     def stopped(self) -> bool:
         """True if a split has stopped before the end of its range, at a reject or at a drift."""
-        return self._result.stopped_by_reject or bool(self._ahead.stopped)
+        return self._result.progress.stopped_by_reject or bool(self._ahead.stopped)
 
     def ended(self) -> bool:
         """Return whether the task is to end here: at a reject too many, at its time, or when nothing more is new."""
         now = time.monotonic()
         late = now > self._deadline and not self.within
-        return self._result.stopped_by_reject or late or self._ahead.ended(now)
+        return self._result.progress.stopped_by_reject or late or self._ahead.ended(now)
 
     def pass_gaps(self, positions: dict[Split, int]) -> None:
         """Move the positions over gaps at the end of ranges: no record there shows how far they were read."""
-        if self._result.stopped_by_reject:
+        if self._result.progress.stopped_by_reject:
             return
         for split, position in positions.items():
             if split not in self._ahead.stopped:
@@ -111,6 +112,6 @@ class SourceSide:
 
     def close(self) -> None:
         """Close the changelog; what of it was not committed is forgotten. Keep the reports of the reader's client."""
-        self._result.reports += reports(self._reader)
+        self._result.telemetry.reports += reports(self._reader)
         if self.changelog is not None:
             self.changelog.close()

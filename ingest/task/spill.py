@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ingest.model.change import Reject
     from ingest.model.record import Headers, Record, Split
     from ingest.native.native import Target
-    from ingest.task.assignment import TaskResult
+    from ingest.task.result import TaskResult
     from ingest.transform.rows import RetainedColumns
 
 

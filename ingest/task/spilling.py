@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from ingest.model.change import Change, Kind
     from ingest.model.record import Record, Split
     from ingest.model.table import TableId
-    from ingest.task.assignment import TaskResult
     from ingest.task.encoded import EncodedPart
     from ingest.task.reading import ReadChunk
     from ingest.task.rejects import RejectLimit
+    from ingest.task.result import TaskResult
     from ingest.task.spill import SpillStore
     from ingest.task.worker import RecordEncoders
     from ingest.transform.rows import Rows
@@ -101,9 +101,9 @@ class SpillStage:
         for reject in part.rejects:
             manifest.rejects.append(rejected(reject.record, reject.stage, reject.reason))
             if reject.passed:
-                self._result.rejected += self._limit.counts(reject.stage, reject.reason)
+                self._result.counters.rejected += self._limit.counts(reject.stage, reject.reason)
             else:
-                self._result.stopped_by_reject = True
+                self._result.progress.stopped_by_reject = True
         if part.skipped and part.changes:
             manifest.skipped += [
                 (offset_of(messages[start + i]), change.reason)

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 from ingest.errors import PartitionerError
 from ingest.model.commit import RowsRefused
 from ingest.task import worker
-from ingest.task.assignment import TaskResult
 from ingest.task.attempt import Stopwatch, attempt
 from ingest.task.commit import COMMIT_S, Committer, Interval
-from ingest.task.counters import EncoderCounters, add_counts
+from ingest.task.counters import EncoderCounters
 from ingest.task.merging import NEVER, ChunkMerger
 from ingest.task.native_stage import NativeToRows
 from ingest.task.refusals import RefusedRecords, Stopped
 from ingest.task.rejects import RejectLimit, Rejects
+from ingest.task.result import TaskResult
 from ingest.task.returned import ReturnedRows, lost
 from ingest.task.source_side import SourceSide
 from ingest.task.spill import Spilled
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from ingest.encode.compiled_transform import CompiledTransforms
     from ingest.model.record import Split
     from ingest.task.assignment import Task
+    from ingest.task.result import TaskProgress
     from ingest.task.spill import ChunkManifest, SpillStore
 
 
@@ -47,9 +48,9 @@ class TransformReadStage:
         self._reader = state.clients.stateful(task)
         setup, encoders = state.setup, state.records
         encoders.send_to_expressions(transforms)
-        self._positions = dict(result.positions)
+        self._positions = dict(result.progress.positions)
         self._ends = task.ends
-        limit = RejectLimit(task.tolerated, result, setup.source.ignored_errors)
+        limit = RejectLimit(task.tolerated, result.counters, setup.source.ignored_errors)
         rows = rows_of(layout(transforms))
         native = None
         if encoders.native is not None and isinstance(rows, NativeRows):
@@ -59,7 +60,7 @@ class TransformReadStage:
             transforms, rows, store, encoders, limit, setup.source.left_out, self._positions, result
         )
         self._counters = EncoderCounters(encoders.cache, encoders.native, result)
-        self._result = result
+        self._progress = result.progress
 
     def batches(self) -> Generator[pa.RecordBatch]:
         """Yield the rows for expressions, chunk by chunk. Raises IngestError."""
@@ -84,9 +85,9 @@ class TransformReadStage:
                     source.keep_rows(positions)
         finally:
             self._counters.collect()
-        self._result.positions = dict(positions)
+        self._progress.positions = dict(positions)
         if self._reader is not None:
-            self._result.notes = self._reader.notes(positions)
+            self._progress.notes = self._reader.notes(positions)
 
 
 class TransformWriteStage:
@@ -106,8 +107,8 @@ class TransformWriteStage:
         self._state = state = worker.state_for(task)
         setup, writer, letters = state.setup, state.clients.writer(), state.clients.letters()
         self._writer = writer
-        self._positions = dict(result.positions)
-        limit = RejectLimit(task.tolerated, result, setup.source.ignored_errors)
+        self._positions = dict(result.progress.positions)
+        limit = RejectLimit(task.tolerated, result.counters, setup.source.ignored_errors)
         self._merger = ChunkMerger(transforms, state, limit, result)
         self._rejects = Rejects(setup, limit, letters, len(state.schemas.sources), result, task.assigned)
         counters = EncoderCounters(state.results.cache, None, result)
@@ -116,7 +117,7 @@ class TransformWriteStage:
         """True if an earlier attempt has committed a part of it."""
         self._within: set[Split] = set()
         """See `WriteStage`."""
-        self._result = result
+        self._result, self._progress = result, result.progress
 
     def run(self, returned: ReturnedRows) -> None:
         """Do all stages, chunk by chunk. Raises IngestError."""
@@ -135,12 +136,12 @@ class TransformWriteStage:
                 if isinstance(spilled.content, TaskResult):
                     self._take_over(spilled.content)
                     if not done and self._within:
-                        self._give_up_part(spilled.content)
+                        self._give_up_part(spilled.content.progress)
                     elif not done:
-                        self._reach(spilled.content)
+                        self._reach(spilled.content.progress)
                         with self._going_back():
                             self._commit(final=True)
-                            self._learn(spilled.content)
+                            self._learn(spilled.content.progress)
                     ended = True
                     continue
                 self._merger.learn(spilled.content)
@@ -154,7 +155,7 @@ class TransformWriteStage:
                     self._write(spilled.content, retained, results, RefusedRecords())
                     if not self._within and interval.passed():
                         self._commit()
-                if self._result.refused_before:
+                if self._progress.refused_before:
                     return
             if not ended:
                 raise lost("the end")
@@ -164,7 +165,7 @@ class TransformWriteStage:
         self._committer.commit(final=final)
         self._rejects.committed()
 
-    def _give_up_part(self, read: TaskResult) -> None:
+    def _give_up_part(self, read: TaskProgress) -> None:
         """End at the last commit: of records that have one position only a part was read, and they are read again."""
         self._reach(read)
         stopped = Stopped.of(self._result)
@@ -188,7 +189,7 @@ class TransformWriteStage:
                 reached[chunk.split] = max(reached[chunk.split], chunk.end)
             if reached == self._positions:
                 raise
-            self._result.refused_before = reached
+            self._progress.refused_before = reached
 
     def _is_apart(self) -> bool:
         """Return whether chunks are to be committed one by one: until all splits have passed what was refused."""
@@ -207,13 +208,13 @@ class TransformWriteStage:
                 self._committer.go_back()
                 refused.add(exc)
             else:
-                self._result.waited = refused.waiting
+                self._progress.waited = refused.waiting
                 break
         self._committer.come_apart(apart=False)
 
     def _is_new(self, chunk: ChunkManifest) -> bool:
         """Return whether anything of a chunk is to be written."""
-        if self._result.stopped_by_reject or self._result.waited:
+        if self._progress.stopped_by_reject or self._progress.waited:
             return False
         at = self._positions[chunk.split]
         return chunk.end > at or (chunk.more and chunk.end == at) or bool(chunk.rejects)
@@ -224,7 +225,7 @@ class TransformWriteStage:
         self._rejects.place = chunk.place
         merged = self._merger.merge(retained, results, chunk, first, refused)
         for part in merged.parts:
-            self._result.traffic.sent(part)
+            self._result.telemetry.sent(part)
         for part in merged.parts or [()]:  # a writer is asked at least once for each chunk whether it can write
             end = chunk.end if merged.stop == NEVER else merged.stop
             try:
@@ -235,8 +236,9 @@ class TransformWriteStage:
             self._rejects.add(chunk.split, reject)
         for at, reason in chunk.skipped:
             if first <= at < merged.stop:
-                self._result.skip(reason, 1)
-        self._result.read += sum(len(range(max(first, r.start), min(merged.stop, r.stop))) for r in chunk.offsets)
+                self._result.counters.skip(reason, 1)
+        read = (range(max(first, offsets.start), min(merged.stop, offsets.stop)) for offsets in chunk.offsets)
+        self._result.counters.read += sum(map(len, read))
         self._positions[chunk.split] = max(first, chunk.end) if merged.stop == NEVER else merged.stop
         if chunk.within:
             self._within.add(chunk.split)
@@ -246,25 +248,19 @@ class TransformWriteStage:
     def _take_over(self, read: TaskResult) -> None:
         """Take over the counters of the first half; raises its failure."""
         result = self._result
-        result.cpu_s += read.cpu_s
-        result.reports += read.reports
-        result.traffic.add(read.traffic)
-        add_counts(result.withheld, read.withheld)
-        add_counts(result.cut, read.cut)
-        add_counts(result.unread, read.unread)
-        add_counts(result.rounded, read.rounded)
-        add_counts(result.skipped, read.skipped)
-        if read.failure is not None:
-            raise read.failure
+        result.telemetry.add(read.telemetry)
+        result.counters.add(read.counters, len(read.counters.tables))
+        if read.progress.failure is not None:
+            raise read.progress.failure
 
-    def _learn(self, read: TaskResult) -> None:
+    def _learn(self, read: TaskProgress) -> None:
         """Take over what the reader has noted, if all of that is written, and nothing by an earlier attempt."""
         if not self._resumed and read.positions == self._positions:
-            self._result.notes = read.notes
+            self._progress.notes = read.notes
 
-    def _reach(self, read: TaskResult) -> None:
+    def _reach(self, read: TaskProgress) -> None:
         """Take over how far the first half came, unless it has read on where this one stopped at a reject."""
-        result = self._result
+        result = self._progress
         if result.stopped_by_reject or result.waited:
             return
         result.observed, result.drifted = read.observed, read.drifted
@@ -279,7 +275,7 @@ def run_read_stage(task: Task, transforms: CompiledTransforms, store: SpillStore
         with attempt(result):
             yield from TransformReadStage(task, transforms, store, result, watch.started + task.seconds).batches()
         watch.stop(result)
-        result.counts = {}  # what is written is counted where it is written
+        result.counters.tables, result.counters.rejected = {}, 0  # the write stage counts them
         rows = rows_of(layout(transforms))
         rows.mark(MARK)
         retained, batch = rows.take()

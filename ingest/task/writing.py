@@ -11,10 +11,10 @@ from ingest.model.record import offset_of
 if TYPE_CHECKING:
     from ingest.model.record import Split
     from ingest.sinks import Writer
-    from ingest.task.assignment import TaskResult
     from ingest.task.encoded import EncodedPart
     from ingest.task.reading import ReadChunk
     from ingest.task.rejects import Rejects
+    from ingest.task.result import TaskResult
 
 
 class WriteStage:
@@ -31,14 +31,14 @@ class WriteStage:
         self._rejects = rejects
         self._left_out = left_out
         self._positions = positions
-        self._result = result
+        self._counters, self._telemetry = result.counters, result.telemetry
         self.within: set[Split] = set()
         """Splits of which records are written whose position others have as well that are not: a commit is no progress
         there, and would leave in the sink what is read again."""
 
     def write(self, split: Split, part: EncodedPart) -> None:
         """Write the records of a part, and account for the rest. Raises IngestError."""
-        self._result.traffic.sent(part.records)
+        self._telemetry.sent(part.records)
         try:
             self._writer.write(part.records)
             for reject in part.rejects:
@@ -49,8 +49,8 @@ class WriteStage:
             self._positions[split] = max(part.position, part.end)  # those at fault are before it
             raise
         for reason, count in part.skipped.items():
-            self._result.skip(reason, count)
-        self._result.read += part.stop - part.start
+            self._counters.skip(reason, count)
+        self._counters.read += part.stop - part.start
         self._positions[split] = part.position
         if part.within:
             self.within.add(split)
@@ -65,5 +65,5 @@ class WriteStage:
     def leave_out(self, chunk: ReadChunk) -> None:
         """Account for the records of a chunk that are not wanted, as far as its split is written."""
         count = len(chunk.left_out_before(self._positions[chunk.split]))
-        self._result.skip(self._left_out, count)
-        self._result.read += count
+        self._counters.skip(self._left_out, count)
+        self._counters.read += count

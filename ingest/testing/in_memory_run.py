@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from ingest.checkpoint.location import CheckpointAccess, MemoryLocation
 from ingest.component.files import Files
 from ingest.driver.context import RunContext, Settings
-from ingest.driver.counters import Counters
+from ingest.driver.counters import RunCounters
 from ingest.driver.run import started
 from ingest.driver.run_parts import Endpoints, Listeners, make_parts
 from ingest.driver.schemas import warn_withheld
@@ -139,7 +139,7 @@ def run_in_process(pipeline: Pipeline, endpoints: Endpoints, observer: Observer,
     engine = InProcessEngine(InProcessRunner(_no_java), shared_spark)
     listeners = Listeners(out.rejects.append, warn_withheld(context))
     parts = make_parts(context, pipeline.rules, endpoints, engine, NoStop(), listeners, look_ahead)
-    counters = Counters(out.summary, pipeline.pipeline.max_tables)
+    counters = RunCounters(out.summary, pipeline.pipeline.max_tables)
     start: Start | None = None
     try:
         with (

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
     from ingest.encode.compiled_transform import CompiledTransforms
     from ingest.schema.evolve import Schemas
-    from ingest.task.assignment import Task, TaskResult
+    from ingest.task.assignment import Task
+    from ingest.task.result import TaskResult
     from ingest.transform.compiler import TransformCompiler
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from ingest.checkpoint.location import CheckpointAccess, CheckpointLocation, ExportedLocation
 from ingest.driver.context import RunContext
-from ingest.driver.counters import Counters
+from ingest.driver.counters import RunCounters
 from ingest.driver.pacing import Pacing
 from ingest.driver.run import started
 from ingest.driver.run_parts import Endpoints, Listeners, make_parts
@@ -122,7 +122,7 @@ class Probe:
         parts = make_parts(context, self.pipeline.rules, endpoints, self._engine(context), stop, listeners)
         parts = replace(parts, pacing=pacing)
         summary = RunEnded(context.name)
-        counters = Counters(summary, self.pipeline.pipeline.max_tables)
+        counters = RunCounters(summary, self.pipeline.pipeline.max_tables)
         error = None
         try:
             with (

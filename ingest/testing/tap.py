@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ingest.model.reject import RejectedRecord
     from ingest.model.table import Selector, TableId
     from ingest.observe.events import Event
-    from ingest.task.assignment import TaskResult
+    from ingest.task.result import TaskResult
     from ingest.testing.sampling import Sample
 
 
@@ -136,11 +136,11 @@ class Taps(Pacing, NoStop):
         tapped = self._tapped
         if tapped is not None:
             for result in results:
-                tapped.tables.update(dict.fromkeys(result.counts))
-                tapped.rejects += result.rejects
-                tapped.skipped += result.skipped
+                tapped.tables.update(dict.fromkeys(result.counters.tables))
+                tapped.rejects += result.progress.rejects
+                tapped.skipped += result.counters.skipped
             at = offset_of(tapped.record)
-            if any(result.positions.get(tapped.split, at) > at for result in results):
+            if any(result.progress.positions.get(tapped.split, at) > at for result in results):
                 self._done(tapped)
         return super().learn(results)
 

@@ -14,7 +14,7 @@ from ingest.checkpoint.checkpoint import Progress
 from ingest.checkpoint.location import CheckpointAccess, CheckpointLocation
 from ingest.driver.backlog import Backlog
 from ingest.driver.context import RunContext
-from ingest.driver.counters import Counters
+from ingest.driver.counters import RunCounters
 from ingest.driver.pacing import Pacing
 from ingest.driver.run import started
 from ingest.driver.run_parts import Endpoints, Listeners, make_parts
@@ -101,7 +101,7 @@ class Readings:
     def read(
         self,
         source: AnyOptions,
-        startup_of: Callable[[RunContext, RunParts, Counters], Startup],
+        startup_of: Callable[[RunContext, RunParts, RunCounters], Startup],
         pacing: Pacing,
         writer: Callable[[], HandingOn],
     ) -> tuple[RunEnded, RunParts, Start]:
@@ -117,7 +117,7 @@ class Readings:
             parts = make_parts(context, self.pipeline.rules, Endpoints(source, sink, None), engine, NoStop(), quiet)
             parts = replace(parts, pacing=pacing)
             summary = RunEnded(context.name)
-            counters = Counters(summary, self.pipeline.pipeline.max_tables)
+            counters = RunCounters(summary, self.pipeline.pipeline.max_tables)
             startup = startup_of(context, parts, counters)
             try:
                 with (
@@ -155,7 +155,7 @@ class ExpectedRows:
         """Hand on the records of changes between positions, or from the beginning. Raise IngestError."""
         first: dict[Split, int] = {}
 
-        def startup_of(context: RunContext, parts: RunParts, counters: Counters) -> RangeStartup:
+        def startup_of(context: RunContext, parts: RunParts, counters: RunCounters) -> RangeStartup:
             return RangeStartup(context, parts, counters, starts, ends, first)
 
         def number(split: Split) -> int:
@@ -227,7 +227,7 @@ class RangeStartup:
         self,
         context: RunContext,
         parts: RunParts,
-        counters: Counters,
+        counters: RunCounters,
         starts: Mapping[Split, int] | None,
         ends: Mapping[Split, int],
         first: dict[Split, int],

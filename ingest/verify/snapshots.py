@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ingest.checkpoint.checkpoint import Checkpoint
     from ingest.component.options import AnyOptions
     from ingest.driver.context import RunContext
-    from ingest.driver.counters import Counters
+    from ingest.driver.counters import RunCounters
     from ingest.driver.run_parts import RunParts
     from ingest.model.record import Split
     from ingest.model.schema import TableSchema
@@ -82,7 +82,7 @@ class SnapshotRows:
     def _run(self, reached: Reached | None, take: Receiver, *, again: bool) -> tuple[RunEnded, Reached]:
         source = _beside(self._readings.pipeline.source, self._tables, again=again)
 
-        def startup_of(context: RunContext, parts: RunParts, counters: Counters) -> SnapshotStartup:
+        def startup_of(context: RunContext, parts: RunParts, counters: RunCounters) -> SnapshotStartup:
             return SnapshotStartup(context, parts, counters, reached, self.schemas, again=again)
 
         # Of a key the changes of the log follow its row, whichever split they are of
@@ -117,7 +117,7 @@ class SnapshotStartup:
         self,
         context: RunContext,
         parts: RunParts,
-        counters: Counters,
+        counters: RunCounters,
         reached: Reached | None,
         known: dict[TableId, TableSchema],
         *,

@@ -22,11 +22,11 @@ from ingest.model.change import InlineSchema, Kind, Reject, Skip
 from ingest.model.reject import IgnoredErrors
 from ingest.native import native
 from ingest.schema.evolve import Schemas, SourceTable
-from ingest.task.assignment import TaskResult
 from ingest.task.encoding import ChunkEncoder
 from ingest.task.native_stage import NativeToRows
 from ingest.task.reading import ReadChunk
 from ingest.task.rejects import RejectLimit
+from ingest.task.result import TaskProgress, TaskResult
 from ingest.task.spilling import SpillStage
 from ingest.testing.records import MemoryRecord
 from ingest.transform.rows import NativeRows, ReferenceRows, RetainedRows, layout
@@ -140,8 +140,8 @@ def send(changes: list[Decoded], cache: EncoderCache, transforms: CompiledTransf
         encoders.native = native.NativeEncoders(DebeziumJson(), cache, targets, decodes=False)
         rows = NativeRows(layout(transforms))
         stage = NativeToRows(encoders, rows)
-    result = TaskResult(0, {SPLIT: 0})
-    limit = RejectLimit(1000, result, IgnoredErrors())
+    result = TaskResult(0, TaskProgress({SPLIT: 0}))
+    limit = RejectLimit(1000, result.counters, IgnoredErrors())
     decoder: Any = SimpleNamespace(decode=lambda *_: changes)
     ahead: Any = Ahead()
     encoder = ChunkEncoder(stage, decoder, None, cache, ahead, limit, marked=True)

@@ -13,7 +13,7 @@ from ingest.checkpoint.location import CheckpointAccess, CheckpointLocation
 from ingest.driver import ranges
 from ingest.driver.backfill import BackfillStartup
 from ingest.driver.context import RunContext, Settings
-from ingest.driver.counters import Counters
+from ingest.driver.counters import RunCounters
 from ingest.driver.pacing import Pacing
 from ingest.driver.run import started
 from ingest.driver.run_parts import Endpoints, Listeners, make_parts
@@ -112,7 +112,7 @@ class BackfillShop:
         parts = make_parts(context, pipeline.rules, endpoints, engine, Dying(dies) if dies else NoStop(), listeners)
         parts = replace(parts, pacing=Slow(at_once))
         summary = RunEnded("test")
-        counters = Counters(summary, 100)
+        counters = RunCounters(summary, 100)
         startup: Any = PipelineStartup(context, parts, counters)
         if tables:
             startup = BackfillStartup(context, parts, counters, [*tables])

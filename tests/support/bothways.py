@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 from inmemory import pipeline, records_of
 
-from ingest.driver.counters import Counters
+from ingest.driver.counters import RunCounters
 from ingest.native import native
 from ingest.task.decoding import ChunkDecoder
 from ingest.testing.in_memory_run import run_in_memory
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ingest.config.pipeline import Pipeline
     from ingest.encode.compiled_transform import CompiledTransforms
     from ingest.model.table import TableId
-    from ingest.task.assignment import TaskResult
+    from ingest.task.result import TaskResult
     from ingest.testing.in_memory_run import InMemoryRun
     from ingest.testing.records import MemoryRecord
     from ingest.transform.compiled_rule import CompiledRule
@@ -112,11 +112,11 @@ def ask_spark_once(patch: pytest.MonkeyPatch) -> None:
 def bytes_by_table(patch: pytest.MonkeyPatch) -> dict[TableId, list[int]]:
     """By table, bytes of messages and of what came of them, as the tasks of a run count them from now on."""
     found: dict[TableId, list[int]] = {}
-    add = Counters.add
+    add = RunCounters.add
 
-    def counted(self: Counters, result: TaskResult) -> None:
+    def counted(self: RunCounters, result: TaskResult) -> None:
         add(self, result)
-        traffic = result.traffic
+        traffic = result.telemetry
         for table, (read, made) in traffic.table_bytes.items():
             both = found.setdefault(table, [0, 0])
             both[0] += read
@@ -124,7 +124,7 @@ def bytes_by_table(patch: pytest.MonkeyPatch) -> dict[TableId, list[int]]:
         assert sum(read for read, _ in traffic.table_bytes.values()) <= traffic.bytes_in
         assert sum(made for _, made in traffic.table_bytes.values()) == traffic.bytes_out
 
-    patch.setattr(Counters, "add", counted)
+    patch.setattr(RunCounters, "add", counted)
     return found
 
 

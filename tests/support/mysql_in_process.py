@@ -21,7 +21,7 @@ from ingest.checkpoint.run_status import status
 from ingest.checkpoint.storage import LocalStorage
 from ingest.driver.backfill import RowsAgainStartup
 from ingest.driver.context import RunContext, Settings
-from ingest.driver.counters import Counters
+from ingest.driver.counters import RunCounters
 from ingest.driver.pacing import Pacing
 from ingest.driver.run import started
 from ingest.driver.run_parts import Endpoints, Listeners, make_parts
@@ -87,7 +87,7 @@ class InProcessPipeline:
         parts = make_parts(context, pipeline.rules, endpoints, engine, NoStop(), listeners)
         parts = replace(parts, pacing=Pacing(0.0, None, None))
         summary = RunEnded("test")
-        counters = Counters(summary, 100)
+        counters = RunCounters(summary, 100)
         startup: Any = PipelineStartup(context, parts, counters)
         if tables or everything:
             startup = RowsAgainStartup(context, parts, counters, [f"{self.database}.{table}" for table in tables])

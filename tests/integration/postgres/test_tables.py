@@ -379,7 +379,7 @@ def test_infinity_of_a_message_arrives_as_such(
         result = run_task(Task(1, run, 0, {SPLIT: (0, 3)}, {"topic": "id"}, 0, 60.0, "", setup, base, 1, ()))
     finally:
         worker.discard()
-    assert (result.failure, result.rejects, result.positions) == (None, [], {SPLIT: 3})
+    assert (result.progress.failure, result.progress.rejects, result.progress.positions) == (None, [], {SPLIT: 3})
     assert postgres.rows(f"{name}.t", "id, at::text, day::text, moment::text") == [
         (0, "infinity", "infinity", "infinity"), (1, "-infinity", "-infinity", "-infinity"),
         (2, "1970-01-01 00:00:00.000001", "1970-01-02", "2024-05-10 13:00:01+00"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ingest.checkpoint.checkpoint import Batch
 from ingest.driver.dispatcher import MAX_WAITS, _Refusals
-from ingest.task.assignment import TaskResult
+from ingest.task.result import TaskProgress, TaskResult
 
 ONE, OTHER = ("t", 0), ("t", 1)
 
@@ -15,7 +15,10 @@ def batch(start: int, other: int = 0) -> Batch:
 
 def waited(refusals: _Refusals, start: int, other: int, *, got_on: bool = True) -> bool:
     """Let a task wait where it began; return whether the next one may."""
-    results = [TaskResult(0, {ONE: start}, waited=True), TaskResult(1, {OTHER: other + got_on})]
+    results = [
+        TaskResult(0, TaskProgress({ONE: start}, waited=True)),
+        TaskResult(1, TaskProgress({OTHER: other + got_on})),
+    ]
     refusals.learn(batch(start, other), results)
     return refusals.may_wait({ONE: (start, 200)})
 
@@ -36,6 +39,9 @@ def test_records_do_not_wait_for_tasks_that_get_nowhere() -> None:
 
 def test_a_task_looks_for_what_was_refused_up_to_there() -> None:
     refusals = _Refusals()
-    refusals.learn(batch(0), [TaskResult(0, {ONE: 0}, refused_before={ONE: 50}), TaskResult(1, {OTHER: 9})])
+    refusals.learn(
+        batch(0),
+        [TaskResult(0, TaskProgress({ONE: 0}, refused_before={ONE: 50})), TaskResult(1, TaskProgress({OTHER: 9}))],
+    )
     assert refusals.apart({ONE: (49, 100), OTHER: (0, 9)}) == {ONE: 50}
     assert refusals.apart({ONE: (50, 100)}) == {}

@@ -15,7 +15,7 @@ from ingest.driver.guard import Guard
 from ingest.driver.losses import Losses
 from ingest.errors import DataLoss, DirtyData, InternalError, Unavailable
 from ingest.model.reject import RejectedRecord
-from ingest.task.assignment import TaskResult
+from ingest.task.result import TaskProgress, TaskResult
 
 REJECT = RejectedRecord("t", 0, 4, "decode", "malformed", "no JSON", None, b"k", b"v")
 STRICT: dict[str, Any] = {"source": {"ingestion.ignore-errors": False}}
@@ -35,12 +35,14 @@ def merged(failure: Any = None) -> Merged:
 
 
 def test_a_batch_that_got_on_is_all_right() -> None:
-    assert guard(Told(), at=5).check(merged(), [TaskResult(0, {A: 5})], evolved=False)
-    assert guard(Told()).check(merged(), [TaskResult(0, {A: 0})], evolved=True), "a new schema is progress, too"
+    assert guard(Told(), at=5).check(merged(), [TaskResult(0, TaskProgress({A: 5}))], evolved=False)
+    assert guard(Told()).check(merged(), [TaskResult(0, TaskProgress({A: 0}))], evolved=True), (
+        "a new schema is progress, too"
+    )
 
 
 def test_the_first_reject_ends_a_strict_run_and_is_told() -> None:
-    stopped = TaskResult(0, {A: 0}, rejects=[REJECT], stopped_by_reject=True)
+    stopped = TaskResult(0, TaskProgress({A: 0}, rejects=[REJECT], stopped_by_reject=True))
     with pytest.raises(DirtyData, match=r"a record was rejected: .*no JSON") as found:
         guard(Told(), **STRICT).check(merged(), [stopped], evolved=False)
     assert "ingestion.ignore-errors: true" in found.value.hint
@@ -60,7 +62,7 @@ def test_where_no_record_could_be_taken_the_hint_says_what_they_look_like(looks:
     told = backlog({A: 0}, {A: 10}, errors=int(tolerant))
     budget = ErrorBudget(context(Told(), **sections), told.progress, 0, lambda: True)
     with pytest.raises(DirtyData, match=r"rejected.*: .*no JSON") as found:
-        budget.check([TaskResult(0, {A: 0}, rejects=[reject], stopped_by_reject=not tolerant)])
+        budget.check([TaskResult(0, TaskProgress({A: 0}, rejects=[reject], stopped_by_reject=not tolerant))])
     assert "ignore" not in found.value.hint
     assert "max-count" not in found.value.hint
     if looks == "a registry":
@@ -74,18 +76,22 @@ def test_where_the_only_reject_looks_as_it_should_it_may_be_an_exception() -> No
     some = backlog({A: 0}, {A: 10})
     budget = ErrorBudget(context(Told(), **STRICT), some.progress, 0, lambda: True)
     with pytest.raises(DirtyData) as found:
-        budget.check([TaskResult(0, {A: 0}, rejects=[right], stopped_by_reject=True)])
+        budget.check([TaskResult(0, TaskProgress({A: 0}, rejects=[right], stopped_by_reject=True))])
     assert "ingestion.ignore-errors" in found.value.hint
     with pytest.raises(DirtyData) as found:
-        budget.check([TaskResult(0, {A: 0}, rejects=[right, right], stopped_by_reject=True)])
+        budget.check([TaskResult(0, TaskProgress({A: 0}, rejects=[right, right], stopped_by_reject=True))])
     assert found.value.hint == "no record has become a row yet: ingest tap shows them one by one"
 
 
 def test_more_rejects_than_tolerated_end_a_run_whichever_batch_they_are_of() -> None:
     sections: dict[str, Any] = {"source": {"ingestion.error-tolerance.max-count": 2}}
-    assert guard(Told(), 5, tolerated=2, errors=2, **sections).check(merged(), [TaskResult(0, {})], evolved=False)
+    assert guard(Told(), 5, tolerated=2, errors=2, **sections).check(
+        merged(), [TaskResult(0, TaskProgress({}))], evolved=False
+    )
     with pytest.raises(DirtyData, match=r"more records were rejected than tolerated \(.*max-count: 2\)"):
-        guard(Told(), 5, tolerated=2, errors=3, **sections).check(merged(), [TaskResult(0, {})], evolved=False)
+        guard(Told(), 5, tolerated=2, errors=3, **sections).check(
+            merged(), [TaskResult(0, TaskProgress({}))], evolved=False
+        )
 
 
 def test_what_is_left_of_the_tolerance_is_never_negative() -> None:
@@ -108,15 +114,15 @@ def test_a_batch_without_progress_is_tried_again_for_a_while() -> None:
     told, hands = Told(), Hands()
     seen = guard(told, hands=hands)
     for _ in range(3):
-        assert seen.check(merged(), [TaskResult(0, {A: 0})], evolved=False)
+        assert seen.check(merged(), [TaskResult(0, TaskProgress({A: 0}))], evolved=False)
         hands.move(GIVE_UP_S / 3)
     assert told.warnings == ["there are records, but none could be read; trying on"]
-    assert seen.check(merged(), [TaskResult(0, {A: 0})], evolved=False)
+    assert seen.check(merged(), [TaskResult(0, TaskProgress({A: 0}))], evolved=False)
     hands.move(0.1)
     with pytest.raises(Unavailable, match="nothing could be read"):
-        seen.check(merged(), [TaskResult(0, {A: 0})], evolved=False)
+        seen.check(merged(), [TaskResult(0, TaskProgress({A: 0}))], evolved=False)
 
 
 def test_a_schema_that_takes_a_row_and_yet_does_not_is_a_bug() -> None:
     with pytest.raises(InternalError, match=r"t\[0\] at offset 0"):
-        guard(Told()).check(merged(), [TaskResult(0, {A: 0}, drifted=True)], evolved=False)
+        guard(Told()).check(merged(), [TaskResult(0, TaskProgress({A: 0}, drifted=True))], evolved=False)

@@ -7,11 +7,12 @@ from driverparts import A, B, Hands, StopAfter
 from ingest.driver import ranges
 from ingest.driver.pacing import FIRST, GROWTH, POLL_S, Pacing
 from ingest.driver.ranges import shard_count
-from ingest.task.assignment import TaskResult
+from ingest.task.counters import Counters
+from ingest.task.result import TaskProgress, TaskResult, Telemetry
 
 
 def done(read: int, seconds: float) -> TaskResult:
-    return TaskResult(0, {}, read=read, seconds=seconds)
+    return TaskResult(0, TaskProgress({}), Counters(read=read), telemetry=Telemetry(seconds=seconds))
 
 
 def test_the_first_batch_is_small_and_the_next_follows_the_rate() -> None:

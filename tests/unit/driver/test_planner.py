@@ -13,7 +13,7 @@ from ingest.checkpoint.checkpoint import Batch, Checkpoint, Progress
 from ingest.checkpoint.storage import MemoryStorage
 from ingest.driver.availability import Retries
 from ingest.driver.context import LivenessFile
-from ingest.driver.counters import Counters
+from ingest.driver.counters import RunCounters
 from ingest.driver.losses import Losses
 from ingest.driver.pacing import Pacing
 from ingest.driver.planner import BacklogWait, Planner, SplitWatch
@@ -76,7 +76,7 @@ class Waiting:
         tables = SinkTables(sink, source, self.told, keys, same_cluster=False)  # type: ignore[arg-type]  # as above
         pipeline = about.pipeline
         rules = SchemaRules(pipeline.rules, policy_of(pipeline), pipeline.source.inference(100))
-        store = SchemaStore(about, rules, tables, self.checkpoint, Counters(self.summary, 100), warn_withheld(about))
+        store = SchemaStore(about, rules, tables, self.checkpoint, RunCounters(self.summary, 100), warn_withheld(about))
         retries = Retries(about, stop, liveness)
         losses = Losses(source, some, retries)
         self.splits = SplitWatch(source, some, losses, retries)

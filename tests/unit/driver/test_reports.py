@@ -12,7 +12,7 @@ from ingest.checkpoint.checkpoint import Batch, Checkpoint
 from ingest.checkpoint.storage import MemoryStorage
 from ingest.driver.books import Books
 from ingest.driver.context import MAX_WARNED
-from ingest.driver.counters import Counters
+from ingest.driver.counters import RunCounters
 from ingest.driver.reports import FIRST, Reports, tell_rejects
 from ingest.driver.schemas import SchemaRules, SchemaStore, policy_of, warn_withheld
 from ingest.driver.sink_tables import KeyPartitions, SinkTables
@@ -24,15 +24,15 @@ from ingest.native import native
 from ingest.observe.events import DirtyRecord, Printed, RejectEvent, RunEnded, RunStarted
 from ingest.schema.evolve import Schemas
 from ingest.sinks.print import PrintCoordinator, PrintSink
-from ingest.task.assignment import TaskResult
-from ingest.task.counters import TableCounters
+from ingest.task.counters import Counters, TableCounters
+from ingest.task.result import TaskProgress, TaskResult
 
 REJECT = RejectedRecord("t", 0, 4, "decode", "malformed", "no JSON", ("shop", "orders"), b"k", b"v")
 BATCH = Batch(3, 1, {"t": "id"}, {A: (0, 9)}, 0, {A: 0})
 
 
-def result(**more: Any) -> TaskResult:
-    return TaskResult(0, {A: 5}, read=5, **more)
+def result(counters: Counters | None = None, **more: Any) -> TaskResult:
+    return TaskResult(0, TaskProgress({A: 5}, **more), counters or Counters(5))
 
 
 def test_rejects_are_told_in_a_line_or_in_full_as_the_collector_says() -> None:
@@ -84,15 +84,21 @@ def test_a_warning_that_repeats_itself_is_told_once_and_remembered_within_limits
 
 def test_counters_add_up_and_end_in_the_summary() -> None:
     summary = RunEnded("p")
-    counters = Counters(summary, 10)
+    counters = RunCounters(summary, 10)
     for _ in range(2):
         counters.add(
             result(
-                counts={("s", "t"): TableCounters(inserted=2, deleted=1, rejected=1)}, skipped={"tombstone": 2},
-                rejected=1,
-                stopped_by_reject=True, withheld={(("s", "t"), "c"): 3}, cut={(("s", "t"), "at"): 1},
+                Counters(
+                    5,
+                    1,
+                    {("s", "t"): TableCounters(inserted=2, deleted=1, rejected=1)},
+                    skipped={"tombstone": 2},
+                    withheld={(("s", "t"), "c"): 3},
+                    cut={(("s", "t"), "at"): 1},
+                ),
+                stopped_by_reject=True,
             )
-        )  # fmt: skip
+        )
     counters.add_schema_changes(("s", "t"), 2)
     assert counters.by_table() == {"s.t": [4, 0, 2, 2]}
     counters.summarise({"t": 9})
@@ -108,7 +114,9 @@ def books(told: Told) -> tuple[Books, Any, Checkpoint]:
     about = context(told)
     tables = SinkTables(sink, coordinator({A: 9}), told, KeyPartitions(about, sink, checkpoint), same_cluster=False)
     return (
-        Books(about, checkpoint, some.progress, Counters(RunEnded("p"), 10), tables, SourceMemory(coordinator({A: 9}))),
+        Books(
+            about, checkpoint, some.progress, RunCounters(RunEnded("p"), 10), tables, SourceMemory(coordinator({A: 9}))
+        ),
         some,
         checkpoint,
     )
@@ -118,7 +126,7 @@ def test_a_batch_becomes_progress_and_its_lines_are_shown() -> None:
     told = Told()
     kept, some, checkpoint = books(told)
     seen: dict[Any, Any] = {("b",): 1, ("a",): 2}
-    merged = kept.merge(BATCH, [result(rejected=1, observed=seen, delivered=[b"t> +I[1]"], lost_deliveries=2)])
+    merged = kept.merge(BATCH, [result(Counters(5, 1, lost_deliveries=2), observed=seen, delivered=[b"t> +I[1]"])])
     assert (merged.before, merged.failure) == ({A: 0}, None)
     assert [table for table, _ in merged.observed] == [("a",), ("b",)], "in a fixed order"
     assert told.events[0] == Printed("out", ("t> +I[1]",))
@@ -135,7 +143,7 @@ def test_a_batch_becomes_progress_and_its_lines_are_shown() -> None:
 def test_schemas_of_a_batch_that_failed_are_not_taken_but_its_progress_is() -> None:
     kept, some, _ = books(Told())
     seen: dict[Any, Any] = {("a",): 2}
-    merged = kept.merge(BATCH, [result(observed=seen), TaskResult(1, {}, failure=Unavailable("away"))])
+    merged = kept.merge(BATCH, [result(observed=seen), TaskResult(1, TaskProgress({}, failure=Unavailable("away")))])
     assert isinstance(merged.failure, Unavailable)
     assert merged.observed == []
     assert some.positions == {A: 5}
@@ -153,7 +161,7 @@ def test_schemas_of_a_batch_that_failed_are_not_taken_but_its_progress_is() -> N
 def test_workers_without_native_code_are_warned_of_with_what_to_do(reasons: list[list[str]], mend: str | None) -> None:
     told = Told()
     about = context(told)
-    pipeline, counters, checkpoint = about.pipeline, Counters(RunEnded("p"), 10), Checkpoint(MemoryStorage())
+    pipeline, counters, checkpoint = about.pipeline, RunCounters(RunEnded("p"), 10), Checkpoint(MemoryStorage())
     checkpoint.bind({})
     sink = PrintCoordinator(PrintSink(type="print"))
     tables = SinkTables(sink, coordinator({A: 9}), told, KeyPartitions(about, sink, checkpoint), same_cluster=False)

@@ -12,7 +12,7 @@ from ingest.checkpoint.checkpoint import Checkpoint
 from ingest.checkpoint.storage import MemoryStorage
 from ingest.driver import broadcast as sending
 from ingest.driver.broadcast import SchemaBroadcast
-from ingest.driver.counters import Counters
+from ingest.driver.counters import RunCounters
 from ingest.driver.schemas import SchemaRules, SchemaStore, policy_of, warn_withheld
 from ingest.driver.sink_tables import KeyPartitions, SinkTables
 from ingest.errors import ConfigError
@@ -84,7 +84,7 @@ class CompiledRule:
         rules = SchemaRules(pipeline.rules, policy_of(pipeline), pipeline.source.inference(100))
         self.summary = RunEnded("p")
         self.store = SchemaStore(
-            about, rules, tables, self.checkpoint, Counters(self.summary, 100), warn_withheld(about)
+            about, rules, tables, self.checkpoint, RunCounters(self.summary, 100), warn_withheld(about)
         )
 
 

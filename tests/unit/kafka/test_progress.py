@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ingest.errors import ConfigError
 from ingest.kafka.progress import ProgressNote, pack, parts, read_note, read_owner, unpack
-from ingest.task.counters import MAX_BYTES, CommitMetadata, TableCounters
+from ingest.task.counters import MAX_BYTES, Counters, TableCounters
 
 LIMIT = 4096
 """What brokers take of an offset's metadata, unless they are told otherwise."""
@@ -22,7 +22,7 @@ def test_what_is_packed_is_read_again_and_fits(count: int, start: int, distance:
     tables: dict[tuple[str, ...], TableCounters] = {
         ("shop", f"t{i}"): TableCounters(0, i, i, i, i) for i in range(count)
     }
-    tally = CommitMetadata(5, 3, tables).text()
+    tally = Counters(5, 3, tables).text()
     assert len(tally) <= MAX_BYTES
     texts = pack(ProgressNote(9, 7, 8, final=final, tally=msgspec.Raw(tally)), starts, positions)
     assert len(texts) == parts(starts)
@@ -33,7 +33,7 @@ def test_what_is_packed_is_read_again_and_fits(count: int, start: int, distance:
     assert found is not None
     assert found.positions == positions
     assert found.final == final
-    again = CommitMetadata.read_from(found.metadata)
+    again = Counters.read_from(found.metadata)[0]
     assert (again.read, again.rejected) == (5, 3)
     assert unpack(notes, starts, 8, 8) is None, "of another batch"
     assert unpack(notes, starts, 7, 9) is None, "planned by another run"
@@ -41,7 +41,7 @@ def test_what_is_packed_is_read_again_and_fits(count: int, start: int, distance:
 
 def test_nothing_is_known_where_nothing_was_noted() -> None:
     assert unpack([None], {("t", 0): 5}, 1, 1) is None
-    assert CommitMetadata.read_from(b"") == CommitMetadata()
+    assert Counters.read_from(b"") == (Counters(), None)
 
 
 def test_what_is_not_ours_is_said_to_be() -> None:

@@ -11,9 +11,10 @@ from ingest.encode.encoder_cache import EncoderCache
 from ingest.errors import Unavailable
 from ingest.model.commit import CommitScope, ResumePoint
 from ingest.schema.evolve import Schemas
-from ingest.task.assignment import Setup, Task, TaskResult
+from ingest.task.assignment import Setup, Task
 from ingest.task.commit import Committer, Interval
-from ingest.task.counters import CommitMetadata, EncoderCounters, TableCounters
+from ingest.task.counters import Counters, EncoderCounters, TableCounters
+from ingest.task.result import TaskProgress, TaskResult
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -56,7 +57,7 @@ class Steps:
         elif metadata is None:
             self.done.append(("changelog", dict(positions)))
         else:
-            self.done.append(("data", dict(positions), CommitMetadata.read_from(metadata), final))
+            self.done.append(("data", dict(positions), Counters.read_from(metadata)[0], final))
 
     def delivered(self) -> list[str]:
         return ["line"]
@@ -80,23 +81,27 @@ def a_task(last: str = "") -> Task:
 
 
 def test_letters_come_before_data_and_the_changelog_last() -> None:
-    steps, result, positions = Steps(), TaskResult(0, {SPLIT: 10}, read=4, rejected=1), {SPLIT: 10}
+    steps, result, positions = (
+        Steps(),
+        TaskResult(0, TaskProgress({SPLIT: 10}), Counters(read=4, rejected=1)),
+        {SPLIT: 10},
+    )
     made = committer(steps, result, positions)
     positions[SPLIT] = 15
     made.commit()
     assert steps.done == [
-        "letters", ("data", {SPLIT: 15}, CommitMetadata(4, 1), False), ("changelog", {SPLIT: 15}),
+        "letters", ("data", {SPLIT: 15}, Counters(4, 1), False), ("changelog", {SPLIT: 15}),
     ]  # fmt: skip
-    assert (result.positions, result.delivered) == ({SPLIT: 15}, ["line"])
-    assert result.first_ack is not None
+    assert (result.progress.positions, result.progress.delivered) == ({SPLIT: 15}, ["line"])
+    assert result.telemetry.first_ack is not None
     positions[SPLIT] = 20
-    assert result.positions == {SPLIT: 15}, "progress is what was committed"
+    assert result.progress.positions == {SPLIT: 15}, "progress is what was committed"
     made.commit(final=True)
-    assert steps.done[-2] == ("data", {SPLIT: 20}, CommitMetadata(4, 1), True)
+    assert steps.done[-2] == ("data", {SPLIT: 20}, Counters(4, 1), True)
 
 
 def test_what_fails_is_given_up_and_counted() -> None:
-    steps, result = Steps(), TaskResult(0, {SPLIT: 10})
+    steps, result = Steps(), TaskResult(0, TaskProgress({SPLIT: 10}))
 
     def fail() -> None:
         with committer(steps, result, {SPLIT: 10}).writing():
@@ -106,22 +111,22 @@ def test_what_fails_is_given_up_and_counted() -> None:
     with pytest.raises(Unavailable):
         fail()
     assert steps.done == ["abort"]
-    assert result.lost_deliveries == 2, "those that are given up are not lost"
+    assert result.counters.lost_deliveries == 2, "those that are given up are not lost"
     with committer(steps, result, {SPLIT: 10}).writing():
         pass
-    assert (steps.done, result.lost_deliveries) == (["abort"], 0)
+    assert (steps.done, result.counters.lost_deliveries) == (["abort"], 0)
 
 
 def test_what_a_failed_task_counts_is_what_it_committed() -> None:
-    result, positions = TaskResult(0, {SPLIT: 10}), {SPLIT: 10}
+    result, positions = TaskResult(0, TaskProgress({SPLIT: 10})), {SPLIT: 10}
     made = committer(Steps(), result, positions)
 
     def take(until: int) -> None:
-        result.read += until - positions[SPLIT]
-        result.counts.setdefault(("t",), TableCounters()).inserted += until - positions[SPLIT]
-        result.skip("tombstone", 1)
-        result.cut[("t",), "at"] = result.withheld[("t",), "n"] = until
-        result.rejected += 1
+        result.counters.read += until - positions[SPLIT]
+        result.counters.tables.setdefault(("t",), TableCounters()).inserted += until - positions[SPLIT]
+        result.counters.skip("tombstone", 1)
+        result.counters.cut[("t",), "at"] = result.counters.withheld[("t",), "n"] = until
+        result.counters.rejected += 1
         positions[SPLIT] = until
 
     def fail() -> None:
@@ -133,36 +138,45 @@ def test_what_a_failed_task_counts_is_what_it_committed() -> None:
 
     with pytest.raises(Unavailable):
         fail()
-    assert result.positions == {SPLIT: 13}
-    assert (result.read, result.rejected, result.skipped) == (3, 1, {"tombstone": 1})
-    assert result.counts == {("t",): TableCounters(inserted=3)}
-    assert (result.cut, result.withheld) == ({(("t",), "at"): 13}, {(("t",), "n"): 13})
+    assert result.progress.positions == {SPLIT: 13}
+    assert (result.counters.read, result.counters.rejected, result.counters.skipped) == (3, 1, {"tombstone": 1})
+    assert result.counters.tables == {("t",): TableCounters(inserted=3)}
+    assert (result.counters.cut, result.counters.withheld) == ({(("t",), "at"): 13}, {(("t",), "n"): 13})
 
 
 @pytest.mark.parametrize("final", [True, False])
 def test_a_task_goes_on_where_an_attempt_before_it_committed(final: bool) -> None:
-    counted = CommitMetadata(7, 2, {("t",): TableCounters(0, 1, 2, 3, 4)})
-    steps, result, positions = Steps(ResumePoint({SPLIT: 17}, counted.text(), final)), TaskResult(2, {SPLIT: 10}), {}
+    counted = Counters(7, 2, {("t",): TableCounters(0, 1, 2, 3, 4)})
+    steps, result, positions = (
+        Steps(ResumePoint({SPLIT: 17}, counted.text(), final)),
+        TaskResult(2, TaskProgress({SPLIT: 10})),
+        {},
+    )
     positions[SPLIT] = 10
     assert committer(steps, result, positions).resume(a_task(), "me") is final
     assert steps.scope == CommitScope("c", 9, 5, 8, 2, {SPLIT: 10}, kept=False)
-    assert (positions, result.positions) == ({SPLIT: 17}, {SPLIT: 17})
-    assert (result.read, result.rejected, result.counts, result.worker) == (7, 2, counted.tables, "me")
+    assert (positions, result.progress.positions) == ({SPLIT: 17}, {SPLIT: 17})
+    assert (result.counters.read, result.counters.rejected, result.counters.tables, result.worker) == (
+        7,
+        2,
+        counted.tables,
+        "me",
+    )
 
 
 def test_a_worker_says_whether_it_was_the_last_to_write_its_shard() -> None:
     for last, kept in [("me", True), ("you", False)]:
-        steps, result = Steps(), TaskResult(2, {SPLIT: 10})
+        steps, result = Steps(), TaskResult(2, TaskProgress({SPLIT: 10}))
         assert committer(steps, result, {SPLIT: 10}).resume(a_task(last), "me") is False
         assert steps.scope is not None
         assert steps.scope.kept is kept
-        assert (result.read, result.positions) == (0, {SPLIT: 10})
+        assert (result.counters.read, result.progress.positions) == (0, {SPLIT: 10})
 
 
 def test_an_error_of_the_first_attempt_is_what_it_is() -> None:
     error = Unavailable("no broker")
     with pytest.raises(Unavailable, match="no broker") as caught:
-        committer(Steps(error=error), TaskResult(2, {SPLIT: 10}), {SPLIT: 10}).resume(a_task(), "me")
+        committer(Steps(error=error), TaskResult(2, TaskProgress({SPLIT: 10})), {SPLIT: 10}).resume(a_task(), "me")
     assert caught.value is error
 
 

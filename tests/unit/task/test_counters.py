@@ -10,8 +10,8 @@ from ingest.model import types
 from ingest.model.change import Kind
 from ingest.model.schema import Column, TableSchema
 from ingest.schema.evolve import Schemas, SourceTable
-from ingest.task.assignment import TaskResult
-from ingest.task.counters import UNREPRESENTABLE, EncoderCounters, TableCounters, add_counts, by_name
+from ingest.task.counters import UNREPRESENTABLE, Counters, EncoderCounters, TableCounters, add_counts
+from ingest.task.result import TaskProgress, TaskResult
 
 T = ("d", "t")
 SCHEMA = TableSchema((Column("id", types.BIGINT, nullable=False), Column("n", types.BIGINT)), ("id",))
@@ -19,7 +19,7 @@ SCHEMA = TableSchema((Column("id", types.BIGINT, nullable=False), Column("n", ty
 
 def test_tables_that_are_shown_alike_are_counted_together() -> None:
     counts = {("a", "b.c"): TableCounters(inserted=1), ("a.b", "c"): TableCounters(deleted=2), ("d",): TableCounters()}
-    assert by_name(counts) == {"a.b.c": TableCounters(3, 1, 0, 2, 0), "d": TableCounters()}
+    assert Counters(tables=counts).by_name() == {"a.b.c": TableCounters(3, 1, 0, 2, 0), "d": TableCounters()}
 
 
 def test_what_encoders_count_is_moved_and_not_copied() -> None:
@@ -28,7 +28,7 @@ def test_what_encoders_count_is_moved_and_not_copied() -> None:
     made = pipeline(sink=sink)
     cache = EncoderCache(made.sink.encoder, made.source.inference(10))
     cache.renew(Schemas(1, {T: SourceTable(SCHEMA, (T,), key_from_message=True)}, {T: SCHEMA}), None)
-    result = TaskResult(0, {})
+    result = TaskResult(0, TaskProgress({}))
     counters = EncoderCounters(cache, None, result)
     encoder = cache.find(T)
     row = msgspec.Raw(b'{"id":1,"n":1}')
@@ -36,10 +36,10 @@ def test_what_encoders_count_is_moved_and_not_copied() -> None:
         encoder.upsert(kind, None, row, None, None, lambda _: None)
     encoder.delete(row, None, None, lambda _: None)
     counters.collect()
-    assert result.counts == {T: TableCounters(0, 2, 1, 0, 0)}
-    assert result.skipped == {UNREPRESENTABLE: 1}
+    assert result.counters.tables == {T: TableCounters(0, 2, 1, 0, 0)}
+    assert result.counters.skipped == {UNREPRESENTABLE: 1}
     counters.collect()
-    assert (result.counts[T].inserted, result.skipped) == (2, {UNREPRESENTABLE: 1})
+    assert (result.counters.tables[T].inserted, result.counters.skipped) == (2, {UNREPRESENTABLE: 1})
 
 
 def test_counts_are_added_by_key() -> None:

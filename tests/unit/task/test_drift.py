@@ -12,9 +12,10 @@ from ingest.model.change import Change, Kind, Reject
 from ingest.model.reject import IgnoredErrors
 from ingest.schema.evolve import Schemas
 from ingest.task import drift
-from ingest.task.assignment import Setup, TaskResult
+from ingest.task.assignment import Setup
 from ingest.task.drift import LookAhead, SchemaObserver
 from ingest.task.rejects import RejectLimit
+from ingest.task.result import TaskProgress, TaskResult
 
 if TYPE_CHECKING:
     import pytest
@@ -30,8 +31,8 @@ def made(max_tables: int = 10) -> tuple[SchemaObserver, TaskResult, Setup]:
     options = pipeline()
     inference = options.source.inference(3)
     setup = Setup("c", 1, "p", options.source, options.sink, None, inference, max_tables, options.rules, look_ahead=5)
-    result = TaskResult(0, {})
-    return SchemaObserver(setup, Schemas(), result), result, setup
+    result = TaskResult(0, TaskProgress({}))
+    return SchemaObserver(setup, Schemas(), result.progress), result, setup
 
 
 def test_what_is_seen_is_new_once() -> None:
@@ -39,17 +40,17 @@ def test_what_is_seen_is_new_once() -> None:
     assert observer.see([a_change("a")]) is True
     assert observer.see([a_change("a")]) is False
     assert observer.see([a_change("a"), a_change("a", b'{"id":1,"n":2}')]) is True
-    assert {table: len(schema.columns) for table, schema in result.observed.items()} == {("a",): 2}
+    assert {table: len(schema.columns) for table, schema in result.progress.observed.items()} == {("a",): 2}
 
 
 def test_of_a_message_that_fits_no_schema_nothing_is_observed() -> None:
     observer, result, _ = made()
     observer.see([a_change("a")])
-    before = dict(result.observed)
+    before = dict(result.progress.observed)
     bad = observer.see([a_change("b"), a_change("c", b'{"id":1,"x":1,"y":1,"z":1}')])
     assert isinstance(bad, Reject)
     assert (bad.code, bad.table) == ("too-many-columns", ("c",))
-    assert result.observed == before
+    assert result.progress.observed == before
     bad = made(0)[0].see([a_change("a")])
     assert isinstance(bad, Reject)
     assert bad.code == "too-many-tables"
@@ -57,11 +58,11 @@ def test_of_a_message_that_fits_no_schema_nothing_is_observed() -> None:
 
 def test_looking_ahead_ends_when_nothing_is_new_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
     observer, result, setup = made()
-    ahead = LookAhead(observer, RejectLimit(0, result, IgnoredErrors()), setup.look_ahead, result)
+    ahead = LookAhead(observer, RejectLimit(0, result.counters, IgnoredErrors()), setup.look_ahead, result.progress)
     assert not ahead.ended(time.monotonic() + 100), "nothing has stopped"
     assert ahead.stop(SPLIT, None, [a_change("a")]) is None  # type: ignore[arg-type]  # it is for rejects only
     now = time.monotonic()
-    assert (ahead.stopped, result.drifted, ahead.ended(now)) == ({SPLIT}, True, False)
+    assert (ahead.stopped, result.progress.drifted, ahead.ended(now)) == ({SPLIT}, True, False)
     ahead.look([a_change("a")] * 4)
     assert not ahead.ended(now)
     ahead.look([a_change("b"), *[a_change("a")] * 4])
@@ -73,4 +74,4 @@ def test_looking_ahead_ends_when_nothing_is_new_for_long(monkeypatch: pytest.Mon
     ahead.look([a_change("a")])
     assert ahead.ended(now)
     ahead.look([a_change("a"), a_change("c")])
-    assert ("c",) not in result.observed
+    assert ("c",) not in result.progress.observed

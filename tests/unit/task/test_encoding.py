@@ -13,13 +13,14 @@ from ingest.model.record import offset_of
 from ingest.model.reject import IgnoredErrors
 from ingest.model.schema import Column, TableSchema
 from ingest.schema.evolve import Schemas, SourceTable
-from ingest.task.assignment import Setup, TaskResult
+from ingest.task.assignment import Setup
 from ingest.task.decoding import ChunkDecoder
 from ingest.task.drift import LookAhead, SchemaObserver
 from ingest.task.encoded import EncodedPart
 from ingest.task.encoding import ChunkEncoder
 from ingest.task.reading import ReadChunk
 from ingest.task.rejects import RejectLimit
+from ingest.task.result import TaskProgress, TaskResult
 from ingest.task.worker import WorkerState
 from ingest.testing.records import MemoryRecord
 
@@ -60,9 +61,9 @@ class Case:
         self.state.records.cache.renew(known, None)
         records = [MemoryRecord(i, "topic", *message, position=10 + i) for i, message in enumerate(messages)]
         self.chunk = ReadChunk(SPLIT, "topic", records, 10 + len(records))
-        self.result = TaskResult(0, {SPLIT: 10})
-        limit = RejectLimit(tolerated, self.result, IgnoredErrors())
-        self.ahead = LookAhead(SchemaObserver(setup, known, self.result), limit, 1000, self.result)
+        self.result = TaskResult(0, TaskProgress({SPLIT: 10}))
+        limit = RejectLimit(tolerated, self.result.counters, IgnoredErrors())
+        self.ahead = LookAhead(SchemaObserver(setup, known, self.result.progress), limit, 1000, self.result.progress)
         decoder = ChunkDecoder(made.source, None)
         self.encoder = ChunkEncoder(native, decoder, None, self.state.records.cache, self.ahead, limit, marked=False)
 
@@ -71,7 +72,7 @@ class Case:
         found = []
         for part in self.encoder.parts(self.chunk):
             found.append(part)
-            self.result.rejected += sum(reject.passed for reject in part.rejects)
+            self.result.counters.rejected += sum(reject.passed for reject in part.rejects)
         return found
 
 
@@ -147,8 +148,8 @@ def test_rejects_and_drifts_end_where_they_do_whoever_encodes() -> None:
         assert [(offset_of(r.record), r.reason.code) for p in parts for r in p.rejects] == [
             (11, "null-key"), (12, "malformed"),
         ]  # fmt: skip
-        assert [c.name for c in case.result.observed[T].columns] == ["id", "n", "new"]
-        assert ("d", "u") in case.result.observed
+        assert [c.name for c in case.result.progress.observed[T].columns] == ["id", "n", "new"]
+        assert ("d", "u") in case.result.progress.observed
 
 
 def test_native_code_goes_on_by_itself_where_a_part_is_full() -> None:
@@ -184,8 +185,8 @@ def test_a_split_stops_at_a_drift_and_looks_ahead() -> None:
     (part,) = case.parts()
     assert (part.stop, part.position, len(part.records)) == (1, 11, 1)
     assert case.ahead.stopped == {SPLIT}
-    assert case.result.drifted
-    assert {table: [c.name for c in schema.columns] for table, schema in case.result.observed.items()} == {
+    assert case.result.progress.drifted
+    assert {table: [c.name for c in schema.columns] for table, schema in case.result.progress.observed.items()} == {
         T: ["id", "n", "new"], ("d", "u"): ["id"],
     }  # fmt: skip
     assert case.parts() == [], "a split that has stopped is only looked at"
@@ -194,7 +195,7 @@ def test_a_split_stops_at_a_drift_and_looks_ahead() -> None:
 def test_looking_ahead_sees_what_native_code_would_have_taken() -> None:
     case = Case([DRIFT, *[fits(i) for i in range(5)], debezium('{"id":1}', "u")], native=Every([0]))
     assert {part.position for part in case.parts()} == {10}
-    assert set(case.result.observed) == {T, ("d", "u")}
+    assert set(case.result.progress.observed) == {T, ("d", "u")}
 
 
 @pytest.mark.parametrize("tolerated", [0, 5])
@@ -205,7 +206,7 @@ def test_a_drift_that_no_schema_takes_is_a_reject(tolerated: int) -> None:
     reject = next(reject for part in parts for reject in part.rejects)
     assert (reject.reason.code, reject.passed) == ("too-many-columns", tolerated > 0)
     assert parts[-1].position == (13 if tolerated else 11)
-    assert (case.ahead.stopped, case.result.observed, case.result.drifted) == (set(), {}, False)
+    assert (case.ahead.stopped, case.result.progress.observed, case.result.progress.drifted) == (set(), {}, False)
 
 
 def test_another_primary_key_ends_the_run() -> None:

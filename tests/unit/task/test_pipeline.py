@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
-from dataclasses import fields, replace
+from dataclasses import replace
 from itertools import count
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -22,8 +22,8 @@ from ingest.model.schema import Column, TableSchema
 from ingest.native import native
 from ingest.schema.evolve import Schemas, SourceTable
 from ingest.sinks.sink import PlainWriter
-from ingest.task.assignment import Setup, Task, TaskResult
-from ingest.task.counters import CommitMetadata, TableCounters
+from ingest.task.assignment import Setup, Task
+from ingest.task.counters import Counters, TableCounters
 from ingest.task.pipeline import run_task
 from ingest.task.spill import SpillStore
 from ingest.task.transform_pipeline import run_read_stage, run_write_stage
@@ -34,6 +34,8 @@ from ingest.transform.rows import TRANSFORM
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
+
+    from ingest.task.result import TaskResult
 
 SPLIT = ("topic", 0)
 T = ("d", "t")
@@ -72,7 +74,7 @@ class Writer(PlainWriter):
         self.refuses_in_write = self.tells_nothing = self.may_pass = False
         self.closed = 0
         self.committed: list[Any] = []
-        self.finals: list[tuple[dict[Any, int], CommitMetadata, bool]] = []
+        self.finals: list[tuple[dict[Any, int], Counters, bool]] = []
         self._queued: list[Any] = []
         self._resumed, self._refused = resumed, refused
 
@@ -100,7 +102,7 @@ class Writer(PlainWriter):
         self._refuse(self._queued)
         self.committed += [(to.topic, key, value) for to, key, value in self._queued]
         self._queued = []
-        self.finals.append((dict(positions), CommitMetadata.read_from(metadata), final))
+        self.finals.append((dict(positions), Counters.read_from(metadata)[0], final))
 
     def abort(self) -> None:
         self._queued = []
@@ -168,15 +170,12 @@ def in_halves(case: Case, folder: Path) -> TaskResult:
     return result
 
 
-TIMES = {"seconds", "cpu_s", "rss_kib", "first_ack", "worker", "ended", "pid", "traffic"}
-
-
-def said(result: TaskResult) -> dict[str, Any]:
-    return {field.name: getattr(result, field.name) for field in fields(result) if field.name not in TIMES}
+def said(result: TaskResult) -> tuple[Any, ...]:
+    return result.shard, result.progress, result.counters, result.telemetry.reports
 
 
 ALL = [*FITS, TOMBSTONE, REJECT, NO_ROW, BROKEN, *FITS]
-FOUR = CommitMetadata(4, 0, {T: TableCounters(0, 2, 1, 1, 0)})
+FOUR = Counters(4, 0, {T: TableCounters(0, 2, 1, 1, 0)})
 """The counters after four of them."""
 CASES: dict[str, Callable[[], Case]] = {
     "rows": lambda: Case(FITS),
@@ -196,9 +195,9 @@ CASES: dict[str, Callable[[], Case]] = {
     "metadata": lambda: Case([*ALL, *FITS], source={"metadata.list": "offset"}),
     "resumed": lambda: Case(ALL, resumed=ResumePoint({SPLIT: 4}, FOUR.text(), final=False)),
     "resumed behind a reject": lambda: Case(
-        ALL, 1, resumed=ResumePoint({SPLIT: 8}, CommitMetadata(8, 1).text(), final=False)
+        ALL, 1, resumed=ResumePoint({SPLIT: 8}, Counters(8, 1).text(), final=False)
     ),
-    "over": lambda: Case([*ALL, DRIFT], resumed=ResumePoint({SPLIT: 9}, CommitMetadata(9, 1).text(), final=True)),
+    "over": lambda: Case([*ALL, DRIFT], resumed=ResumePoint({SPLIT: 9}, Counters(9, 1).text(), final=True)),
 }  # fmt: skip
 BOTH = [pytest.param(True, marks=pytest.mark.compiled), False]
 
@@ -211,12 +210,12 @@ def test_both_compositions_do_the_same(
     monkeypatch.setattr(native, "BUILT", built)
     whole, parts = CASES[name](), CASES[name]()
     expected, found = run_task(whole.task), in_halves(parts, tmp_path / "attempt")
-    assert expected.failure is None
+    assert expected.progress.failure is None
     assert said(found) == said(expected)
-    assert found.traffic.records_out == expected.traffic.records_out
+    assert found.telemetry.records_out == expected.telemetry.records_out
     if whole.first:  # the first half does not know what an earlier attempt has done
-        assert found.traffic.bytes_in == expected.traffic.bytes_in
-        assert found.traffic.table_bytes == expected.traffic.table_bytes
+        assert found.telemetry.bytes_in == expected.telemetry.bytes_in
+        assert found.telemetry.table_bytes == expected.telemetry.table_bytes
     assert parts.writer.committed == whole.writer.committed
     assert parts.writer.finals == whole.writer.finals
 
@@ -224,14 +223,19 @@ def test_both_compositions_do_the_same(
 def test_what_is_committed_is_what_was_read() -> None:
     case = Case(ALL, 1)
     result = run_task(case.task)
-    assert (result.positions, result.read, result.rejected, result.stopped_by_reject) == ({SPLIT: 9}, 9, 1, True)
-    assert [reject.offset for reject in result.rejects] == [7, 9]
-    assert [reject.passed for reject in result.rejects] == [True, False]
-    assert result.skipped == {"lone-tombstone": 1, "truncate": 1}
-    assert result.counts == {T: TableCounters(0, 3, 2, 1, 1)}
+    assert (
+        result.progress.positions,
+        result.counters.read,
+        result.counters.rejected,
+        result.progress.stopped_by_reject,
+    ) == ({SPLIT: 9}, 9, 1, True)
+    assert [reject.offset for reject in result.progress.rejects] == [7, 9]
+    assert [reject.passed for reject in result.progress.rejects] == [True, False]
+    assert result.counters.skipped == {"lone-tombstone": 1, "truncate": 1}
+    assert result.counters.tables == {T: TableCounters(0, 3, 2, 1, 1)}
     assert len(case.writer.committed) == 6
-    assert result.reject_codes == {("decode", "malformed"): 1, ("conform", "null-key"): 1}
-    traffic = result.traffic
+    assert result.counters.reject_codes == {("decode", "malformed"): 1, ("conform", "null-key"): 1}
+    traffic = result.telemetry
     assert traffic.bytes_in == sum(len(r.key() or b"") + len(r.value() or b"") for r in case.given)
     assert traffic.records_out == 6
     assert traffic.bytes_out == sum(len(k or b"") + len(v or b"") for _, k, v in case.writer.committed)
@@ -244,26 +248,31 @@ def test_what_an_earlier_attempt_has_written_is_not_written_again(tmp_path: Path
     case = Case(FITS, resumed=ResumePoint({SPLIT: 4}, FOUR.text(), final=False))
     result = in_halves(case, tmp_path / "attempt")
     assert [key for _, key, _ in case.writer.committed] == [b'{"id":4}', b'{"id":5}']
-    assert (result.read, result.counts) == (6, {T: TableCounters(0, 3, 2, 1, 0)})
+    assert (result.counters.read, result.counters.tables) == (6, {T: TableCounters(0, 3, 2, 1, 0)})
 
 
 def test_a_task_that_is_over_writes_and_observes_nothing(tmp_path: Path) -> None:
-    resumed = ResumePoint({SPLIT: 3}, CommitMetadata(3, 0).text(), final=True)
+    resumed = ResumePoint({SPLIT: 3}, Counters(3, 0).text(), final=True)
     for halves in (True, False):
         case = Case([*FITS, DRIFT], resumed=resumed)
         result = in_halves(case, tmp_path / "attempt") if halves else run_task(case.task)
         assert (case.writer.committed, case.writer.finals) == ([], [])
-        assert (result.positions, result.observed, result.drifted, result.read) == ({SPLIT: 3}, {}, False, 3)
+        assert (result.progress.positions, result.progress.observed, result.progress.drifted, result.counters.read) == (
+            {SPLIT: 3},
+            {},
+            False,
+            3,
+        )
 
 
 def test_an_error_is_a_value_and_nothing_is_committed_then(tmp_path: Path) -> None:
     for halves in (True, False):
         case = Case(FITS, refused=Unavailable("the broker is gone"))
         result = in_halves(case, tmp_path / "attempt") if halves else run_task(case.task)
-        assert str(result.failure) == "the broker is gone", "and not what came of giving up"
+        assert str(result.progress.failure) == "the broker is gone", "and not what came of giving up"
         assert case.writer.closed == 1, "a worker keeps no connection that may be in any state"
-        assert by_tables(result) == result.traffic.bytes_out > 0
-        assert (case.writer.finals, result.positions) == ([], {SPLIT: 0})
+        assert by_tables(result) == result.telemetry.bytes_out > 0
+        assert (case.writer.finals, result.progress.positions) == ([], {SPLIT: 0})
 
 
 def test_only_what_spark_shall_try_again_is_raised(tmp_path: Path) -> None:
@@ -279,13 +288,13 @@ def test_the_second_half_tells_what_the_first_one_failed_on(tmp_path: Path) -> N
     lost = replace(case.task, ranges={("elsewhere", 0): (0, 5)})
     case.task = lost
     result = in_halves(case, tmp_path / "attempt")
-    assert "a task failed: KeyError" in str(result.failure)
+    assert "a task failed: KeyError" in str(result.progress.failure)
     assert case.writer.finals == []
 
 
 def by_tables(result: TaskResult) -> int:
     """Bytes of records, as they are counted by table."""
-    return sum(made for _, made in result.traffic.table_bytes.values())
+    return sum(made for _, made in result.telemetry.table_bytes.values())
 
 
 @pytest.mark.parametrize("built", BOTH)
@@ -295,8 +304,8 @@ def test_messages_that_are_rejected_at_a_drift_count_for_their_table(
     monkeypatch.setattr(native, "BUILT", built)
     case = Case([*FITS, debezium(f'{{"id":1,"{"n" * 3000}":1}}'), REJECT, *FITS])
     result = run_task(case.task)
-    assert result.reject_codes == {("conform", "name-too-long"): 1, ("conform", "null-key"): 1}
-    assert result.traffic.table_bytes == {T: [result.traffic.bytes_in, result.traffic.bytes_out]}
+    assert result.counters.reject_codes == {("conform", "name-too-long"): 1, ("conform", "null-key"): 1}
+    assert result.telemetry.table_bytes == {T: [result.telemetry.bytes_in, result.telemetry.bytes_out]}
 
 
 STATES = [debezium(f'{{"id":{i % 3},"n":{i}}}', "c" if i < 3 else "u") for i in range(9)]
@@ -307,11 +316,14 @@ def gone_over(case: Case, folder: Path, *, halves: bool) -> TaskResult:
     if not halves:
         return run_task(case.task)
     first = in_halves(case, folder)
-    if not first.refused_before:
+    if not first.progress.refused_before:
         return first
-    assert (first.failure, first.read, first.rejects) == (None, 0, [])
-    assert (first.positions, first.refused_before) == ({SPLIT: 0}, {SPLIT: case.task.ranges[SPLIT][1]})
-    case.task = replace(case.task, apart=first.refused_before)
+    assert (first.progress.failure, first.counters.read, first.progress.rejects) == (None, 0, [])
+    assert (first.progress.positions, first.progress.refused_before) == (
+        {SPLIT: 0},
+        {SPLIT: case.task.ranges[SPLIT][1]},
+    )
+    case.task = replace(case.task, apart=first.progress.refused_before)
     return in_halves(case, folder)
 
 
@@ -325,24 +337,24 @@ def test_messages_of_refused_records_become_rejects(
     case = Case([*STATES, REJECT, NO_ROW], bad=frozenset({2, 5, 7, 8}))
     case.writer.refuses_in_write = in_write
     result = gone_over(case, tmp_path / "attempt", halves=halves)
-    assert result.failure is None
-    assert [(one.offset, one.stage, one.code, one.message) for one in result.rejects[:-1]] == [
+    assert result.progress.failure is None
+    assert [(one.offset, one.stage, one.code, one.message) for one in result.progress.rejects[:-1]] == [
         (at, "write", "refused", "bad") for at in (2, 5, 7, 8)
     ]
-    assert (result.read, result.rejected, result.skipped) == (11, 5, {"truncate": 1})
-    assert result.counts == {T: TableCounters(0, 2, 3, 0, 5)}
+    assert (result.counters.read, result.counters.rejected, result.counters.skipped) == (11, 5, {"truncate": 1})
+    assert result.counters.tables == {T: TableCounters(0, 2, 3, 0, 5)}
     assert [json.loads(value)["n"] for _, _, value in case.writer.committed] == [0, 1, 3, 4, 6]
-    assert result.positions == {SPLIT: 11}
-    assert by_tables(result) == result.traffic.bytes_out, "also what was refused, and sent again"
+    assert result.progress.positions == {SPLIT: 11}
+    assert by_tables(result) == result.telemetry.bytes_out, "also what was refused, and sent again"
 
 
 @pytest.mark.parametrize("halves", [False, True])
 def test_a_refused_record_too_many_stops_the_task(tmp_path: Path, *, halves: bool) -> None:
     case = Case(STATES, 1, bad=frozenset({6, 7, 8}))
     result = gone_over(case, tmp_path / "attempt", halves=halves)
-    assert (result.failure, result.stopped_by_reject, result.rejected) == (None, True, 1)
-    assert [(one.offset, one.passed) for one in result.rejects] == [(6, True), (7, False)]
-    assert (result.positions, result.read) == ({SPLIT: 7}, 7)
+    assert (result.progress.failure, result.progress.stopped_by_reject, result.counters.rejected) == (None, True, 1)
+    assert [(one.offset, one.passed) for one in result.progress.rejects] == [(6, True), (7, False)]
+    assert (result.progress.positions, result.counters.read) == ({SPLIT: 7}, 7)
     assert [json.loads(value)["n"] for _, _, value in case.writer.committed] == [0, 1, 2, 3, 4, 5]
 
 
@@ -351,8 +363,8 @@ def test_a_writer_that_never_tells_what_it_refuses_fails_the_task(tmp_path: Path
     case = Case(STATES, bad=frozenset({8}))
     case.writer.tells_nothing = True
     result = gone_over(case, tmp_path / "attempt", halves=halves)
-    assert str(result.failure) == "rows were refused"
-    assert result.positions == {SPLIT: 0}
+    assert str(result.progress.failure) == "rows were refused"
+    assert result.progress.positions == {SPLIT: 0}
 
 
 @pytest.mark.parametrize("halves", [False, True])
@@ -360,8 +372,13 @@ def test_a_record_that_may_pass_waits_for_the_other_tasks_of_a_batch(tmp_path: P
     case = Case(STATES, bad=frozenset({6}))
     case.writer.may_pass, case.task = True, replace(case.task, waits=True)
     waiting = gone_over(case, tmp_path / "attempt", halves=halves)
-    assert (waiting.failure, waiting.waited, waiting.rejected, waiting.rejects) == (None, True, 0, [])
-    assert (waiting.positions, waiting.read) == ({SPLIT: 6}, 6)
+    assert (waiting.progress.failure, waiting.progress.waited, waiting.counters.rejected, waiting.progress.rejects) == (
+        None,
+        True,
+        0,
+        [],
+    )
+    assert (waiting.progress.positions, waiting.counters.read) == ({SPLIT: 6}, 6)
     assert [json.loads(value)["n"] for _, _, value in case.writer.committed] == [0, 1, 2, 3, 4, 5]
 
 
@@ -370,14 +387,18 @@ def test_a_record_that_does_not_wait_is_a_reject(*, waits: bool, may_pass: bool)
     case = Case(STATES, bad=frozenset({6}))
     case.writer.may_pass, case.task = may_pass, replace(case.task, waits=waits)
     result = run_task(case.task)
-    assert (result.waited, result.rejected, result.positions) == (False, 1, {SPLIT: len(STATES)})
+    assert (result.progress.waited, result.counters.rejected, result.progress.positions) == (
+        False,
+        1,
+        {SPLIT: len(STATES)},
+    )
 
 
 def test_a_drift_behind_a_refused_record_stops_the_task_there() -> None:
     case = Case([*STATES, DRIFT, *STATES], bad=frozenset({8}))
     result = run_task(case.task)
-    assert (result.positions, result.drifted, result.rejected) == ({SPLIT: 9}, True, 1)
-    assert [*result.observed] == [T]
+    assert (result.progress.positions, result.progress.drifted, result.counters.rejected) == ({SPLIT: 9}, True, 1)
+    assert [*result.progress.observed] == [T]
 
 
 class OddError(IngestError):
@@ -396,7 +417,7 @@ def test_every_error_of_a_sink_reaches_the_driver_with_its_own_text(tmp_path: Pa
     for error in (*given, OddError("it", row=7)):
         case = Case(FITS, refused=error)
         result = in_halves(case, tmp_path / "attempt") if halves else run_task(case.task)
-        found = pickle.loads(pickle.dumps(result)).failure  # noqa: S301  (our own)
+        found = pickle.loads(pickle.dumps(result)).progress.failure  # noqa: S301  (our own)
         assert isinstance(found, IngestError)
         assert found.message.startswith(error.message)
         assert (found.hint or "do that", found.exit_code) == (error.hint, error.exit_code)
@@ -448,17 +469,29 @@ def test_a_chunk_of_which_a_part_was_written_is_given_up_where_a_task_ends(
     monkeypatch.setattr(native, "BUILT", built)
     case = grouped([WHOLE, inside, [LAST]], tolerated)
     result = run_task(case.task)
-    assert result.failure is None
-    assert (result.positions, len(case.writer.committed), result.read) == ({SPLIT: 1}, 4, 4)
-    assert (result.drifted, result.stopped_by_reject, T in result.observed) == (drifts, not drifts, drifts)
-    assert [reject.passed for reject in result.rejects] == ([] if drifts else [False])
+    assert result.progress.failure is None
+    assert (result.progress.positions, len(case.writer.committed), result.counters.read) == ({SPLIT: 1}, 4, 4)
+    assert (result.progress.drifted, result.progress.stopped_by_reject, T in result.progress.observed) == (
+        drifts,
+        not drifts,
+        drifts,
+    )
+    assert [reject.passed for reject in result.progress.rejects] == ([] if drifts else [False])
     assert [(positions, final) for positions, _, final in case.writer.finals] == [({SPLIT: 1}, True)]
     halves = grouped([WHOLE, inside, [LAST]], tolerated)
     result = in_halves(halves, tmp_path / "attempt")
     # Two halves of a task end at their last commit, if a group of the chunk has gone through both
     committed, reached = (0, 0) if len(inside) > 1 else (4, 1)
-    assert (result.failure, len(halves.writer.committed), result.positions) == (None, committed, {SPLIT: reached})
-    assert (result.drifted, result.stopped_by_reject, T in result.observed) == (drifts, not drifts, drifts)
+    assert (result.progress.failure, len(halves.writer.committed), result.progress.positions) == (
+        None,
+        committed,
+        {SPLIT: reached},
+    )
+    assert (result.progress.drifted, result.progress.stopped_by_reject, T in result.progress.observed) == (
+        drifts,
+        not drifts,
+        drifts,
+    )
 
 
 @pytest.mark.parametrize("in_write", [False, True])
@@ -466,6 +499,6 @@ def test_a_record_of_a_chunk_that_the_sink_refuses_becomes_a_reject(*, in_write:
     case = grouped([WHOLE, [FITS[4:], LAST], [LAST]], bad=frozenset({4}))
     case.writer.refuses_in_write = in_write
     result = run_task(case.task)
-    assert (result.failure, result.positions) == (None, {SPLIT: 3})
-    assert [(one.offset, one.code) for one in result.rejects] == [(1, "refused")]
+    assert (result.progress.failure, result.progress.positions) == (None, {SPLIT: 3})
+    assert [(one.offset, one.code) for one in result.progress.rejects] == [(1, "refused")]
     assert len(case.writer.committed) == 7

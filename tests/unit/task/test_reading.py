@@ -10,7 +10,7 @@ from inmemory import pipeline
 from ingest.errors import InternalError
 from ingest.model.record import offset_of
 from ingest.task.reading import RangeReading, read_again
-from ingest.task.traffic import Traffic
+from ingest.task.result import Telemetry
 from ingest.testing.in_memory_source import in_memory
 from ingest.testing.records import MemoryRecord
 
@@ -35,7 +35,7 @@ def is_even(headers: Headers | None) -> bool:
 
 
 def test_all_records_are_wanted_without_a_condition() -> None:
-    reading = RangeReading(a_reader(5), None, Traffic())
+    reading = RangeReading(a_reader(5), None, Telemetry())
     (chunk,) = reading.chunks({SPLIT: (1, 4)})
     assert chunk is not None
     assert [offset_of(message) for message in chunk.messages] == [1, 2, 3]
@@ -45,7 +45,7 @@ def test_all_records_are_wanted_without_a_condition() -> None:
 
 
 def test_records_that_are_not_wanted_are_left_out_and_known() -> None:
-    (chunk,) = RangeReading(a_reader(6), is_even, Traffic()).chunks({SPLIT: (0, 6)})
+    (chunk,) = RangeReading(a_reader(6), is_even, Telemetry()).chunks({SPLIT: (0, 6)})
     assert chunk is not None
     assert [offset_of(message) for message in chunk.messages] == [0, 2, 4]
     assert chunk.end == 6, "also where the last record is not wanted"

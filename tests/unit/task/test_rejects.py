@@ -9,8 +9,9 @@ from inmemory import pipeline
 
 from ingest.model.change import Reject
 from ingest.model.reject import IgnoredErrors
-from ingest.task.assignment import Setup, TaskResult
+from ingest.task.assignment import Setup
 from ingest.task.rejects import MAX_KEPT, MAX_REJECTS, RecordReject, RejectLimit, Rejects
+from ingest.task.result import TaskProgress, TaskResult
 from ingest.testing.records import MemoryRecord
 
 SPLIT = ("topic", 0)
@@ -28,8 +29,8 @@ def a_reject(*, stage: str = "conform", passed: bool = True, table: Any = ("t",)
 
 
 def test_rejects_pass_up_to_the_limit() -> None:
-    result = TaskResult(0, {})
-    limit = RejectLimit(2, result, IgnoredErrors(values=True))
+    result = TaskResult(0, TaskProgress({}))
+    limit = RejectLimit(2, result.counters, IgnoredErrors(values=True))
     rejects = Rejects(a_setup(), limit, None, 0, result)
     bad = a_reject().reason
     assert [limit.left, *(limit.allows("conform", bad, before) for before in (0, 1, 2))] == [2, True, True, False]
@@ -38,41 +39,49 @@ def test_rejects_pass_up_to_the_limit() -> None:
     assert (limit.left, limit.allows("conform", bad)) == (0, False)
     assert limit.allows("decode", bad), "what cannot be decoded does not count"
     rejects.add(SPLIT, a_reject(stage="decode"))
-    assert (result.rejected, result.skipped, result.stopped_by_reject) == (2, {"parse-error": 1}, False)
+    assert (result.counters.rejected, result.counters.skipped, result.progress.stopped_by_reject) == (
+        2,
+        {"parse-error": 1},
+        False,
+    )
     rejects.add(SPLIT, a_reject(passed=False))
-    assert result.stopped_by_reject
-    assert result.rejected == 2, "the last one does not pass: it would count again in every new run"
-    assert result.counts["t",].rejected == 4
+    assert result.progress.stopped_by_reject
+    assert result.counters.rejected == 2, "the last one does not pass: it would count again in every new run"
+    assert result.counters.tables["t",].rejected == 4
 
 
 @pytest.mark.parametrize("ignored", [IgnoredErrors(keys=True), IgnoredErrors(values=True)])
 def test_a_reject_counts_by_what_is_said_of_the_key_or_of_the_value(ignored: IgnoredErrors) -> None:
-    result = TaskResult(0, {})
-    limit = RejectLimit(1, result, ignored)
+    result = TaskResult(0, TaskProgress({}))
+    limit = RejectLimit(1, result.counters, ignored)
     rejects = Rejects(a_setup(), limit, None, 0, result)
     of_key, of_value = (Reject("unknown-schema", "none", of_key=of_key) for of_key in (True, False))
     assert [limit.counts("decode", of_key), limit.counts("decode", of_value)] == [not ignored.keys, not ignored.values]
     for bad in (of_key, of_value, of_value if ignored.values else of_key):
         rejects.add(SPLIT, RecordReject(RECORD, "decode", bad, limit.allows("decode", bad)))
-    assert (result.rejected, result.skipped, result.stopped_by_reject) == (1, {"parse-error": 2}, False)
+    assert (result.counters.rejected, result.counters.skipped, result.progress.stopped_by_reject) == (
+        1,
+        {"parse-error": 2},
+        False,
+    )
 
 
 def test_the_first_rejects_are_kept_whole_and_no_more_than_is_shown_of_each() -> None:
-    result = TaskResult(0, {})
-    rejects = Rejects(a_setup(), RejectLimit(1 << 62, result, IgnoredErrors()), None, 0, result)
+    result = TaskResult(0, TaskProgress({}))
+    rejects = Rejects(a_setup(), RejectLimit(1 << 62, result.counters, IgnoredErrors()), None, 0, result)
     for _ in range(MAX_REJECTS + 5):
         rejects.add(SPLIT, a_reject(table=None))
-    assert (len(result.rejects), result.rejected) == (MAX_REJECTS, MAX_REJECTS + 5)
-    kept = result.rejects[0]
+    assert (len(result.progress.rejects), result.counters.rejected) == (MAX_REJECTS, MAX_REJECTS + 5)
+    kept = result.progress.rejects[0]
     assert (kept.topic, kept.partition, kept.offset, kept.stage, kept.code) == (*SPLIT, 7, "conform", "malformed")
     assert (len(kept.message), len(kept.key or b""), kept.value) == (MAX_KEPT, MAX_KEPT, b"{")
     assert not rejects.full, "only rejects that are all logged need room"
 
 
 def test_a_task_ends_when_it_has_no_room_for_rejects_that_are_logged() -> None:
-    result = TaskResult(0, {})
+    result = TaskResult(0, TaskProgress({}))
     setup = a_setup(type="logger")
-    rejects = Rejects(setup, RejectLimit(1 << 62, result, IgnoredErrors()), None, 0, result)
+    rejects = Rejects(setup, RejectLimit(1 << 62, result.counters, IgnoredErrors()), None, 0, result)
     for _ in range(9_999):
         rejects.add(SPLIT, a_reject(table=None))
     assert not rejects.full
@@ -91,8 +100,8 @@ class KeptLetters:
 
 
 def test_only_rejects_that_pass_become_dead_letters() -> None:
-    result, letters = TaskResult(0, {}), KeptLetters()
-    limit = RejectLimit(1 << 62, result, IgnoredErrors())
+    result, letters = TaskResult(0, TaskProgress({})), KeptLetters()
+    limit = RejectLimit(1 << 62, result.counters, IgnoredErrors())
     rejects = Rejects(a_setup(), limit, letters, 0, result)  # type: ignore[arg-type]  # what of it is needed
     rejects.add(SPLIT, a_reject(stage="decode"))
     rejects.add(SPLIT, a_reject(passed=False))

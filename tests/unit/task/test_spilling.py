@@ -13,10 +13,11 @@ from ingest.encode.compiled_transform import CompiledTransforms
 from ingest.errors import InternalError, Unavailable
 from ingest.model.change import TOMBSTONE, Kind, Reject, Skip
 from ingest.model.reject import IgnoredErrors
-from ingest.task.assignment import Setup, TaskResult
+from ingest.task.assignment import Setup
 from ingest.task.encoded import EncodedPart
 from ingest.task.reading import ReadChunk
 from ingest.task.rejects import RecordReject, RejectLimit
+from ingest.task.result import TaskProgress, TaskResult
 from ingest.task.returned import ReturnedRows
 from ingest.task.spill import ChunkManifest, Spilled, SpillStore
 from ingest.task.spilling import SpillStage
@@ -44,11 +45,11 @@ def made(tmp_path: Path) -> Iterator[Made]:
     options = pipeline()
     setup = Setup("c", 1, "p", options.source, options.sink, None, options.source.inference(10), 10, options.rules)
     transforms = CompiledTransforms({}, ("s0",), ())
-    result, positions = TaskResult(0, {SPLIT: 10}), {SPLIT: 10}
+    result, positions = TaskResult(0, TaskProgress({SPLIT: 10})), {SPLIT: 10}
     written, read = SpillStore(tmp_path), SpillStore(tmp_path)
     stage = SpillStage(
         transforms, ReferenceRows(layout(transforms)), written, RecordEncoders(setup),
-        RejectLimit(1, result, IgnoredErrors()), "left-out", positions, result,
+        RejectLimit(1, result.counters, IgnoredErrors()), "left-out", positions, result,
     )  # fmt: skip
     yield stage, read, result, positions
     written.let_go()
@@ -90,7 +91,7 @@ def test_a_chunk_is_left_to_the_second_stage_as_a_whole(made: Made) -> None:
         (READY, 1, 11),
     ]
     assert batch.to_pydict() == {"_transform": [0, MARK], "s0": ["x", None]}
-    assert (spilled.sent, spilled.padding, result.rejected) == (1, 1, 1)
+    assert (spilled.sent, spilled.padding, result.counters.rejected) == (1, 1, 1)
 
 
 def test_a_second_chunk_tells_of_new_targets_only(made: Made) -> None:
@@ -107,7 +108,7 @@ def test_a_second_chunk_tells_of_new_targets_only(made: Made) -> None:
 
 
 def with_rows(rows: Any) -> Spilled:
-    return Spilled(TaskResult(0, {}), rows, sent=0, padding=1)
+    return Spilled(TaskResult(0, TaskProgress({})), rows, sent=0, padding=1)
 
 
 def test_what_comes_behind_a_chunk_that_the_disk_did_not_take_is_read(tmp_path: Path) -> None:
@@ -146,7 +147,7 @@ def test_a_reject_too_many_ends_the_first_stage(made: Made) -> None:
     record = MemoryRecord(0, "topic", b"k", b"v", position=10)
     reject = RecordReject(record, "conform", Reject("null-key", ""), passed=False)
     stage.add(stage.begin(SPLIT), EncodedPart([record], 0, 0, 10, rejects=[reject]))
-    assert (result.stopped_by_reject, result.rejected) == (True, 0)
+    assert (result.progress.stopped_by_reject, result.counters.rejected) == (True, 0)
 
 
 def test_rows_come_back_in_pieces_of_whatever_size() -> None:
