@@ -192,7 +192,7 @@ def wait(until: Any, pipeline: subprocess.Popen[bytes], seconds: float) -> None:
 
 def planning(bootstrap: str, options: argparse.Namespace) -> None:
     """What the driver asks Kafka for one batch, over 1,000 partitions of 50 topics."""
-    from ingest.driver import ranges
+    from ingest.driver import pacing
 
     admin = AdminClient({"bootstrap.servers": bootstrap})
     names = [f"many{i}" for i in range(50)]
@@ -212,8 +212,8 @@ def planning(bootstrap: str, options: argparse.Namespace) -> None:
     for _ in range(20):
         started = time.perf_counter()
         ends = source.ends(positions)
-        shards = ranges.assign(positions, shards, 2)
-        ranges.ranges(positions, {**ends, (names[0], 0): ends[names[0], 0] + 1}, shards, 20_000)
+        shards = pacing.assign_shards(positions, shards, 2)
+        pacing.even_ranges(positions, {**ends, (names[0], 0): ends[names[0], 0] + 1}, shards, 20_000)
         took.append(time.perf_counter() - started)
     source.close()
     print(f"planning a batch over {len(positions):,} partitions of {len(names)} topics: {median(took) * 1e3:.0f} ms")

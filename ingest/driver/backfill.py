@@ -29,7 +29,7 @@ from ingest.checkpoint.run_status import status
 from ingest.checkpoint.storage import holder
 from ingest.driver.backlog import Backlog
 from ingest.driver.context import RunContext
-from ingest.driver.counters import RunCounters
+from ingest.driver.ledger import RunCounters
 from ingest.driver.replacement import TableReplacement, chosen_tables
 from ingest.driver.run import prepared, spark_parts, started, stop_signal, summarised, with_checkpoint
 from ingest.driver.sink_tables import command

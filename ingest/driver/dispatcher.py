@@ -1,12 +1,17 @@
-"""Runs a batch: a task for each shard, with Spark SQL where a transform changes rows of tables that are known."""
+"""Runs a batch: a task for each shard, with Spark SQL where a transform changes rows of tables that are known.
+
+With them go the schemas: all of them once, then what each version changed with every task; the numbers of partitions
+over which keys are hashed; and the part of the source's state that a task needs.
+"""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ingest.driver.pacing import DEADLINE_S
-from ingest.task.assignment import Task
+from ingest.sources.stateful import of_coordinator
+from ingest.task.assignment import Assigned, Delta, Task
 from ingest.task.pipeline import run_tasks
 
 if TYPE_CHECKING:
@@ -15,14 +20,16 @@ if TYPE_CHECKING:
     from pyspark.core.broadcast import Broadcast
 
     from ingest.checkpoint.checkpoint import Batch
-    from ingest.driver.broadcast import SchemaBroadcast
+    from ingest.driver.batch_checks import ErrorBudget
     from ingest.driver.engine import TaskRunner, TransformRunner
-    from ingest.driver.error_budget import ErrorBudget
     from ingest.driver.pacing import Pacing
+    from ingest.driver.schemas import SchemaStore
+    from ingest.driver.sink_tables import KeyPartitions
     from ingest.model.record import Split
+    from ingest.schema.evolve import Evolution, Schemas
+    from ingest.sources import SourceCoordinator
     from ingest.task.assignment import Setup
     from ingest.task.result import TaskResult
-
 
 MAX_WAITS: Final = 5
 """Batches that a task may end early, before the end of one range, for records that wait for other tasks."""
@@ -131,3 +138,80 @@ class Dispatcher:
         if self._transforms is not None and any(source.output is not None for source in newest.sources.values()):
             return self._transforms.run(tasks, newest)
         return self._runner.run(run_tasks, tasks)
+
+
+MAX_DELTAS: Final = 50
+"""Versions that travel with each task before everything is broadcast anew."""
+MAX_DELTA_TABLES: Final = 200
+"""Tables in them, for the same reason: a broadcast travels once, what a task carries each time."""
+
+
+class PartitionBroadcast:
+    """The numbers of partitions over which keys are hashed, on their way to workers."""
+
+    def __init__(self, runner: TaskRunner, keys: KeyPartitions) -> None:
+        """Send nothing yet."""
+        self._runner = runner
+        self._keys = keys
+        self._counts: dict[str, int] = {}
+        self._sent: Broadcast[dict[str, int]] | None = None
+
+    def newest(self) -> Broadcast[dict[str, int]] | None:
+        """Return the numbers as tasks get them, None where there are none; looks now and then whether topics grew."""
+        self._keys.look()
+        if self._keys.counts is not self._counts and self._keys.counts:
+            self._counts = self._keys.counts
+            self._sent = self._runner.broadcast(self._counts)
+        return self._sent
+
+
+class SchemaBroadcast:
+    """The newest schemas on their way to workers: a broadcast, and the changes since."""
+
+    def __init__(self, runner: TaskRunner, store: SchemaStore, source: SourceCoordinator) -> None:
+        """Send all schemas."""
+        self._runner = runner
+        self._store = store
+        self.version = store.schemas.version
+        """The version of what was broadcast."""
+        self.base: Broadcast[Schemas] = runner.broadcast(store.schemas)
+        self.partitions = PartitionBroadcast(runner, store.keys)
+        self.assignments = Assignments(runner, source)
+        self.deltas: list[Delta] = []
+        """The changes since the broadcast."""
+
+    def add(self, evolution: Evolution | None) -> None:
+        """Let the next tasks carry a change; where they would carry much, all schemas are sent anew."""
+        if evolution is None:
+            return
+        self.deltas.append(Delta(evolution.schemas.version, evolution.sources, evolution.sinks))
+        tables = sum(len(delta.sources) + len(delta.sinks) for delta in self.deltas)
+        if len(self.deltas) > MAX_DELTAS or tables > MAX_DELTA_TABLES:
+            self.base = self._runner.broadcast(self._store.schemas)
+            self.version = self._store.schemas.version
+            self.deltas = []
+
+    @property
+    def newest(self) -> Schemas:
+        """The schemas that workers have once they got a task."""
+        return self._store.schemas
+
+
+class Assignments:
+    """The parts of the source's state that tasks get."""
+
+    def __init__(self, runner: TaskRunner, source: SourceCoordinator) -> None:
+        """Send nothing yet."""
+        self._runner = runner
+        self._keeper = of_coordinator(source)
+        self._shared: object = None
+        self._sent: Broadcast[Any] | None = None
+
+    def of(self, ranges: Mapping[Split, tuple[int, int]]) -> Assigned | None:
+        """Return what the task of these ranges gets; None where the source has no state. Raise IngestError."""
+        if self._keeper is None:
+            return None
+        shared = self._keeper.shared()
+        if self._sent is None or shared is not self._shared:
+            self._shared, self._sent = shared, self._runner.broadcast(shared)
+        return Assigned(self._keeper.assign(ranges), self._sent)

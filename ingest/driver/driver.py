@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ingest.driver.books import Books
-    from ingest.driver.broadcast import SchemaBroadcast
+    from ingest.driver.batch_checks import BatchChecks
     from ingest.driver.context import LivenessFile
-    from ingest.driver.dispatcher import Dispatcher
-    from ingest.driver.guard import Guard
+    from ingest.driver.dispatcher import Dispatcher, SchemaBroadcast
+    from ingest.driver.ledger import Ledger
     from ingest.driver.pacing import Pacing
     from ingest.driver.planner import Planner, SplitWatch
     from ingest.driver.reports import Reports
@@ -28,10 +27,10 @@ class Driver:
 
     planner: Planner
     dispatcher: Dispatcher
-    books: Books
+    ledger: Ledger
     schemas: SchemaStore
     broadcast: SchemaBroadcast
-    guard: Guard
+    checks: BatchChecks
     splits: SplitWatch
     pacing: Pacing
     reports: Reports
@@ -41,24 +40,22 @@ class Driver:
         """Run batches until the source is drained, somebody asks to stop, or one fails; raises IngestError."""
         try:
             self.reports.run_started()
-            self.books.settle()  # what was due when a run was killed
+            self.ledger.settle()  # what was due when a run was killed
             while (batch := self.planner.next_batch()) is not None:  # plan: stored before any task starts
                 results = self.dispatcher.run(batch)  # run: a task for each shard; what fails in it is a value
                 self.liveness.touch()
-                merged = self.books.merge(batch, results)  # merge: positions reached, counters, observed schemas
-                self.books.commit(results)  # commit: where the driver does that, not the tasks
-                self.books.settle()  # settle: rows leave the sink that the source does not have behind these
+                merged = self.ledger.merge(batch, results)  # merge: positions reached, counters, observed schemas
+                self.ledger.commit(results)  # commit: where the driver does that, not the tasks
+                self.ledger.settle()  # settle: rows leave the sink that the source does not have behind these
                 news = merged.observed, merged.widening
                 evolution = self.schemas.evolve(*news)  # evolve: the sink's tables first, then the store
-                self.schemas.comment(self.books.comments())
+                self.schemas.comment(self.ledger.comments())
                 self.broadcast.add(evolution)
-                self.books.store(
-                    self.splits.waiting, self.splits.standing
-                )  # store: progress, when the schemas that it needs are stored
+                self.ledger.store(self.splits.waiting, self.splits.standing)  # store: progress, behind its schemas
                 self.reports.batch_done(batch, results, self.pacing.learn(results))
-                if self.guard.check(merged, results, evolved=evolution is not None):
+                if self.checks.passed(merged, results, evolved=evolution is not None):
                     self.splits.show()
-            self.books.keep(self.splits.waiting, self.splits.standing)
+            self.ledger.keep(self.splits.waiting, self.splits.standing)
             self.splits.look_past_targets()
         finally:
             self.reports.run_ended()

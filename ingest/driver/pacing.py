@@ -1,4 +1,4 @@
-"""The size of batches, and when they start.
+"""The size of batches, when they start, and the ranges of splits that go into one.
 
 A batch is sized by time: about `TARGET_S` seconds of work at the rate just seen, the first one small.
 """
@@ -8,11 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from ingest.driver import ranges
 from ingest.driver.context import CLOCK, Clock
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from ingest.driver.context import Stop
     from ingest.model.record import Split
@@ -129,9 +128,9 @@ class Pacing:
         self._seen = dict(ends)
         if self.weights is not None:
             self._starts = dict(positions)
-            return ranges.weighted_ranges(positions, ends, shards, self._budget.records, self.weights)
-        wanted = ranges.ranges(positions, ends, shards, self._budget.records)
-        return ranges.limit(wanted, self._rate.available())
+            return weighted_ranges(positions, ends, shards, self._budget.records, self.weights)
+        wanted = even_ranges(positions, ends, shards, self._budget.records)
+        return limited_ranges(wanted, self._rate.available())
 
     def begin(self) -> None:
         """Note that a batch starts."""
@@ -150,3 +149,90 @@ class Pacing:
         if weights is None:
             return result.counters.read
         return sum((at - self._starts.get(s, at)) * weights.get(s, 1.0) for s, at in result.progress.positions.items())
+
+
+def shard_count(shards: Mapping[Split, int], wanted: int | None, slots: int, most: int | None) -> int:
+    """Return how many shards there are: as the pipeline says, as the checkpoint has them, or one for each task slot.
+
+    `most`: how many tasks the sink takes at once.
+    """
+    count = wanted or (max(shards.values()) + 1 if shards else slots)
+    return min(count, most or count)
+
+
+def assign_shards(splits: Iterable[Split], shards: Mapping[Split, int], count: int) -> dict[Split, int]:
+    """Return the shard of each split: what it was, or for a new split the shard with the fewest."""
+    out = {split: shard for split, shard in shards.items() if shard < count}
+    load = [0] * count
+    for shard in out.values():
+        load[shard] += 1
+    for split in sorted(splits):
+        if split not in out:
+            out[split] = min(range(count), key=lambda s: (load[s], s))
+            load[out[split]] += 1
+    return out
+
+
+def limited_ranges(ranges: Mapping[Split, tuple[int, int]], records: int | None) -> dict[Split, tuple[int, int]]:
+    """Return the ranges, together not wider than so many records, shared evenly."""
+    if records is None:
+        return dict(ranges)
+    out: dict[Split, tuple[int, int]] = {}
+    by_width = sorted(ranges.items(), key=lambda item: item[1][1] - item[1][0])
+    for i, (split, (start, end)) in enumerate(by_width):
+        width = min(end - start, -(-records // (len(by_width) - i)))
+        if width > 0:
+            out[split] = (start, start + width)
+            records -= width
+    return out
+
+
+def even_ranges(
+    positions: Mapping[Split, int], ends: Mapping[Split, int], shards: Mapping[Split, int], budget: int
+) -> dict[Split, tuple[int, int]]:
+    """Return the ranges of the next batch: each shard's budget, shared evenly among its splits that have records."""
+    waiting: dict[int, list[Split]] = {}
+    for split, end in ends.items():
+        if end > positions[split]:
+            waiting.setdefault(shards[split], []).append(split)
+    out: dict[Split, tuple[int, int]] = {}
+    for splits in waiting.values():
+        left = budget
+        by_lag = sorted(splits, key=lambda s: ends[s] - positions[s])
+        for i, split in enumerate(by_lag):
+            share = max(1, left // (len(by_lag) - i))
+            start = positions[split]
+            end = min(ends[split], start + share)
+            out[split] = (start, end)
+            left -= end - start
+    return out
+
+
+def weighted_ranges(
+    positions: Mapping[Split, int],
+    ends: Mapping[Split, int],
+    shards: Mapping[Split, int],
+    budget: int,
+    weights: Mapping[Split, float],
+) -> dict[Split, tuple[int, int]]:
+    """Return ranges as `even_ranges` does, where a position of each split stands for so many records, on average.
+
+    A position that is more than a split's share is read, and takes nothing from the other splits: a log would go on by
+    one transaction in each batch beside chunks that fill the budget, and that wait for the log perhaps.
+    """
+    waiting: dict[int, list[Split]] = {}
+    for split, end in ends.items():
+        if end > positions[split]:
+            waiting.setdefault(shards[split], []).append(split)
+    out: dict[Split, tuple[int, int]] = {}
+    for splits in waiting.values():
+        left = float(budget)
+        by_work = sorted(splits, key=lambda s: (ends[s] - positions[s]) * weights[s])
+        for i, split in enumerate(by_work):
+            records = max(left / (len(by_work) - i), budget / len(by_work))
+            share = max(1, int(records / weights[split]))
+            start = positions[split]
+            end = min(ends[split], start + share)
+            out[split] = (start, end)
+            left = max(0.0, left - (end - start) * weights[split])
+    return out

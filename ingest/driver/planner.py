@@ -7,8 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ingest.checkpoint.checkpoint import Batch
-from ingest.driver import ranges
-from ingest.driver.pacing import POLL_S
+from ingest.driver.pacing import POLL_S, assign_shards
 from ingest.errors import DataLoss, IngestError, Unavailable
 
 if TYPE_CHECKING:
@@ -16,8 +15,8 @@ if TYPE_CHECKING:
 
     from ingest.driver.availability import Retries
     from ingest.driver.backlog import Backlog
+    from ingest.driver.batch_checks import DataLossCheck
     from ingest.driver.context import LivenessFile, RunContext, Stop
-    from ingest.driver.losses import Losses
     from ingest.driver.pacing import Pacing
     from ingest.driver.schemas import SchemaStore
     from ingest.driver.source_state import SourceMemory
@@ -70,7 +69,7 @@ class Planner:
         rests = not self._once and not self._memory.hurries(progress.positions, ends)
         self._pacing.wait(self._stop, progress.positions, rests=rests)
         self._pacing.weights = self._memory.weights(ends)
-        progress.shards = ranges.assign(progress.positions, progress.shards, self._shards)
+        progress.shards = assign_shards(progress.positions, progress.shards, self._shards)
         batch = Batch(
             number=progress.batch + 1,
             run=checkpoint.run,
@@ -150,13 +149,13 @@ class SplitWatch:
     """The splits of the source, as they grow."""
 
     def __init__(
-        self, source: SourceCoordinator, backlog: Backlog, losses: Losses, retries: Retries,
+        self, source: SourceCoordinator, backlog: Backlog, data_loss: DataLossCheck, retries: Retries,
         asked: Callable[[], None] = lambda: None,
     ) -> None:  # fmt: skip
         """Look at nothing yet. `asked` takes what other commands have asked the run to read."""
         self._source = source
         self._backlog = backlog
-        self._losses = losses
+        self._data_loss = data_loss
         self._retries = retries
         self._asked = asked
         self._away = False
@@ -174,13 +173,13 @@ class SplitWatch:
             backlog.positions.update(new)
             backlog.see(self._retries.until_answered(lambda: self._source.ends(backlog.positions)))
         except DataLoss as exc:
-            self._losses.survive(exc)
+            self._data_loss.tolerate(exc)
             return False
         return True
 
     def confirm(self) -> bool:
         """Tell whether what is read next is still there, as far as there is reason to doubt it. Raises IngestError."""
-        return not (self._losses.doubtful() and self._losses.recheck())
+        return not (self._data_loss.doubtful() and self._data_loss.recheck())
 
     def finished(self) -> bool:
         """Tell whether a bounded source was read to its end."""

@@ -22,8 +22,8 @@ from ingest.deadletter.browse import tally
 from ingest.deadletter.letter import Replayed, Selection
 from ingest.driver.backlog import Backlog
 from ingest.driver.context import RunContext
-from ingest.driver.counters import RunCounters
 from ingest.driver.files import with_files
+from ingest.driver.ledger import RunCounters
 from ingest.driver.run import prepared, spark_parts, started, stop_signal, summarised, with_checkpoint
 from ingest.driver.startup import PipelineStartup, Recovery, Start, begin_existing
 from ingest.observe.events import RunEnded, Warned

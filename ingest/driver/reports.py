@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from ingest.checkpoint.checkpoint import Batch
     from ingest.driver.context import RunContext
-    from ingest.driver.counters import RunCounters
+    from ingest.driver.ledger import RunCounters
     from ingest.driver.startup import Start
     from ingest.model.record import Split
     from ingest.model.reject import RejectedRecord

@@ -14,20 +14,16 @@ from typing import TYPE_CHECKING
 from ingest.checkpoint.location import CheckpointAccess, CheckpointLocation
 from ingest.checkpoint.run_status import RunEnd, note_end, note_failed_start, now_ms
 from ingest.config.masking import SEEN, mask
-from ingest.driver import ranges
 from ingest.driver.availability import Outages, Retries, SideWatch, askers_of
 from ingest.driver.backlog import WaitingNotes
-from ingest.driver.books import Books
-from ingest.driver.broadcast import SchemaBroadcast
+from ingest.driver.batch_checks import BatchChecks, DataLossCheck, ErrorBudget
 from ingest.driver.context import RunContext, StopSignal
-from ingest.driver.counters import RunCounters
-from ingest.driver.dispatcher import Dispatcher
+from ingest.driver.dispatcher import Dispatcher, SchemaBroadcast
 from ingest.driver.driver import Driver
 from ingest.driver.engine import SparkEngine, seen_by_all
-from ingest.driver.error_budget import ErrorBudget
 from ingest.driver.files import read_files
-from ingest.driver.guard import Guard
-from ingest.driver.losses import Losses
+from ingest.driver.ledger import Ledger, RunCounters
+from ingest.driver.pacing import assign_shards, shard_count
 from ingest.driver.planner import BacklogWait, Planner, SplitWatch
 from ingest.driver.replacement import BackfillRequests, TableReplacement
 from ingest.driver.reports import Reports, tell_rejects
@@ -255,8 +251,8 @@ def assemble(context: RunContext, parts: RunParts, start: Start, runner: TaskRun
     pipeline, settings = context.pipeline, context.settings
     source, sink, stop, pacing = parts.source, parts.sink, parts.stop, parts.pacing
     backlog, schemas, progress = start.backlog, start.schemas, start.backlog.progress
-    shards = ranges.shard_count(progress.shards, pipeline.pipeline.parallelism, runner.slots, pipeline.sink.parallelism)
-    progress.shards = ranges.assign(progress.positions, progress.shards, shards)
+    shards = shard_count(progress.shards, pipeline.pipeline.parallelism, runner.slots, pipeline.sink.parallelism)
+    progress.shards = assign_shards(progress.positions, progress.shards, shards)
     setup = runner.broadcast(setup_of(context, parts, start))
     transforms = None if parts.compiler is None else parts.engine.transforms(parts.compiler, shards)
     broadcast = SchemaBroadcast(runner, schemas, source)
@@ -267,22 +263,22 @@ def assemble(context: RunContext, parts: RunParts, start: Start, runner: TaskRun
         # Nothing of the batch is written yet, so this can be said again until the sink is back
         retries.until_answered(lambda: sink.begin_batch(batch, tasks))
 
-    losses = Losses(source, backlog, retries)
+    data_loss = DataLossCheck(source, backlog, retries)
     replacement = TableReplacement(context, parts, memory, start.tables, schemas, start.checkpoint)
-    books = Books(context, start.checkpoint, progress, counters, start.tables, memory, replacement.carry_out)
+    ledger = Ledger(context, start.checkpoint, progress, counters, start.tables, memory, replacement.carry_out)
     requests = BackfillRequests(
-        context, start.checkpoint, replacement, lambda: books.store(backlog.lag(), backlog.standing())
+        context, start.checkpoint, replacement, lambda: ledger.store(backlog.lag(), backlog.standing())
     )
-    splits = SplitWatch(source, backlog, losses, retries, requests.look)
+    splits = SplitWatch(source, backlog, data_loss, retries, requests.look)
     backlog_wait = BacklogWait(splits, backlog, pacing, schemas, stop, liveness, counters.summary, once=settings.once)
     errors = ErrorBudget(context, progress, start.source.tolerated, lambda: not schemas.schemas.sources)
     return Driver(
         planner=Planner(context, start, source, backlog_wait, pacing, stop, shards, memory),
         dispatcher=Dispatcher(runner, transforms, setup, broadcast, announce, errors, pacing),
-        books=books,
+        ledger=ledger,
         schemas=schemas,
         broadcast=broadcast,
-        guard=Guard(context, backlog, errors, losses),
+        checks=BatchChecks(context, backlog, errors, data_loss),
         splits=splits,
         pacing=pacing,
         reports=Reports(context, start, counters, parts.listeners.on_reject, lambda: parts.engine.ask(setup)),

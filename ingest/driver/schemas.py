@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ingest.checkpoint.checkpoint import Checkpoint
     from ingest.config.pipeline import Pipeline
     from ingest.driver.context import RunContext
-    from ingest.driver.counters import RunCounters
+    from ingest.driver.ledger import RunCounters
     from ingest.driver.sink_tables import KeyPartitions, SinkTables
     from ingest.model.layout import TableLayout
     from ingest.model.schema import SchemaChange, TableComments, TableSchema

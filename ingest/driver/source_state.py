@@ -8,15 +8,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ingest.sources.stateful import SourceState, of_coordinator
-from ingest.task.assignment import Assigned
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from pyspark.core.broadcast import Broadcast
-
     from ingest.checkpoint.checkpoint import Batch, Checkpoint, Progress
-    from ingest.driver.engine import TaskRunner
     from ingest.model.change import Change
     from ingest.model.record import Split
     from ingest.model.schema import TableComments, TableSchema
@@ -132,23 +128,3 @@ class SourceMemory:
             return False
         grown = any(end > positions.get(split, end) for split, end in ends.items() if self._keeper.grows(split))
         return grown or any(at > positions.get(split, at) for split, at in self._keeper.needed().items())
-
-
-class Assignments:
-    """The parts of the source's state that tasks get."""
-
-    def __init__(self, runner: TaskRunner, source: SourceCoordinator) -> None:
-        """Send nothing yet."""
-        self._runner = runner
-        self._keeper = of_coordinator(source)
-        self._shared: object = None
-        self._sent: Broadcast[Any] | None = None
-
-    def of(self, ranges: Mapping[Split, tuple[int, int]]) -> Assigned | None:
-        """Return what the task of these ranges gets; None where the source has no state. Raise IngestError."""
-        if self._keeper is None:
-            return None
-        shared = self._keeper.shared()
-        if self._sent is None or shared is not self._shared:
-            self._shared, self._sent = shared, self._runner.broadcast(shared)
-        return Assigned(self._keeper.assign(ranges), self._sent)

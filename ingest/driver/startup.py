@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ingest.checkpoint.checkpoint import Batch, Checkpoint, Progress
     from ingest.deadletter.collector import Collector
     from ingest.driver.context import RunContext
-    from ingest.driver.counters import RunCounters
+    from ingest.driver.ledger import RunCounters
     from ingest.driver.run_parts import RunParts
     from ingest.driver.schemas import SchemaRules
     from ingest.model.change import Change

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from ingest.checkpoint.location import CheckpointAccess, MemoryLocation
 from ingest.component.files import Files
 from ingest.driver.context import RunContext, Settings
-from ingest.driver.counters import RunCounters
+from ingest.driver.ledger import RunCounters
 from ingest.driver.run import started
 from ingest.driver.run_parts import Endpoints, Listeners, make_parts
 from ingest.driver.schemas import warn_withheld

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from ingest.checkpoint.location import CheckpointAccess, CheckpointLocation, ExportedLocation
 from ingest.driver.context import RunContext
-from ingest.driver.counters import RunCounters
+from ingest.driver.ledger import RunCounters
 from ingest.driver.pacing import Pacing
 from ingest.driver.run import started
 from ingest.driver.run_parts import Endpoints, Listeners, make_parts

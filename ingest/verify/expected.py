@@ -14,7 +14,7 @@ from ingest.checkpoint.checkpoint import Progress
 from ingest.checkpoint.location import CheckpointAccess, CheckpointLocation
 from ingest.driver.backlog import Backlog
 from ingest.driver.context import RunContext
-from ingest.driver.counters import RunCounters
+from ingest.driver.ledger import RunCounters
 from ingest.driver.pacing import Pacing
 from ingest.driver.run import started
 from ingest.driver.run_parts import Endpoints, Listeners, make_parts

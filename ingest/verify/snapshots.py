@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ingest.checkpoint.checkpoint import Checkpoint
     from ingest.component.options import AnyOptions
     from ingest.driver.context import RunContext
-    from ingest.driver.counters import RunCounters
+    from ingest.driver.ledger import RunCounters
     from ingest.driver.run_parts import RunParts
     from ingest.model.record import Split
     from ingest.model.schema import TableSchema

@@ -10,10 +10,10 @@ import inmemory
 from harness import debezium
 
 from ingest.checkpoint.location import CheckpointAccess, CheckpointLocation
-from ingest.driver import ranges
+from ingest.driver import pacing
 from ingest.driver.backfill import BackfillStartup
 from ingest.driver.context import RunContext, Settings
-from ingest.driver.counters import RunCounters
+from ingest.driver.ledger import RunCounters
 from ingest.driver.pacing import Pacing
 from ingest.driver.run import started
 from ingest.driver.run_parts import Endpoints, Listeners, make_parts
@@ -66,7 +66,7 @@ class Slow(Pacing):
         self._at_once = at_once
 
     def ranges(self, positions: Any, ends: Any, shards: Any) -> dict[tuple[str, int], tuple[int, int]]:
-        return ranges.ranges(positions, ends, shards, self._at_once)
+        return pacing.even_ranges(positions, ends, shards, self._at_once)
 
 
 @dataclass

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 from inmemory import pipeline, records_of
 
-from ingest.driver.counters import RunCounters
+from ingest.driver.ledger import RunCounters
 from ingest.native import native
 from ingest.task.decoding import ChunkDecoder
 from ingest.testing.in_memory_run import run_in_memory

@@ -21,7 +21,7 @@ from ingest.checkpoint.run_status import status
 from ingest.checkpoint.storage import LocalStorage
 from ingest.driver.backfill import RowsAgainStartup
 from ingest.driver.context import RunContext, Settings
-from ingest.driver.counters import RunCounters
+from ingest.driver.ledger import RunCounters
 from ingest.driver.pacing import Pacing
 from ingest.driver.run import started
 from ingest.driver.run_parts import Endpoints, Listeners, make_parts

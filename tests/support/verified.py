@@ -10,7 +10,7 @@ from ingest.checkpoint.location import CheckpointAccess, CheckpointLocation
 from ingest.config.diagnostics import render
 from ingest.config.loader import load_text
 from ingest.driver.context import RunContext, Settings
-from ingest.driver.counters import RunCounters
+from ingest.driver.ledger import RunCounters
 from ingest.driver.run import started
 from ingest.driver.run_parts import Endpoints, Listeners, make_parts
 from ingest.driver.startup import PipelineStartup

@@ -14,7 +14,7 @@ from ingest.checkpoint.backfills import BackfillRequest, answered, ask
 from ingest.checkpoint.checkpoint import Checkpoint
 from ingest.checkpoint.storage import LocalStorage
 from ingest.driver import replacement
-from ingest.driver.books import Books
+from ingest.driver.ledger import Ledger
 from ingest.driver.replacement import TableReplacement
 from ingest.driver.schemas import SchemaStore
 from ingest.driver.sink_tables import SinkTables
@@ -98,7 +98,7 @@ DEATHS: Final = {
     "planned": (Checkpoint, "plan", 1, "after"),
     "before rows are deleted": (TableReplacement, "_replace", 1, "before"),
     "rows are deleted": (SinkTables, "keep_only", 1, "after"),
-    "before it is stored": (Books, "store", 1, "before"),
+    "before it is stored": (Ledger, "store", 1, "before"),
     "decided": (Checkpoint, "decide", 1, "after"),
 }
 
@@ -126,7 +126,7 @@ OF_TOPICS: Final[dict[str, Death]] = {
     "after a commit": (TransactionalWriter, "commit", 1, "after"),
     "before rows are deleted": (TableReplacement, "_replace", 1, "before"),
     "rows are deleted": (SinkTables, "keep_only", 1, "after"),
-    "before it is stored": (Books, "store", 1, "before"),
+    "before it is stored": (Ledger, "store", 1, "before"),
 }
 
 

@@ -9,7 +9,7 @@ from backfills import BackfillShop
 from mysql_in_process import BEGINNINGS, KEYS, InProcessPipeline, change, dies_and_goes_on, dying, make, texts
 
 from ingest.checkpoint.checkpoint import Checkpoint
-from ingest.driver.books import Books
+from ingest.driver.ledger import Ledger
 from ingest.driver.sink_tables import SinkTables
 from ingest.errors import ConfigError
 from ingest.sinks.postgres.writer import PostgresWriter
@@ -110,7 +110,7 @@ DEATHS: Final[dict[str, Death]] = {
     "rows are committed": (PostgresWriter, "_commit", 1, "after"),
     "before rows are deleted": (SinkTables, "keep_only", 1, "before"),
     "rows are deleted": (SinkTables, "keep_only", 1, "after"),
-    "before it is stored": (Books, "store", 1, "before"),
+    "before it is stored": (Ledger, "store", 1, "before"),
 }
 
 

@@ -12,7 +12,7 @@ from scale import growth
 from sqlglot import exp
 
 from ingest.driver import pacing
-from ingest.driver.ranges import limit
+from ingest.driver.pacing import limited_ranges
 from ingest.formats.canal.options import CanalJson
 from ingest.kafka.headers import Headers, compile_filter
 from ingest.kafka.offsets import parse_offsets, parse_time
@@ -132,9 +132,9 @@ def test_times() -> None:
 
 def test_a_rate_limit_narrows_ranges_and_saves_up_a_second() -> None:
     ranges = {("t", 0): (0, 100), ("t", 1): (10, 12), ("t", 2): (0, 50)}
-    assert limit(ranges, None) == ranges
-    assert limit(ranges, 42) == {("t", 1): (10, 12), ("t", 2): (0, 20), ("t", 0): (0, 20)}
-    assert limit(ranges, 1) == {("t", 1): (10, 11)}
+    assert limited_ranges(ranges, None) == ranges
+    assert limited_ranges(ranges, 42) == {("t", 1): (10, 12), ("t", 2): (0, 20), ("t", 0): (0, 20)}
+    assert limited_ranges(ranges, 1) == {("t", 1): (10, 11)}
     hands = Hands()
     rate = pacing.Rate(100.0, hands.clock)
     hands.move(3600.0)

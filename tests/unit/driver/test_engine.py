@@ -15,7 +15,7 @@ from inmemory import pipeline
 
 from ingest.checkpoint.checkpoint import Batch, Checkpoint, Progress
 from ingest.checkpoint.storage import LocalStorage
-from ingest.driver import pacing, ranges
+from ingest.driver import pacing
 from ingest.encode.coercer import Drift, RowCoercer
 from ingest.errors import CheckpointError, ConfigError, NoPrimaryKey, SchemaChangeRefused
 from ingest.kafka.failures import is_away
@@ -49,18 +49,18 @@ def opened(path: Path) -> Checkpoint:
 
 def test_ranges_share_the_budget_of_a_shard_and_leave_nobody_out() -> None:
     positions, ends = {A: 10, B: 0, ("u", 0): 5}, {A: 1010, B: 20, ("u", 0): 5}
-    assert ranges.ranges(positions, ends, {A: 0, B: 0, ("u", 0): 0}, 100) == {A: (10, 90), B: (0, 20)}
-    assert ranges.ranges(positions, ends, {A: 0, B: 1, ("u", 0): 1}, 100) == {A: (10, 110), B: (0, 20)}
+    assert pacing.even_ranges(positions, ends, {A: 0, B: 0, ("u", 0): 0}, 100) == {A: (10, 90), B: (0, 20)}
+    assert pacing.even_ranges(positions, ends, {A: 0, B: 1, ("u", 0): 1}, 100) == {A: (10, 110), B: (0, 20)}
     many = {("t", i): 0 for i in range(50)}
-    found = ranges.ranges(many, dict.fromkeys(many, 100), dict.fromkeys(many, 0), 10)
+    found = pacing.even_ranges(many, dict.fromkeys(many, 100), dict.fromkeys(many, 0), 10)
     assert len(found) == 50
     assert all(end > start for start, end in found.values())
 
 
 def test_shards_are_kept_and_new_splits_go_where_there_are_fewest() -> None:
-    first = ranges.assign([A, B, ("t", 2), ("t", 3)], {}, 2)
+    first = pacing.assign_shards([A, B, ("t", 2), ("t", 3)], {}, 2)
     assert sorted(first.values()) == [0, 0, 1, 1]
-    assert ranges.assign([*first, ("u", 0)], first, 2) == {**first, ("u", 0): 0}
+    assert pacing.assign_shards([*first, ("u", 0)], first, 2) == {**first, ("u", 0): 0}
 
 
 def test_the_budget_follows_the_rate_and_grows_by_steps() -> None:

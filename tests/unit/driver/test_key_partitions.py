@@ -10,7 +10,7 @@ from driverparts import Told, context
 from ingest.checkpoint.checkpoint import Checkpoint, KeptPartitions
 from ingest.checkpoint.inspect import apply_reset, plan_reset
 from ingest.checkpoint.storage import MemoryStorage
-from ingest.driver.broadcast import PartitionBroadcast
+from ingest.driver.dispatcher import PartitionBroadcast
 from ingest.driver.sink_tables import LOOK_S, KeyPartitions
 from ingest.errors import CheckpointError, ConfigError, Unavailable
 from ingest.kafka.admin import Topic

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from driverparts import A, B, Hands, StopAfter
 
-from ingest.driver import ranges
-from ingest.driver.pacing import FIRST, GROWTH, POLL_S, Pacing
-from ingest.driver.ranges import shard_count
+from ingest.driver import pacing
+from ingest.driver.pacing import FIRST, GROWTH, POLL_S, Pacing, shard_count
 from ingest.task.counters import Counters
 from ingest.task.result import TaskProgress, TaskResult, Telemetry
 
@@ -101,10 +100,10 @@ def test_shards_are_those_of_the_file_or_the_checkpoint_or_the_slots() -> None:
 def test_ranges_go_by_what_a_position_stands_for() -> None:
     log, lane = ("log", 0), ("lane", 0)
     positions, ends, shards = {log: 1000, lane: 2}, {log: 9_000_000, lane: 50}, {log: 0, lane: 0}
-    found = ranges.weighted_ranges(positions, ends, shards, 20_000, {log: 0.01, lane: 5000.0})
+    found = pacing.weighted_ranges(positions, ends, shards, 20_000, {log: 0.01, lane: 5000.0})
     assert found == {log: (1000, 1_001_000), lane: (2, 4)}, "half of the budget for each"
-    assert ranges.weighted_ranges({log: 5}, {log: 5}, {log: 0}, 20_000, {log: 0.01}) == {}
-    assert ranges.weighted_ranges({lane: 0}, {lane: 9}, {lane: 0}, 10, {lane: 5000.0}) == {lane: (0, 1)}, "at least one"
+    assert pacing.weighted_ranges({log: 5}, {log: 5}, {log: 0}, 20_000, {log: 0.01}) == {}
+    assert pacing.weighted_ranges({lane: 0}, {lane: 9}, {lane: 0}, 10, {lane: 5000.0}) == {lane: (0, 1)}, "at least one"
 
 
 def test_a_log_goes_on_beside_chunks_that_fill_the_budget() -> None:
@@ -113,5 +112,5 @@ def test_a_log_goes_on_beside_chunks_that_fill_the_budget() -> None:
     log, weights = ("binlog", 0), {("binlog", 0): 0.01, **dict.fromkeys(lanes, 32_768.0)}
     ends = {log: 9_000_000_000, **dict.fromkeys(lanes, 2)}
     positions, shards = dict.fromkeys(ends, 0), dict.fromkeys(ends, 0)
-    found = ranges.weighted_ranges(positions, ends, shards, 20_000, weights)
+    found = pacing.weighted_ranges(positions, ends, shards, 20_000, weights)
     assert found == {log: (0, 222_222), **dict.fromkeys(lanes, (0, 1))}

@@ -12,9 +12,9 @@ from driverparts import A, B, StopAfter, Told, backlog, context
 from ingest.checkpoint.checkpoint import Batch, Checkpoint, Progress
 from ingest.checkpoint.storage import MemoryStorage
 from ingest.driver.availability import Retries
+from ingest.driver.batch_checks import DataLossCheck
 from ingest.driver.context import LivenessFile
-from ingest.driver.counters import RunCounters
-from ingest.driver.losses import Losses
+from ingest.driver.ledger import RunCounters
 from ingest.driver.pacing import Pacing
 from ingest.driver.planner import BacklogWait, Planner, SplitWatch
 from ingest.driver.schemas import SchemaRules, SchemaStore, policy_of, warn_withheld
@@ -78,8 +78,8 @@ class Waiting:
         rules = SchemaRules(pipeline.rules, policy_of(pipeline), pipeline.source.inference(100))
         store = SchemaStore(about, rules, tables, self.checkpoint, RunCounters(self.summary, 100), warn_withheld(about))
         retries = Retries(about, stop, liveness)
-        losses = Losses(source, some, retries)
-        self.splits = SplitWatch(source, some, losses, retries)
+        data_loss = DataLossCheck(source, some, retries)
+        self.splits = SplitWatch(source, some, data_loss, retries)
         pacing = Pacing(0.0, None, None, clock=about.clock)
         self.backlog_wait = BacklogWait(self.splits, some, pacing, store, stop, liveness, self.summary, once=once)
         self.start = Start(self.checkpoint, pipeline.source, some, tables, store, Schemas())

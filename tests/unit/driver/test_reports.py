@@ -10,9 +10,8 @@ from driverparts import A, Told, backlog, context, coordinator
 
 from ingest.checkpoint.checkpoint import Batch, Checkpoint
 from ingest.checkpoint.storage import MemoryStorage
-from ingest.driver.books import Books
 from ingest.driver.context import MAX_WARNED
-from ingest.driver.counters import RunCounters
+from ingest.driver.ledger import Ledger, RunCounters
 from ingest.driver.reports import FIRST, Reports, tell_rejects
 from ingest.driver.schemas import SchemaRules, SchemaStore, policy_of, warn_withheld
 from ingest.driver.sink_tables import KeyPartitions, SinkTables
@@ -108,13 +107,13 @@ def test_counters_add_up_and_end_in_the_summary() -> None:
     assert (summary.skipped, summary.withheld, summary.cut) == ({"tombstone": 4}, {"s.t.c": 6}, {"s.t.at": 2})
 
 
-def books(told: Told) -> tuple[Books, Any, Checkpoint]:
+def ledger(told: Told) -> tuple[Ledger, Any, Checkpoint]:
     some, checkpoint = backlog({A: 0}, {A: 9}), Checkpoint(MemoryStorage())
     sink = PrintCoordinator(PrintSink(type="print"))
     about = context(told)
     tables = SinkTables(sink, coordinator({A: 9}), told, KeyPartitions(about, sink, checkpoint), same_cluster=False)
     return (
-        Books(
+        Ledger(
             about, checkpoint, some.progress, RunCounters(RunEnded("p"), 10), tables, SourceMemory(coordinator({A: 9}))
         ),
         some,
@@ -124,7 +123,7 @@ def books(told: Told) -> tuple[Books, Any, Checkpoint]:
 
 def test_a_batch_becomes_progress_and_its_lines_are_shown() -> None:
     told = Told()
-    kept, some, checkpoint = books(told)
+    kept, some, checkpoint = ledger(told)
     seen: dict[Any, Any] = {("b",): 1, ("a",): 2}
     merged = kept.merge(BATCH, [result(Counters(5, 1, lost_deliveries=2), observed=seen, delivered=[b"t> +I[1]"])])
     assert (merged.before, merged.failure) == ({A: 0}, None)
@@ -141,7 +140,7 @@ def test_a_batch_becomes_progress_and_its_lines_are_shown() -> None:
 
 
 def test_schemas_of_a_batch_that_failed_are_not_taken_but_its_progress_is() -> None:
-    kept, some, _ = books(Told())
+    kept, some, _ = ledger(Told())
     seen: dict[Any, Any] = {("a",): 2}
     merged = kept.merge(BATCH, [result(observed=seen), TaskResult(1, TaskProgress({}, failure=Unavailable("away")))])
     assert isinstance(merged.failure, Unavailable)

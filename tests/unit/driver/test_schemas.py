@@ -10,9 +10,9 @@ from driverparts import A, Told, context, coordinator
 
 from ingest.checkpoint.checkpoint import Checkpoint
 from ingest.checkpoint.storage import MemoryStorage
-from ingest.driver import broadcast as sending
-from ingest.driver.broadcast import SchemaBroadcast
-from ingest.driver.counters import RunCounters
+from ingest.driver import dispatcher as sending
+from ingest.driver.dispatcher import SchemaBroadcast
+from ingest.driver.ledger import RunCounters
 from ingest.driver.schemas import SchemaRules, SchemaStore, policy_of, warn_withheld
 from ingest.driver.sink_tables import KeyPartitions, SinkTables
 from ingest.errors import ConfigError

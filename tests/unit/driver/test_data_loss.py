@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 from driverparts import A, B, Hands, Told, backlog, retries
 
-from ingest.driver.losses import CHECK_S, RETRY_S, UNEXPLAINED, Losses
+from ingest.driver.availability import RETRY_S
+from ingest.driver.batch_checks import CHECK_S, UNEXPLAINED, DataLossCheck
 from ingest.errors import ConfigError, DataLoss
 from ingest.testing.in_memory_source import InMemoryCoordinator
 
@@ -36,40 +37,40 @@ class Expiring(InMemoryCoordinator):
         return dict.fromkeys(positions, self.end)
 
 
-def of(source: InMemoryCoordinator, some: Backlog, hands: Hands | None = None) -> Losses:
-    return Losses(source, some, retries(Told(), hands=hands))
+def of(source: InMemoryCoordinator, some: Backlog, hands: Hands | None = None) -> DataLossCheck:
+    return DataLossCheck(source, some, retries(Told(), hands=hands))
 
 
 def test_a_loss_that_the_source_confirms_is_passed_over_however_often() -> None:
     source = Expiring({A: 7})
     some = backlog({A: 3}, {A: 10})
-    losses = of(source, some)
+    data_loss = of(source, some)
     for _ in range(3 * UNEXPLAINED):
-        losses.survive(DataLoss("gone"))
+        data_loss.tolerate(DataLoss("gone"))
         assert some.positions == {A: 7}
         some.positions[A] = 3
 
 
 def test_a_loss_that_nobody_confirms_ends_the_run_after_some_looks() -> None:
     hands = Hands()
-    losses = of(Expiring({A: 3}), backlog({A: 3}, {A: 10}), hands)
+    data_loss = of(Expiring({A: 3}), backlog({A: 3}, {A: 10}), hands)
     for looks in range(1, UNEXPLAINED + 1):
-        losses.survive(DataLoss("gone"))
+        data_loss.tolerate(DataLoss("gone"))
         assert hands.at == 1000.0 + looks * RETRY_S, "others may not know yet"
     with pytest.raises(DataLoss, match="gone"):
-        losses.survive(DataLoss("gone"))
+        data_loss.tolerate(DataLoss("gone"))
 
 
 def test_a_run_that_gets_on_begins_to_count_anew() -> None:
-    losses = of(Expiring({A: 3}), backlog({A: 3}, {A: 10}))
+    data_loss = of(Expiring({A: 3}), backlog({A: 3}, {A: 10}))
     for _ in range(3 * UNEXPLAINED):
-        losses.survive(DataLoss("gone"))
-        losses.explained()
+        data_loss.tolerate(DataLoss("gone"))
+        data_loss.explained()
 
 
-def test_other_failures_are_not_survived() -> None:
+def test_other_failures_are_not_tolerated() -> None:
     with pytest.raises(ConfigError):
-        of(Expiring({A: 7}), backlog({A: 3}, {A: 10})).survive(ConfigError("no"))
+        of(Expiring({A: 7}), backlog({A: 3}, {A: 10})).tolerate(ConfigError("no"))
 
 
 def test_a_topic_that_was_made_again_is_drained_to_its_own_end() -> None:
@@ -84,16 +85,16 @@ def test_a_topic_that_was_made_again_is_drained_to_its_own_end() -> None:
 def test_there_is_doubt_now_and_then_and_where_a_split_got_shorter() -> None:
     some = backlog({A: 3}, {A: 10})
     hands = Hands()
-    losses = of(Expiring({A: 3}), some, hands)
-    assert losses.doubtful(), "nobody has looked yet"
-    assert not losses.recheck()
+    data_loss = of(Expiring({A: 3}), some, hands)
+    assert data_loss.doubtful(), "nobody has looked yet"
+    assert not data_loss.recheck()
     hands.move(CHECK_S)
-    assert not losses.doubtful()
+    assert not data_loss.doubtful()
     hands.move(0.1)
-    assert losses.doubtful()
-    assert not losses.recheck()
+    assert data_loss.doubtful()
+    assert not data_loss.recheck()
     some.see({A: 2})
-    assert losses.doubtful()
+    assert data_loss.doubtful()
     some.see({A: 10})
-    losses.suspect()
-    assert losses.doubtful()
+    data_loss.suspect()
+    assert data_loss.doubtful()

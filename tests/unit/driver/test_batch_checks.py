@@ -9,10 +9,8 @@ import pytest
 from driverparts import A, Hands, Told, backlog, context, coordinator, retries
 
 from ingest.driver.availability import GIVE_UP_S
-from ingest.driver.books import Merged
-from ingest.driver.error_budget import ErrorBudget
-from ingest.driver.guard import Guard
-from ingest.driver.losses import Losses
+from ingest.driver.batch_checks import BatchChecks, DataLossCheck, ErrorBudget
+from ingest.driver.ledger import Merged
 from ingest.errors import DataLoss, DirtyData, InternalError, Unavailable
 from ingest.model.reject import RejectedRecord
 from ingest.task.result import TaskProgress, TaskResult
@@ -21,13 +19,13 @@ REJECT = RejectedRecord("t", 0, 4, "decode", "malformed", "no JSON", None, b"k",
 STRICT: dict[str, Any] = {"source": {"ingestion.ignore-errors": False}}
 
 
-def guard(
+def checks(
     told: Told, at: int = 0, tolerated: int = 0, errors: int = 0, hands: Hands | None = None, **sections: Any
-) -> Guard:
+) -> BatchChecks:
     some = backlog({A: at}, {A: 10}, errors=errors)
     about = context(told, hands, **sections)
-    losses = Losses(coordinator({A: 10}), some, retries(told))
-    return Guard(about, some, ErrorBudget(about, some.progress, tolerated), losses)
+    data_loss = DataLossCheck(coordinator({A: 10}), some, retries(told))
+    return BatchChecks(about, some, ErrorBudget(about, some.progress, tolerated), data_loss)
 
 
 def merged(failure: Any = None) -> Merged:
@@ -35,8 +33,8 @@ def merged(failure: Any = None) -> Merged:
 
 
 def test_a_batch_that_got_on_is_all_right() -> None:
-    assert guard(Told(), at=5).check(merged(), [TaskResult(0, TaskProgress({A: 5}))], evolved=False)
-    assert guard(Told()).check(merged(), [TaskResult(0, TaskProgress({A: 0}))], evolved=True), (
+    assert checks(Told(), at=5).passed(merged(), [TaskResult(0, TaskProgress({A: 5}))], evolved=False)
+    assert checks(Told()).passed(merged(), [TaskResult(0, TaskProgress({A: 0}))], evolved=True), (
         "a new schema is progress, too"
     )
 
@@ -44,7 +42,7 @@ def test_a_batch_that_got_on_is_all_right() -> None:
 def test_the_first_reject_ends_a_strict_run_and_is_told() -> None:
     stopped = TaskResult(0, TaskProgress({A: 0}, rejects=[REJECT], stopped_by_reject=True))
     with pytest.raises(DirtyData, match=r"a record was rejected: .*no JSON") as found:
-        guard(Told(), **STRICT).check(merged(), [stopped], evolved=False)
+        checks(Told(), **STRICT).passed(merged(), [stopped], evolved=False)
     assert "ingestion.ignore-errors: true" in found.value.hint
 
 
@@ -85,11 +83,11 @@ def test_where_the_only_reject_looks_as_it_should_it_may_be_an_exception() -> No
 
 def test_more_rejects_than_tolerated_end_a_run_whichever_batch_they_are_of() -> None:
     sections: dict[str, Any] = {"source": {"ingestion.error-tolerance.max-count": 2}}
-    assert guard(Told(), 5, tolerated=2, errors=2, **sections).check(
+    assert checks(Told(), 5, tolerated=2, errors=2, **sections).passed(
         merged(), [TaskResult(0, TaskProgress({}))], evolved=False
     )
     with pytest.raises(DirtyData, match=r"more records were rejected than tolerated \(.*max-count: 2\)"):
-        guard(Told(), 5, tolerated=2, errors=3, **sections).check(
+        checks(Told(), 5, tolerated=2, errors=3, **sections).passed(
             merged(), [TaskResult(0, TaskProgress({}))], evolved=False
         )
 
@@ -102,27 +100,27 @@ def test_what_is_left_of_the_tolerance_is_never_negative() -> None:
 
 def test_rejects_end_a_run_before_lost_data_is_looked_at() -> None:
     with pytest.raises(DirtyData):
-        guard(Told(), errors=1).check(merged(DataLoss("gone")), [], evolved=False)
+        checks(Told(), errors=1).passed(merged(DataLoss("gone")), [], evolved=False)
 
 
 def test_a_failure_that_is_no_loss_ends_the_run() -> None:
     with pytest.raises(Unavailable, match="away"):
-        guard(Told()).check(merged(Unavailable("away")), [], evolved=False)
+        checks(Told()).passed(merged(Unavailable("away")), [], evolved=False)
 
 
 def test_a_batch_without_progress_is_tried_again_for_a_while() -> None:
     told, hands = Told(), Hands()
-    seen = guard(told, hands=hands)
+    seen = checks(told, hands=hands)
     for _ in range(3):
-        assert seen.check(merged(), [TaskResult(0, TaskProgress({A: 0}))], evolved=False)
+        assert seen.passed(merged(), [TaskResult(0, TaskProgress({A: 0}))], evolved=False)
         hands.move(GIVE_UP_S / 3)
     assert told.warnings == ["there are records, but none could be read; trying on"]
-    assert seen.check(merged(), [TaskResult(0, TaskProgress({A: 0}))], evolved=False)
+    assert seen.passed(merged(), [TaskResult(0, TaskProgress({A: 0}))], evolved=False)
     hands.move(0.1)
     with pytest.raises(Unavailable, match="nothing could be read"):
-        seen.check(merged(), [TaskResult(0, TaskProgress({A: 0}))], evolved=False)
+        seen.passed(merged(), [TaskResult(0, TaskProgress({A: 0}))], evolved=False)
 
 
 def test_a_schema_that_takes_a_row_and_yet_does_not_is_a_bug() -> None:
     with pytest.raises(InternalError, match=r"t\[0\] at offset 0"):
-        guard(Told()).check(merged(), [TaskResult(0, TaskProgress({A: 0}, drifted=True))], evolved=False)
+        checks(Told()).passed(merged(), [TaskResult(0, TaskProgress({A: 0}, drifted=True))], evolved=False)
