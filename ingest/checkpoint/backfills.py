@@ -55,10 +55,10 @@ def backfill_notes(checkpoint: Checkpoint) -> dict[int, BackfillNote]:
         if name == number or not number.isdigit():
             continue
         try:
-            found = orjson.loads(checkpoint.storage.read(f"{FOLDER}/{name}") or b"")
-            ends = {(topic, p): at for topic, p, at in found["ends"]}
-            tables = tuple(tuple(table) for table in found["tables"])
-            out[int(number)] = BackfillNote(tables, found["places"], ends, found["finished"])
+            stored = orjson.loads(checkpoint.storage.read(f"{FOLDER}/{name}") or b"")
+            ends = {(topic, p): at for topic, p, at in stored["ends"]}
+            tables = tuple(tuple(table) for table in stored["tables"])
+            out[int(number)] = BackfillNote(tables, stored["places"], ends, stored["finished"])
         except (ValueError, KeyError, TypeError) as exc:
             raise checkpoint.damaged(f"{FOLDER}/{name}", exc) from exc
     return dict(sorted(out.items()))
@@ -109,29 +109,29 @@ def asked(storage: Storage) -> list[tuple[str, BackfillRequest]]:
     for file in sorted(storage.names(_REQUESTS)):
         name, dot, kind = file.rpartition(".")
         if dot and kind == "request" and not name.startswith("."):
-            found = storage.read(f"{_REQUESTS}/{file}")
-            if found is not None:  # it may have been withdrawn
-                out.append((name, _read(storage, file, found, BackfillRequest)))
+            data = storage.read(f"{_REQUESTS}/{file}")
+            if data is not None:  # it may have been withdrawn
+                out.append((name, _read(storage, file, data, BackfillRequest)))
     return out
 
 
-def answer(storage: Storage, name: str, given: Answer) -> None:
+def answer(storage: Storage, name: str, reply: Answer) -> None:
     """Answer a request. Raise CheckpointError."""
-    storage.write(f"{_REQUESTS}/{name}.answer", msgspec.json.encode(given))
+    storage.write(f"{_REQUESTS}/{name}.answer", msgspec.json.encode(reply))
     withdraw(storage, name)
-    for old in sorted(one for one in storage.names(_REQUESTS) if one.endswith(".answer"))[:-_KEPT]:
+    for old in sorted(file for file in storage.names(_REQUESTS) if file.endswith(".answer"))[:-_KEPT]:
         storage.remove(f"{_REQUESTS}/{old}")
 
 
 def answered(storage: Storage, name: str) -> Answer | None:
     """Return the answer to a request, once; None where there is none yet. Raise CheckpointError."""
     file = f"{name}.answer"
-    found = storage.read(f"{_REQUESTS}/{file}")
-    if found is None:
+    data = storage.read(f"{_REQUESTS}/{file}")
+    if data is None:
         return None
-    given = _read(storage, file, found, Answer)
+    reply = _read(storage, file, data, Answer)
     storage.remove(f"{_REQUESTS}/{file}")
-    return given
+    return reply
 
 
 def withdraw(storage: Storage, name: str) -> None:

@@ -223,14 +223,14 @@ class Checkpoint:
 
     def _files(self, ending: str) -> list[tuple[int, int]]:
         """Batch and run of each file of a kind, in their order."""
-        found = []
+        files = []
         for name in self.storage.names(self.batches):
             if name.endswith(ending):
                 number, _, run = name.removesuffix(ending).partition(".")
                 if number.isdigit() and (run.isdigit() or not run):
-                    found.append((int(number), int(run or 0)))
+                    files.append((int(number), int(run or 0)))
                     self._kept.append((int(number), name))
-        return sorted(found)
+        return sorted(files)
 
     def progress(self) -> tuple[Progress, Batch | None]:
         """Return the progress after the last finished batch, and the planned batch that is not finished, or None."""
@@ -257,8 +257,8 @@ class Checkpoint:
         None stands for what is not known.
         """
         try:
-            found = max(self._files(".done"), default=None)
-            stored = {} if found is None else self._done(*found)
+            newest = max(self._files(".done"), default=None)
+            stored = {} if newest is None else self._done(*newest)
             return stored.get("time"), stored.get("waiting"), stored.get("lag")  # an earlier version kept none
         except (ValueError, AttributeError) as exc:
             raise self.damaged("batches", exc) from exc
@@ -340,18 +340,18 @@ class Checkpoint:
         names = ["checkpoint.json", "places.json", "partitions.json", f"runs/{self.newest_run}"]
         names += [] if done is None else [f"{self.batches}/{done[0]}.{done[1]}.done"]
         documents = [f"source/{name}.json" for name in self._document_names()]
-        found: dict[str, Any] = {}
+        files: dict[str, Any] = {}
         for name in [*names, *documents, *(f"schemas/{v}.json" for v in reversed(self.version_numbers()))]:
             data = self.storage.read(name)
             if data is None:
                 continue
             try:
-                found[name] = orjson.loads(data)
-                if name.startswith("schemas/") and found[name]["full"]:
+                files[name] = orjson.loads(data)
+                if name.startswith("schemas/") and files[name]["full"]:
                     break  # it holds everything that older versions say
             except (ValueError, KeyError, TypeError) as exc:
                 raise self.damaged(name, exc) from exc
-        return found
+        return files
 
     # -- schemas -----------------------------------------------------------------------------------------------------
 
@@ -428,16 +428,16 @@ class Checkpoint:
 
     def documents(self) -> dict[str, Any]:
         """Return the stored parts of the source's state by their names; raises CheckpointError."""
-        found = {}
+        documents = {}
         for name in self._document_names():
             data = self.storage.read(f"source/{name}.json")
             if data is None:
                 continue  # a run has just removed it, and nothing that is stored names it any more
             try:
-                found[name] = orjson.loads(data)
+                documents[name] = orjson.loads(data)
             except ValueError as exc:
                 raise self.damaged(f"source/{name}.json", exc) from exc
-        return found
+        return documents
 
     def _document_names(self) -> list[str]:
         return [name.removesuffix(".json") for name in self.storage.names("source") if name.endswith(".json")]

@@ -78,8 +78,8 @@ def overview(checkpoint: Checkpoint, source: KafkaSourceCoordinator | None) -> d
         unknown = {} if now is not None else dict.fromkeys(("lag_bytes", "lag_s", "seconds_left"))
         database = {**(now or standing).to_json(), **unknown}
     elif source is not None:
-        there = source.topics({topic for topic, _ in progress.positions})
-        known = [(t, p) for t, p in progress.positions if t in there and p < there[t].partitions]
+        topics = source.topics({topic for topic, _ in progress.positions})
+        known = [(t, p) for t, p in progress.positions if t in topics and p < topics[t].partitions]
         ends = source.resolve(known, "latest")
     schemas = checkpoint.schemas(Rules())
     life = status(checkpoint)
@@ -222,19 +222,19 @@ def _targets(
 ) -> dict[Split, int]:
     splits = {s for s in progress.positions if topic in (None, s[0]) and partition in (None, s[1])}
     if source is not None:
-        there = source.topics({t for t, _ in splits} | ({topic} if topic else set()))
-        for name, found in there.items():
+        topics = source.topics({t for t, _ in splits} | ({topic} if topic else set()))
+        for name, topic_now in topics.items():
             if name not in progress.ids:
                 continue  # not this pipeline's
-            if is_another(progress.ids[name], found.id) and partition is not None and found.partitions > 1:
+            if is_another(progress.ids[name], topic_now.id) and partition is not None and topic_now.partitions > 1:
                 msg = f"topic {name} was created again, so the positions of all its partitions are those of the old one"
                 raise ConfigError(msg, "reset it as a whole: leave out --partition")
-            progress.ids[name] = found.id  # a topic that was created again is accepted with its new positions
-            splits |= {(name, p) for p in range(found.partitions) if partition in (None, p)}
-        for name, p in [s for s in splits if s[0] not in there or s[1] >= there[s[0]].partitions]:
+            progress.ids[name] = topic_now.id  # a topic that was created again is accepted with its new positions
+            splits |= {(name, p) for p in range(topic_now.partitions) if partition in (None, p)}
+        for name, p in [s for s in splits if s[0] not in topics or s[1] >= topics[s[0]].partitions]:
             splits.remove((name, p))
             progress.positions.pop((name, p), None)
-        for name in {s[0] for s in progress.positions} - there.keys() if topic is None else ():
+        for name in {s[0] for s in progress.positions} - topics.keys() if topic is None else ():
             progress.ids.pop(name, None)
     if not splits:
         what = "" if topic is None else f" of topic {topic}" + ("" if partition is None else f", partition {partition}")

@@ -123,9 +123,9 @@ def _notes(checkpoint: Checkpoint, folder: str, kind: type[_Note]) -> dict[int, 
     for name in checkpoint.storage.names(folder):
         if not name.isdigit():
             continue
-        found = _note(checkpoint, f"{folder}/{name}", kind)
-        if found is not None:  # else somebody has just removed it
-            out[int(name)] = found
+        note = _note(checkpoint, f"{folder}/{name}", kind)
+        if note is not None:  # else somebody has just removed it
+            out[int(name)] = note
     return dict(sorted(out.items()))
 
 
@@ -236,7 +236,7 @@ def snapshot_json(standing: Standing) -> dict[str, Any]:
     """Return how far the rows of a database's tables are read, in plain values."""
     return {
         "tables_done": standing.tables_done, "rows_read": standing.rows_read, "rows_left": standing.rows_left,
-        "tables": {name: asdict(one) for name, one in sorted(standing.tables.items())},
+        "tables": {name: asdict(table) for name, table in sorted(standing.tables.items())},
     }  # fmt: skip
 
 

@@ -57,12 +57,12 @@ def history(checkpoint: Checkpoint, *, observed: bool, table: str | None = None)
                 out.append(Version(name, number, millis, schema))
     if table is None:
         return out
-    found = [version for version in out if show(version.table) == table]
-    if not found:
+    of_table = [version for version in out if show(version.table) == table]
+    if not of_table:
         known = ", ".join(sorted(show(name) for name in last)[:20]) or "none"
         msg = f"checkpoint {checkpoint.where} knows no {'source' if observed else 'sink'} table {table!r}"
         raise ConfigError(msg, f"known: {known}")
-    return found
+    return of_table
 
 
 def told(versions: Iterable[Version]) -> Iterator[tuple[Version, SchemaChange]]:

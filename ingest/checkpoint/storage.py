@@ -250,9 +250,11 @@ class Overlay:
 
     def names(self, folder: str) -> list[str]:
         """Return the files in a folder."""
-        ours = {name.rpartition("/")[2]: data for name, data in self._kept.items() if name.rpartition("/")[0] == folder}
-        below = [name for name in self._below.names(folder) if name not in ours]
-        return below + [name for name, data in ours.items() if data is not None]
+        written = {
+            name.rpartition("/")[2]: data for name, data in self._kept.items() if name.rpartition("/")[0] == folder
+        }
+        below = [name for name in self._below.names(folder) if name not in written]
+        return below + [name for name, data in written.items() if data is not None]
 
     def remove(self, name: str) -> None:
         """Hide a file."""

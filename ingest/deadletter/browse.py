@@ -119,11 +119,11 @@ def contents(record: Record) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def tally(found: Iterator[DeadLetter]) -> list[dict[str, Any]]:
+def tally(letters: Iterator[DeadLetter]) -> list[dict[str, Any]]:
     """Count letters by table, code and original topic, most first."""
     counts: Counter[tuple[str | None, str, str, str]] = Counter()
     times: dict[tuple[str | None, str, str, str], list[str]] = {}
-    for letter in found:
+    for letter in letters:
         entry = about(letter)
         group = entry["table"], entry["stage"], entry["code"], entry["topic"]
         counts[group] += 1

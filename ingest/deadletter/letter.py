@@ -36,7 +36,7 @@ _MAX_TEXT: Final = 1000
 def headers_of(record: Record, stage: str, reject: Reject, pipeline: str) -> Headers:
     """Return the record's headers, and ours; those that it has from an earlier rejection are replaced."""
     original = origin(record)
-    found: dict[str, str] = {
+    values: dict[str, str] = {
         "topic": original.topic() or "",
         "partition": str(original.partition() or 0),
         "offset": str(original.offset() or 0),
@@ -48,10 +48,10 @@ def headers_of(record: Record, stage: str, reject: Reject, pipeline: str) -> Hea
         "pipeline": pipeline,
     }
     if left_out := getattr(record, "missing", ""):
-        found[LEFT_OUT] = left_out
-    own = [(name, value) for name, value in record.headers() or [] if not name.startswith(PREFIX)]
-    ours: Headers = [(PREFIX + name, text.encode("utf-8", "backslashreplace")) for name, text in found.items()]
-    return own + ours
+        values[LEFT_OUT] = left_out
+    kept = [(name, value) for name, value in record.headers() or [] if not name.startswith(PREFIX)]
+    added: Headers = [(PREFIX + name, text.encode("utf-8", "backslashreplace")) for name, text in values.items()]
+    return kept + added
 
 
 def time_of(record: Record) -> Headers:
@@ -67,10 +67,10 @@ def without_value(record: Record, headers: Headers) -> list[Shorter]:
     letters other times.
     """
     more = time_of(record)
-    ours = [(name, value) for name, value in headers if name.startswith(PREFIX)]
+    added = [(name, value) for name, value in headers if name.startswith(PREFIX)]
     return [
         (record.key(), [*headers, *more, (PREFIX + LEFT_OUT, b"value")]),
-        (None, [*ours, *more, (PREFIX + LEFT_OUT, b"value,key,headers")]),
+        (None, [*added, *more, (PREFIX + LEFT_OUT, b"value,key,headers")]),
     ]
 
 
@@ -172,8 +172,8 @@ class DeadLetter:
     def timestamp(self) -> tuple[int, int]:
         """Return the original time."""
         kind, millis = self.letter.timestamp()
-        told = self.reject.get(TIME, "")
-        return kind, int(told) if told.isdigit() else millis
+        stored_time = self.reject.get(TIME, "")
+        return kind, int(stored_time) if stored_time.isdigit() else millis
 
     def headers(self) -> Headers:
         """Return the original headers."""

@@ -92,12 +92,12 @@ class LetterCoordinator:
         self._cluster = Cluster(self.options.conf)
         identity = self._cluster.connect(CONNECT_S, self._warn)
         name = self.options.letters_topic
-        found = self._cluster.topics([name])
-        if name not in found:
+        topics = self._cluster.topics([name])
+        if name not in topics:
             msg = f"there are no dead letters: topic {name} does not exist at {self._cluster.servers}"
             raise ConfigError(msg, "nothing was rejected yet, or pipeline.dirty-data.collector.topic is another")
-        self.ids = {name: found[name].id}
-        self._splits = [(name, p) for p in range(found[name].partitions)]
+        self.ids = {name: topics[name].id}
+        self._splits = [(name, p) for p in range(topics[name].partitions)]
         return identity
 
     def probe(self) -> ClusterProbe:
@@ -191,10 +191,10 @@ class LetterReader:
                 if chunk is None:
                     yield None
                     continue
-                found = [letter for m in chunk.messages if (letter := self._selected(chunk.split, m)) is not None]
-                if not found:
+                selected = [letter for m in chunk.messages if (letter := self._selected(chunk.split, m)) is not None]
+                if not selected:
                     yield None
-                for (topic, missing), group in groupby(found, key=lambda letter: (letter.topic(), letter.missing)):
+                for (topic, missing), group in groupby(selected, key=lambda letter: (letter.topic(), letter.missing)):
                     letters: list[Any] = [*group]
                     letters = letters if self.as_row is None else [*map(self.as_row, letters)]
                     gone = GONE if self.as_row is None else GONE_ROW
@@ -254,7 +254,7 @@ class Originals:
         at = letter.origin
         split, offset = (at.topic(), at.partition()), at.offset()
         try:
-            found = [
+            records = [
                 record
                 for chunk in self._reader.read({split: (offset, offset + 1)})
                 for record in (() if chunk is None else chunk.messages)
@@ -262,7 +262,7 @@ class Originals:
             ]
         except DataLoss:
             return None
-        return next((record for record in found if record.timestamp()[1] == letter.timestamp()[1]), None)
+        return next((record for record in records if record.timestamp()[1] == letter.timestamp()[1]), None)
 
     def close(self) -> None:
         """Release the connections."""

@@ -80,20 +80,20 @@ def beside(
         if now is not None and (now["started"] is None or now["ended"] is not None):
             return None
         storage, began = checkpoint.storage, time.monotonic()
-        name, told = ask(storage, BackfillRequest([*tables])), False
-        while (found := answered(storage, name)) is None:
+        name, warned = ask(storage, BackfillRequest([*tables])), False
+        while (reply := answered(storage, name)) is None:
             waited = time.monotonic() - began
             if (holder(Path(where)) is None) if is_local else waited > SILENT_S:
                 withdraw(storage, name)
-                found = answered(storage, name)
+                reply = answered(storage, name)
                 break
-            if waited > _TELL_S and not told:
-                told = True
+            if waited > _TELL_S and not warned:
+                warned = True
                 tell("the run takes the request between two of its batches; to end this command does not take it back")
             time.sleep(POLL_S)
-    if found is not None and found.refused:
-        raise ConfigError(found.refused, found.hint)
-    return None if found is None else found.tables
+    if reply is not None and reply.refused:
+        raise ConfigError(reply.refused, reply.hint)
+    return None if reply is None else reply.tables
 
 
 def backfill(pipeline: Pipeline, settings: Settings, observer: Observer, tables: Sequence[str]) -> RunEnded:
@@ -199,14 +199,14 @@ class BackfillStartup:
         """
         places = self._context.pipeline.sink.place_of
         targets = [target for table in self._tables for target in stored.sources[table].targets]
-        found = [[show(target), places(target)] for target in targets]
+        now = [[show(target), places(target)] for target in targets]
         notes = backfill_notes(self._checkpoint)
         left = [number for number, note in notes.items() if not note.finished and note.tables == self._tables]
-        if left and notes[left[-1]].places == found and self._parts.sink.filled(targets) != set():
+        if left and notes[left[-1]].places == now and self._parts.sink.filled(targets) != set():
             self._number, self._note = left[-1], notes[left[-1]]
             return self._number
         self._number = max(notes, default=0) + 1
-        self._note = BackfillNote(self._tables, found, dict(main.positions))
+        self._note = BackfillNote(self._tables, now, dict(main.positions))
         store_note(self._checkpoint, self._number, self._note)
         for number in left:
             store_note(self._checkpoint, number, replace(notes[number], finished=True))
@@ -217,7 +217,9 @@ class BackfillStartup:
         sink = self._context.pipeline.sink
         if sink.supersedes:
             return
-        filled = sorted(self._parts.sink.filled({one for t in self._tables for one in stored.sources[t].targets}) or ())
+        filled = sorted(
+            self._parts.sink.filled({target for t in self._tables for target in stored.sources[t].targets}) or ()
+        )
         if filled and sink.keeps_states:
             store_note(self._checkpoint, self._number, replace(self._note, finished=True))
             msg = f"{filled[0]} has rows, and keeps all states of a row: those that are read again would be there twice"
@@ -255,12 +257,12 @@ class BackfillStartup:
         coordinator = cast("BackfillCoordinator", self._parts.source)
         first = coordinator.bound({split: at for split, at in reached.items() if source.reads(split)}, main.ids)
         # Positions in a topic that was made again mean nothing
-        own = {
+        reached_before = {
             s: at
             for s, at in progress.positions.items()
             if not is_another(progress.ids.get(s[0], ""), coordinator.ids.get(s[0], ""))
         }
-        progress.positions = {split: max(at, own.get(split, at)) for split, at in first.items()}
+        progress.positions = {split: max(at, reached_before.get(split, at)) for split, at in first.items()}
         progress.ids = dict(coordinator.ids)
 
     def carry_out(self, driver: Driver, summary: RunEnded) -> None:

@@ -98,18 +98,18 @@ class Backlog:
 
     def standing(self, seen: Mapping[Split, int] | None = None) -> Standing | None:
         """Return where the reading of a database stands; None where the source has records. `seen`: as above."""
-        found = self._standing(dict(self.positions), self._ends_of(seen))
-        if found is None:
+        standing = self._standing(dict(self.positions), self._ends_of(seen))
+        if standing is None:
             return None
         now = self._now()
-        self._pace.note(now, {"rows": found.rows_read})
+        self._pace.note(now, {"rows": standing.rows_read})
         rate = self._pace.per_second("rows", KEPT_S) or 0.0
-        left = found.rows_left / rate if rate > 0 and found.tables else None
-        if not found.lag_bytes:
+        left = standing.rows_left / rate if rate > 0 and standing.tables else None
+        if not standing.lag_bytes:
             self._caught_up = now if seen is not None else self._seen_at
         # What waits was logged after what was read last, and after nothing waited
-        known = max(self._caught_up, found.read_time)
-        return found.with_times(max(0.0, now - known) if known and found.lag_bytes else 0.0, left)
+        known = max(self._caught_up, standing.read_time)
+        return standing.with_times(max(0.0, now - known) if known and standing.lag_bytes else 0.0, left)
 
     def _ends_of(self, seen: Mapping[Split, int] | None) -> Mapping[Split, int]:
         return self.ends if seen is None or self._follows else self.targets or seen

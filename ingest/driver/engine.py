@@ -215,16 +215,16 @@ def refuse_relative_checkpoint(where: str) -> None:
 @contextmanager
 def left(places: Sequence[SharedPlace]) -> Iterator[tuple[SharedMark, ...]]:
     """Leave marks while the block runs. Raise ConfigError where a directory cannot be made or written to."""
-    made: list[Path] = []
+    marked: list[Path] = []
     try:
-        yield tuple(_mark(place, made) for place in places)
+        yield tuple(_mark(place, marked) for place in places)
     finally:
-        for path in made:
+        for path in marked:
             with suppress(OSError):
                 path.unlink()
 
 
-def _mark(place: SharedPlace, made: list[Path]) -> SharedMark:
+def _mark(place: SharedPlace, marked: list[Path]) -> SharedMark:
     """Return what executors are to look for, and leave it there where files are written."""
     if place.kind == "pattern":
         parts = Path(place.path).parts
@@ -242,7 +242,7 @@ def _mark(place: SharedPlace, made: list[Path]) -> SharedMark:
             hint = "see whether there is room, and whether its disk answers, or choose another directory"
         msg = f"cannot leave a mark for the executors in {folder} ({place.option}): {reason_of(exc)}"
         raise ConfigError(msg, hint) from exc
-    made.append(path)
+    marked.append(path)
     return SharedMark(place.option, str(path), str(folder))
 
 

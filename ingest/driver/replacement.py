@@ -108,21 +108,21 @@ class TableReplacement:
     def _replace(self, table: TableId, target: TableId) -> bool:
         """Delete rows of a sink table that no table has which goes there; returns False where it is to come later."""
         known = self._schemas.schemas
-        sources = sorted(name for name, one in known.sources.items() if target in one.targets)
+        sources = sorted(name for name, source_table in known.sources.items() if target in source_table.targets)
         changed = [name for name in sources if self._is_changed(name)]
         if changed:
             self._tell(table, target, f"a transform changes rows of {show(changed[0])}")
             return True
         rows: list[TableKeys] = []
         for name in sources:
-            found = self._memory.keys(name, known.sinks[target].primary_key)
-            if not isinstance(found, str):
-                rows.append((name, found))
+            keys = self._memory.keys(name, known.sinks[target].primary_key)
+            if not isinstance(keys, str):
+                rows.append((name, keys))
                 continue
             _close(rows)
-            if found:
-                self._tell(table, target, found)
-            return bool(found)
+            if keys:
+                self._tell(table, target, keys)
+            return bool(keys)
         try:
             count = self._tables.keep_only(target, known.sinks[target], self._encoded(target, rows))
         except RowError as exc:
@@ -153,15 +153,15 @@ class TableReplacement:
                 if all_keys > MOST_KEYS:
                     msg = f"there are more than {MOST_KEYS:,} keys, which is too much for the driver's memory"
                     raise RowError("no-key", f"{msg}; `ingest verify FILE` shows such rows")
-                made: list[Record] = []
+                encoded: list[Record] = []
                 for _, _, before, _, key, declared in changes:
                     try:
-                        encoder.delete(before, key, declared, made.append)
+                        encoder.delete(before, key, declared, encoded.append)
                     except RowError:
                         continue
                 self._context.liveness.touch()
-                count, taken = count + len(changes), taken + len(made)
-                yield [key for _, key, _ in made if key is not None]
+                count, taken = count + len(changes), taken + len(encoded)
+                yield [key for _, key, _ in encoded if key is not None]
             if count and not taken:
                 raise RowError("no-key", "the sink takes none of its keys")  # so that nobody knows whose its rows are
         self._checkpoint.refuse_newer_run()  # what is deleted now is not there again by then
@@ -183,8 +183,8 @@ def chosen_tables(names: Sequence[str], sources: Iterable[TableId], where: str) 
         if name not in known:
             near = get_close_matches(name, known, 1)
             more = f" and {len(known) - _SHOWN} more" if len(known) > _SHOWN else ""
-            there = ", ".join([*known][:_SHOWN]) or "none"
-            msg = f"the checkpoint {where} knows no source table {name!r}; it knows {there}{more}"
+            known_names = ", ".join([*known][:_SHOWN]) or "none"
+            msg = f"the checkpoint {where} knows no source table {name!r}; it knows {known_names}{more}"
             raise ConfigError(
                 msg, f"did you mean {near[0]}?" if near else "give the id that the table has at the source"
             )

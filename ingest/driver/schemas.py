@@ -179,7 +179,7 @@ class SchemaStore:
         known = self.schemas.sources
         targets = known[table].targets if table in known else ()
         others = sorted(
-            ((to, name) for name, one in known.items() for to in one.targets if name != table), reverse=True
+            ((to, name) for name, source in known.items() for to in source.targets if name != table), reverse=True
         )
         return {to: name for to, name in others if to in targets}
 
@@ -312,7 +312,8 @@ def _reason(event: SchemaChange, causes: Mapping[SchemaChange, Mapping[str, byte
         what = "".join(f"for {_shown(value)}" for value in values.values())
     else:
         known = {
-            one.name: one.type for one in (event.schema.columns if isinstance(event, CreateTable) else [event.column])
+            column.name: column.type
+            for column in (event.schema.columns if isinstance(event, CreateTable) else [event.column])
         }
         values = {name: value for name, value in values.items() if known.get(name) == STRING and is_number(value)}
         shown = [f"{one_line(name)} STRING for {_shown(value)}" for name, value in [*values.items()][:MAX_NAMED]]

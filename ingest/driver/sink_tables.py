@@ -147,13 +147,13 @@ class SinkComments:
         self._known |= new
         wanted, self._changed = {*new, *self._changed} & self._known.keys(), set()
         for table in sorted(wanted):
-            source, what = schemas.sources.get(table), self._known[table]
+            source, comment = schemas.sources.get(table), self._known[table]
             for target in () if source is None else source.targets:
-                shared = any(target in one.targets for name, one in schemas.sources.items() if name != table)
+                shared = any(target in other.targets for name, other in schemas.sources.items() if name != table)
                 schema = schemas.sinks.get(target)
-                if schema is None or (what.table is None and not what.columns):
+                if schema is None or (comment.table is None and not comment.columns):
                     continue
-                if shared or not self._sink.comment(target, schema, what):
+                if shared or not self._sink.comment(target, schema, comment):
                     self._tell(target, "rows of other tables are there, too" if shared else "the sink keeps none")
 
     def _tell(self, target: TableId, why: str) -> None:
@@ -202,17 +202,17 @@ class KeyPartitions:
             return
         self._looked = now
         try:
-            found = self._sink.hashed(self._tables, again=True)
+            topics = self._sink.hashed(self._tables, again=True)
         except IngestError:
             return  # the batch that comes next says more
-        self._compare(found)
+        self._compare(topics)
 
-    def _compare(self, found: Mapping[str, Topic]) -> None:
-        if not found:
+    def _compare(self, topics: Mapping[str, Topic]) -> None:
+        if not topics:
             return
         stored = self._checkpoint.partitions()
         new = {}
-        for name, topic in found.items():
+        for name, topic in topics.items():
             known = stored.get(name)
             # A topic never loses partitions: with fewer it is another one, whatever its id says
             if known is None or is_another(known.id, topic.id) or topic.partitions < known.partitions:
@@ -221,24 +221,24 @@ class KeyPartitions:
                 new[name] = KeptPartitions(topic.id, known.partitions)
         if new:
             self._checkpoint.keep_partitions({**stored, **new})
-        counts = {name: (new.get(name) or stored[name]).partitions for name in found}
+        counts = {name: (new.get(name) or stored[name]).partitions for name in topics}
         if any(self.counts.get(name) != count for name, count in counts.items()):
             self.counts = {**self.counts, **counts}
-        for name, topic in sorted(found.items()):
+        for name, topic in sorted(topics.items()):
             self._tell(name, counts[name], topic.partitions)
 
-    def _tell(self, topic: str, used: int, there: int) -> None:
+    def _tell(self, topic: str, used: int, count: int) -> None:
         """Say where a topic has got partitions, or has not any more, since that was said last."""
-        if self._grown.get(topic, used) == there:
+        if self._grown.get(topic, used) == count:
             return
-        self._grown[topic] = there
-        self._context.observer(TopicGrown(topic, there - used))
-        if there > used:
+        self._grown[topic] = count
+        self._context.observer(TopicGrown(topic, count - used))
+        if count > used:
             self._context.warn(
-                f"topic {topic} has {there} partitions by now, and keys go to the first {used}, which it had when this "
+                f"topic {topic} has {count} partitions by now, and keys go to the first {used}, which it had when this "
                 f"checkpoint first wrote to it: so each key stays in its partition. Readers that rely on "
-                f"co-partitioning with a topic of {there} partitions do not find its keys where they look. To use all "
-                f"{there}: ingest checkpoint reset FILE --partitions {topic}; new records of a key may then be in "
+                f"co-partitioning with a topic of {count} partitions do not find its keys where they look. To use all "
+                f"{count}: ingest checkpoint reset FILE --partitions {topic}; new records of a key may then be in "
                 "another partition than its older ones"
             )
 
@@ -266,7 +266,7 @@ class TablePlaces:
         self._known = dict(self._stored)
         for table, source in stored.sources.items():
             if show(table) not in self._known:
-                known = [one for one in source.targets if one in stored.sinks]
+                known = [target for target in source.targets if target in stored.sinks]
                 self._known[show(table)] = KeptPlaces(self._places(known), [])
 
     def settle(self, sources: Mapping[TableId, SourceTable]) -> None:
@@ -274,7 +274,7 @@ class TablePlaces:
 
         A run tells those that it is the first to see, a plan all of them.
         """
-        told: list[tuple[TableId, Place]] = []
+        newly_lacking: list[tuple[TableId, Place]] = []
         for table, source in sources.items():
             now, before = self._places(source.targets), self._known.get(show(table))
             if before is None:
@@ -282,9 +282,9 @@ class TablePlaces:
                 continue
             lacking = [place for place in now if place not in before.whole]
             again = self._checkpoint.untouched
-            told += [(table, place) for place in lacking if again or place not in before.lacking]
+            newly_lacking += [(table, place) for place in lacking if again or place not in before.lacking]
             self._known[show(table)] = KeptPlaces([place for place in now if place in before.whole], lacking)
-        self._tell(told)
+        self._tell(newly_lacking)
         self.store()
 
     def _tell(self, lacking: Sequence[tuple[TableId, Place]]) -> None:
@@ -320,13 +320,13 @@ class TablePlaces:
             self._stored = dict(self._known)
 
     def _places(self, targets: Iterable[TableId]) -> list[Place]:
-        return [(show(one), self._context.pipeline.sink.place_of(one)) for one in targets]
+        return [(show(table), self._context.pipeline.sink.place_of(table)) for table in targets]
 
 
 def command(pipeline: Pipeline, tables: Iterable[TableId]) -> str:
     """Return the command that brings the rows of tables."""
     # A table may have any name, and people copy commands
-    return f"ingest backfill {quoted(pipeline.file)} " + " ".join(f"--table {quoted(show(one))}" for one in tables)
+    return f"ingest backfill {quoted(pipeline.file)} " + " ".join(f"--table {quoted(show(table))}" for table in tables)
 
 
 def quoted(name: str) -> str:

@@ -166,8 +166,10 @@ class PipelineStartup:
 
     def _remedy(self, checkpoint: Checkpoint, table: TableId | None) -> str:
         """Return what reads the rows of a sink table again."""
-        found = checkpoint.schemas(self._parts.rules.rules).sources
-        return remedy(self._context.pipeline, sorted(one for one, of in found.items() if table in of.targets))
+        sources = checkpoint.schemas(self._parts.rules.rules).sources
+        return remedy(
+            self._context.pipeline, sorted(name for name, source in sources.items() if table in source.targets)
+        )
 
     def _position(self, checkpoint: Checkpoint, progress: Progress, unfinished: Batch | None) -> Batch | None:
         """Fill in where each split starts; returns the batch to do again, as far as its ranges are still there."""
@@ -276,12 +278,12 @@ class Recovery:
         }  # fmt: skip
         number = progress.batch if batch is None else batch.number
         planned, age_s = (0, 0.0) if known is None else (known.run, time.time() - known.time / 1000)
-        found = self._sink.recover_in_doubt(checkpoint.scope, number, planned, starts, age_s)
+        written = self._sink.recover_in_doubt(checkpoint.scope, number, planned, starts, age_s)
         if known is None or prefix is None:
             return False
         progress.batch = known.number
         progress.ids, progress.source_state = dict(known.ids), known.source_state
-        for resumed in found.values():
+        for resumed in written.values():
             progress.positions.update(resumed.positions)
             counters, note = Counters.read_from(resumed.metadata)
             progress.errors += counters.rejected
@@ -348,14 +350,14 @@ def sample_schemas(source: Source, pipeline: str, ends: Mapping[Split, tuple[int
         reader.close()
     # In a fixed order, whichever broker answered first: the columns' order comes from it
     chunks.sort(key=lambda chunk: chunk.split)
-    found = observe_chunks(source, chunks, rules.inference, Schemas())
-    return replace(found, tables=_possible(found.tables, rules))
+    sampled = observe_chunks(source, chunks, rules.inference, Schemas())
+    return replace(sampled, tables=_possible(sampled.tables, rules))
 
 
 def observe_chunks(source: Source, chunks: Iterable[Chunk], inference: Inference, known: Schemas) -> Sampled:
     """Return what some records show of tables beside what is known; what cannot be taken is passed over."""
-    out = Sampled()
-    seen = out.tables
+    sampled = Sampled()
+    seen = sampled.tables
     wanted = source.wanted
     decoder = ChunkDecoder(source, MetadataColumns(source.extra) if source.extra else None)
     for chunk in chunks:
@@ -368,9 +370,9 @@ def observe_chunks(source: Source, chunks: Iterable[Chunk], inference: Inference
                 table = change[0]
                 source_table = known.sources.get(table)
                 before = seen.get(table) or (None if source_table is None else source_table.schema)
-                given = table in inference.initial and before is None and inference.static
+                declared = table in inference.initial and before is None and inference.static
                 # A delete may show only some of a row
-                if change[3] is None or given:
+                if change[3] is None or declared:
                     continue
                 stored = known.number_types(table) if inference.numbers is Numbers.STORED else {}
                 fixed = inference.static and source_table is not None
@@ -381,8 +383,8 @@ def observe_chunks(source: Source, chunks: Iterable[Chunk], inference: Inference
                 except RowError:
                     continue
                 for name, value in reasons.items():
-                    out.widening.setdefault((table, name), value)
-    return out
+                    sampled.widening.setdefault((table, name), value)
+    return sampled
 
 
 def _possible(seen: Mapping[TableId, TableSchema], rules: SchemaRules) -> dict[TableId, TableSchema]:
