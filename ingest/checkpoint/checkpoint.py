@@ -286,9 +286,12 @@ class Checkpoint:
         self._write(batch.number, f"{batch.number}.{batch.run}.plan", plan)
 
     def done(
-        self, progress: Progress, counts: Mapping[str, Any], waiting: int | None = None,
+        self,
+        progress: Progress,
+        counts: Mapping[str, Any],
+        waiting: int | None = None,
         lag: Mapping[str, Any] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Store where the pipeline stands now, and forget old batches; raises CheckpointError as `plan` does.
 
         `waiting`: records that wait to be read, for people; None where nobody counted. `lag`: what of a database does.

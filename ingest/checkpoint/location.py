@@ -61,7 +61,6 @@ class ExportedLocation:
     remote = False
 
     def __init__(self, file: Path) -> None:
-        """Read nothing yet."""
         self._file = file
 
     def open(self, _hadoop: tuple[Any, Any] | None) -> Storage:

@@ -194,7 +194,7 @@ class MemoryStorage:
     lock: int | None = None
 
     def __init__(self, where: str = "memory") -> None:
-        """Keep nothing yet; `where` is the place, for people."""
+        """`where` is the place, for people."""
         self.where = where
         self._kept: dict[str, bytes] = {}
 
@@ -228,7 +228,7 @@ class Overlay:
     lock: int | None = None
 
     def __init__(self, below: Storage) -> None:
-        """Keep nothing yet; `below` is only read."""
+        """`below` is only read."""
         self.where = below.where
         self._below = below
         self._kept: dict[str, bytes | None] = {}

@@ -74,7 +74,6 @@ class LetterCoordinator:
     """The driver's side of dead letters."""
 
     def __init__(self, options: LetterSource, warn: Callable[[str], None]) -> None:
-        """Connect to nothing yet."""
         self.options = options
         self._warn = warn
         self.ids: dict[str, str] = {}

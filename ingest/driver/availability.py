@@ -44,10 +44,12 @@ class Asker:
     """Asks one side, again and again."""
 
     def __init__(
-        self, side: SideName, probe: SideProbe, positions: Callable[[], Mapping[Split, int]],
+        self,
+        side: SideName,
+        probe: SideProbe,
+        positions: Callable[[], Mapping[Split, int]],
         now: Callable[[], float] = time.monotonic,
-    ) -> None:  # fmt: skip
-        """Ask nothing yet."""
+    ) -> None:
         self.side = side
         self.ends: Mapping[Split, int] | None = None
         """The ends of the splits that the last answer had."""
@@ -99,13 +101,14 @@ class SideWatch:
     """Tells whether the sides answer, and what waits at the source."""
 
     def __init__(
-        self, askers: list[Asker], backlog: Callable[[], Backlog | None], liveness: LivenessFile, observer: Observer,
+        self,
+        askers: list[Asker],
+        backlog: Callable[[], Backlog | None],
+        liveness: LivenessFile,
+        observer: Observer,
         now: Callable[[], float] = time.monotonic,
-    ) -> None:  # fmt: skip
-        """Have told nothing yet.
-
-        `backlog` returns None until the start is over. `liveness` is touched while a side is away: it waits.
-        """
+    ) -> None:
+        """`backlog` returns None until the start is over. `liveness` is touched while a side is away: it waits."""
         self._askers = askers
         self._backlog = backlog
         self._liveness = liveness
@@ -198,7 +201,6 @@ class Retries:
     """Questions to the source or the sink that are asked until there is an answer."""
 
     def __init__(self, context: RunContext, stop: Stop, liveness: LivenessFile) -> None:
-        """Wait for nothing yet."""
         self._limit = GIVE_UP_S if context.settings.once else math.inf
         self.clock = context.clock
         self._context = context
@@ -229,7 +231,7 @@ class Outages:
     """The times in which a run cannot go on."""
 
     def __init__(self, context: RunContext, stop: Stop, lives: Callable[[], bool]) -> None:
-        """Have met none yet. `lives`: whether Java does, without which no attempt gets anywhere."""
+        """`lives`: whether Java does, without which no attempt gets anywhere."""
         self._context = context
         self._stop = stop
         self._lives = lives

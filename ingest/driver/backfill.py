@@ -126,7 +126,7 @@ class RowsAgainStartup:
     """
 
     def __init__(self, context: RunContext, parts: RunParts, counters: RunCounters, tables: Sequence[str]) -> None:
-        """Connect to nothing yet. `tables`: ids of source tables, as people write them; none: all, whatever is lost."""
+        """`tables`: ids of source tables, as people write them; none: all, whatever is lost."""
         self._context, self._parts, self._names = context, parts, tables
         self._pipeline = PipelineStartup(context, parts, counters, self._read_again)
 
@@ -156,7 +156,7 @@ class BackfillStartup:
     """The start of a backfill, and its end."""
 
     def __init__(self, context: RunContext, parts: RunParts, counters: RunCounters, tables: Sequence[str]) -> None:
-        """Connect to nothing yet. `tables`: ids of source tables, as people write them."""
+        """`tables`: ids of source tables, as people write them."""
         self._context = context
         self._parts = parts
         self._names = tables

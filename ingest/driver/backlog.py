@@ -134,7 +134,6 @@ class WaitingNotes:
     """
 
     def __init__(self, checkpoint: Checkpoint, tell: Observer, now: Callable[[], float] = time.monotonic) -> None:
-        """Have noted nothing yet."""
         self._checkpoint = checkpoint
         self._tell = tell
         self._now = now

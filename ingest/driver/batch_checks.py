@@ -32,7 +32,6 @@ class BatchChecks:
     """The end of a batch, once its progress is stored."""
 
     def __init__(self, context: RunContext, backlog: Backlog, errors: ErrorBudget, data_loss: DataLossCheck) -> None:
-        """Have seen no batch yet."""
         self._context = context
         self._backlog = backlog
         self._errors = errors
@@ -132,7 +131,6 @@ class DataLossCheck:
     """The lost data of one run."""
 
     def __init__(self, source: SourceCoordinator, backlog: Backlog, retries: Retries) -> None:
-        """Have seen nothing yet."""
         self._source = source
         self._backlog = backlog
         self._retries = retries

@@ -65,7 +65,7 @@ class StopSignal:
     """
 
     def __init__(self, tell: Callable[[str, bool], None]) -> None:
-        """Listen to nothing yet; `tell` gets each signal's name, and whether the process ends now."""
+        """`tell` gets each signal's name, and whether the process ends now."""
         self.asked = False
         # In a program of somebody else's the run may be in another thread than the main one, where nobody can listen
         self._numbers = _SIGNALS if current_thread() is main_thread() else ()
@@ -114,7 +114,6 @@ class LivenessFile:
     """A file that is touched now and then, no file where nobody watches one; observers are told, too."""
 
     def __init__(self, path: Path | None, observer: Observer, clock: Clock = CLOCK) -> None:
-        """Touch nothing yet."""
         self._path = path
         self._observer = observer
         self._clock = clock
@@ -159,7 +158,6 @@ class RunContext:
     """The pipeline, the settings and the observer of one run."""
 
     def __init__(self, pipeline: Pipeline, settings: Settings, observer: Observer, clock: Clock = CLOCK) -> None:
-        """Tell nothing yet."""
         self.pipeline = pipeline
         self.settings = settings
         self.observer = observer

@@ -79,7 +79,7 @@ class Dispatcher:
         errors: ErrorBudget,
         pacing: Pacing,
     ) -> None:
-        """Run nothing yet; `transforms`: None where no transform changes rows.
+        """`transforms`: None where no transform changes rows.
 
         `announce` gets the number of each batch and of its shards before it is run, and waits for a sink that is away.
         """
@@ -150,7 +150,6 @@ class PartitionBroadcast:
     """The numbers of partitions over which keys are hashed, on their way to workers."""
 
     def __init__(self, runner: TaskRunner, keys: KeyPartitions) -> None:
-        """Send nothing yet."""
         self._runner = runner
         self._keys = keys
         self._counts: dict[str, int] = {}
@@ -169,7 +168,6 @@ class SchemaBroadcast:
     """The newest schemas on their way to workers: a broadcast, and the changes since."""
 
     def __init__(self, runner: TaskRunner, store: SchemaStore, source: SourceCoordinator) -> None:
-        """Send all schemas."""
         self._runner = runner
         self._store = store
         self.version = store.schemas.version
@@ -201,7 +199,6 @@ class Assignments:
     """The parts of the source's state that tasks get."""
 
     def __init__(self, runner: TaskRunner, source: SourceCoordinator) -> None:
-        """Send nothing yet."""
         self._runner = runner
         self._keeper = of_coordinator(source)
         self._shared: object = None

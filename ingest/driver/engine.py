@@ -107,7 +107,7 @@ class SparkEngine:
     """A Spark session, which other threads can wait for."""
 
     def __init__(self, context: RunContext, *, sql: bool) -> None:
-        """Start nothing yet; `sql`: whether rows will go through Spark SQL."""
+        """`sql`: whether rows will go through Spark SQL."""
         self._context = context
         self._sql = sql
         self._session: Future[Session] = Future()

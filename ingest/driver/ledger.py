@@ -59,7 +59,7 @@ class Ledger:
         memory: SourceMemory,
         settle: Callable[[], None] = lambda: None,
     ) -> None:
-        """Have merged nothing yet. `settle` lets rows leave the sink that the source does not have any more."""
+        """`settle` lets rows leave the sink that the source does not have any more."""
         self._memory = memory
         self._context = context
         self._checkpoint = checkpoint

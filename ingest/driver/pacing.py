@@ -89,7 +89,7 @@ class Pacing:
         rest_s: float = 0.0,
         clock: Clock = CLOCK,
     ) -> None:
-        """Begin small; `rate_limit`: records in a second, `most`: records of a shard in one batch.
+        """`rate_limit`: records in a second, `most`: records of a shard in one batch.
 
         `rest_s`: the interval that counts once a batch has read all that there was, in seconds.
         """

@@ -40,7 +40,7 @@ class Planner:
         shards: int,
         memory: SourceMemory,
     ) -> None:
-        """Plan nothing yet; `shards`: how many tasks work at once."""
+        """`shards`: how many tasks work at once."""
         self._prefix = context.prefix
         self._once = context.settings.once
         self._start = start
@@ -149,10 +149,14 @@ class SplitWatch:
     """The splits of the source, as they grow."""
 
     def __init__(
-        self, source: SourceCoordinator, backlog: Backlog, data_loss: DataLossCheck, retries: Retries,
+        self,
+        source: SourceCoordinator,
+        backlog: Backlog,
+        data_loss: DataLossCheck,
+        retries: Retries,
         asked: Callable[[], None] = lambda: None,
-    ) -> None:  # fmt: skip
-        """Look at nothing yet. `asked` takes what other commands have asked the run to read."""
+    ) -> None:
+        """`asked` takes what other commands have asked the run to read."""
         self._source = source
         self._backlog = backlog
         self._data_loss = data_loss

@@ -53,7 +53,6 @@ class TableReplacement:
         schemas: SchemaStore,
         checkpoint: Checkpoint,
     ) -> None:
-        """Do nothing yet."""
         self._checkpoint = checkpoint
         self._context = context
         self._parts = parts
@@ -209,7 +208,7 @@ class BackfillRequests:
     def __init__(
         self, context: RunContext, checkpoint: Checkpoint, replacement: TableReplacement, store: Callable[[], None]
     ) -> None:
-        """Look for nothing yet. `store`: stores the source's state with the progress."""
+        """`store`: stores the source's state with the progress."""
         self._context = context
         self._checkpoint = checkpoint
         self._replacement = replacement

@@ -77,7 +77,6 @@ class ReplayStartup:
     """The start of a replay: from the topic of dead letters, with progress of its own."""
 
     def __init__(self, context: RunContext, parts: RunParts, counters: RunCounters, letters: LetterSource) -> None:
-        """Connect to nothing yet."""
         self._context = context
         self._parts = parts
         self._counters = counters

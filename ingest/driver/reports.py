@@ -55,10 +55,9 @@ class Reports:
         on_reject: Callable[[RejectedRecord], None],
         ask_workers: Callable[[], list[list[str]]],
     ) -> None:
-        """Tell nothing yet.
+        """`on_reject` gets each reject that a task gave in full.
 
-        `on_reject` gets each reject that a task gave in full. `ask_workers` returns what some workers say of why
-        records pass through Python in them.
+        `ask_workers` returns what some workers say of why records pass through Python in them.
         """
         self._context = context
         self._start = start

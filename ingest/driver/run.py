@@ -191,9 +191,13 @@ def spark_parts(context: RunContext, source: Source, engine: SparkEngine, stop: 
 
 @contextmanager
 def started(
-    context: RunContext, parts: RunParts, startup: Startup, access: CheckpointAccess, counters: RunCounters,
+    context: RunContext,
+    parts: RunParts,
+    startup: Startup,
+    access: CheckpointAccess,
+    counters: RunCounters,
     outages: Outages | None = None,
-) -> Iterator[tuple[Start, Driver]]:  # fmt: skip
+) -> Iterator[tuple[Start, Driver]]:
     """Start a run, and end it with the block; raises IngestError.
 
     A local checkpoint is opened, and Kafka asked, while Java starts; another checkpoint is reached through Java.

@@ -91,7 +91,7 @@ class SchemaStore:
         counters: RunCounters,
         withheld: Callable[[SchemaChange, str], None],
     ) -> None:
-        """Know no table yet; `withheld` gets each change that the sink is not to see, and the reason."""
+        """`withheld` gets each change that the sink is not to see, and the reason."""
         self.schemas = Schemas()
         self._context = context
         self._rules = rules

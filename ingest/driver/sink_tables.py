@@ -126,7 +126,6 @@ class SinkComments:
     """The comments of one run's tables."""
 
     def __init__(self, sink: SinkCoordinator, observer: Observer) -> None:
-        """Know no comment yet."""
         self._sink = sink
         self._observer = observer
         self._known: dict[TableId, TableComments] = {}
@@ -177,7 +176,7 @@ class KeyPartitions:
         checkpoint: Checkpoint,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Know no topic yet. `clock`: returns seconds."""
+        """`clock`: returns seconds."""
         self._context = context
         self._sink = sink
         self._checkpoint = checkpoint
@@ -251,7 +250,6 @@ class TablePlaces:
     """The places of the tables of one checkpoint."""
 
     def __init__(self, context: RunContext, checkpoint: Checkpoint) -> None:
-        """Read nothing yet."""
         self._context = context
         self._checkpoint = checkpoint
         self._known: dict[str, KeptPlaces] = {}

@@ -25,7 +25,6 @@ class SourceMemory:
     """The state of one run's source, if it has one."""
 
     def __init__(self, source: SourceCoordinator) -> None:
-        """Have restored nothing yet."""
         self._keeper = of_coordinator(source)
 
     def restore(self, checkpoint: Checkpoint, progress: Progress, batch: Batch | None, notes: Sequence[Any]) -> None:

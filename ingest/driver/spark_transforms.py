@@ -40,7 +40,6 @@ class Explainer:
     """Puts Spark's words into the rejects of expressions: into the first ones of a run, and into one that ends it."""
 
     def __init__(self, compiler: TransformCompiler) -> None:
-        """Count from the start of the run."""
         self._compiler = compiler
         self._asked = 0
 
@@ -64,7 +63,6 @@ class SparkTransformRunner:
     """Runs tasks in two stages, with the expressions of all tables between them."""
 
     def __init__(self, session: Session, compiler: TransformCompiler, shards: int) -> None:
-        """Plan nothing yet."""
         self._session, self._compiler, self._shards = session, compiler, shards
         self._explainer = Explainer(compiler)
         self._transforms: CompiledTransforms | None = None

@@ -81,7 +81,7 @@ class PipelineStartup:
         counters: RunCounters,
         before_reading: Callable[[SinkTables, SchemaStore], None] | None = None,
     ) -> None:
-        """Connect to nothing yet. `before_reading`: what is done before the source is asked what there is to read."""
+        """`before_reading`: what is done before the source is asked what there is to read."""
         self._context = context
         self._parts = parts
         self._counters = counters
@@ -201,9 +201,8 @@ class PipelineStartup:
         context, parts = self._context, self._parts
         keys = KeyPartitions(context, parts.sink, checkpoint)
         tables = SinkTables(parts.sink, parts.source, context.observer, keys, same_cluster=same_cluster)
-        return tables, SchemaStore(
-            context, parts.rules, tables, checkpoint, self._counters, parts.listeners.on_withheld
-        )  # fmt: skip
+        withheld = parts.listeners.on_withheld
+        return tables, SchemaStore(context, parts.rules, tables, checkpoint, self._counters, withheld)
 
     def _prepare_letters(self, collector: Collector, read_from: str) -> None:
         """Make the topic of dead letters; raises ConfigError where the pipeline would read it."""
@@ -254,7 +253,6 @@ class Recovery:
     """Asks the sink about batches in doubt."""
 
     def __init__(self, context: RunContext, sink: SinkCoordinator) -> None:
-        """Ask nothing yet."""
         self._context = context
         self._sink = sink
         self.notes: list[Any] = []
