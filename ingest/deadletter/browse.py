@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ingest.deadletter.source import LetterSource
     from ingest.model.record import Record, Split
 
-PATIENCE_S: Final = 30.0
+GIVE_UP_S: Final = 30.0
 """The time to wait for the next letter, in seconds: there is one, as the topic has not ended."""
 
 
@@ -49,8 +49,8 @@ def letters(
             now = {split: reader.position(split) for split in ranges if ranges[split][0] < ranges[split][1]}
             if chunk is not None or any(now[split] > at[split] for split in now):
                 since, at = time.monotonic(), {**at, **now}
-            elif time.monotonic() - since > PATIENCE_S:
-                msg = f"topic {source.letters_topic} could not be read to its end: nothing came for {PATIENCE_S:.0f} s"
+            elif time.monotonic() - since > GIVE_UP_S:
+                msg = f"topic {source.letters_topic} could not be read to its end: nothing came for {GIVE_UP_S:.0f} s"
                 raise Unavailable(msg, "see whether every partition of it has a leader")
             yield from map(kept_of, chunk.messages) if chunk is not None else ()
     finally:
