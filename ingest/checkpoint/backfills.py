@@ -72,7 +72,7 @@ def store_note(checkpoint: Checkpoint, number: int, note: BackfillNote) -> None:
 
 _REQUESTS: Final = "requests"
 _KEPT: Final = 20
-"""Answers that are kept where nobody has taken them."""
+"""Answers that are kept until they are taken."""
 
 
 _Kind = TypeVar("_Kind", "BackfillRequest", "Answer")
@@ -104,7 +104,7 @@ def ask(storage: Storage, request: BackfillRequest) -> str:
 
 
 def asked(storage: Storage) -> list[tuple[str, BackfillRequest]]:
-    """Return the requests that nobody has answered, with their names, the oldest first. Raise CheckpointError."""
+    """Return the requests without an answer, with their names, the oldest first. Raise CheckpointError."""
     out = []
     for file in sorted(storage.names(_REQUESTS)):
         name, dot, kind = file.rpartition(".")

@@ -123,7 +123,7 @@ class Checkpoint:
         self.batches = "batches"
         """The folder of plans and progress: a replay has one of its own."""
         self._documents: set[str] | None = None
-        """Names of stored parts of the source's state; None where nobody has looked yet."""
+        """Names of stored parts of the source's state; None before the first look."""
         self._named: set[str] = set()
         """Names of those that the state refers to."""
         self._unused: dict[str, int | None] = {}
@@ -294,7 +294,7 @@ class Checkpoint:
     ) -> None:
         """Store where the pipeline stands now, and forget old batches; raises CheckpointError as `plan` does.
 
-        `waiting`: records that wait to be read, for people; None where nobody counted. `lag`: what of a database does.
+        `waiting`: records that wait to be read, for people; None where not counted. `lag`: what of a database does.
         """
         self.refuse_newer_run()
         for_people = {"counts": counts, "time": int(time.time() * 1000), "waiting": waiting, "lag": lag}
@@ -312,7 +312,7 @@ class Checkpoint:
                 self._documents = self._documents and self._documents - {document}
 
     def decide(self, progress: Progress, additions: list[Any]) -> None:
-        """Store what a batch adds to the sink's tables and how far it comes with that, once and for all.
+        """Store what a batch adds to the sink's tables and its progress with that, once and for all.
 
         Raises CheckpointError where another run has done so.
         """

@@ -117,7 +117,7 @@ def overview(checkpoint: Checkpoint, source: KafkaSourceCoordinator | None) -> d
 
 
 def _standing_now(checkpoint: Checkpoint, progress: Progress, source: KafkaSourceCoordinator | None) -> Standing | None:
-    """Return where the reading of a database stands, with how far its log is now; None where nobody can be asked."""
+    """Return where the reading of a database stands, with how far its log is now; None where it cannot be asked."""
     keeper = of_coordinator(source)
     probe = None if source is None else source.probe()
     if keeper is None or probe is None:
@@ -170,9 +170,9 @@ class Reset:
     errors: int
     """Counted errors that are forgotten."""
     dropped_batch: int | None
-    """A planned batch that is given up: its ranges are planned anew from the positions."""
+    """A planned batch that is given up: its ranges are planned again from the positions."""
     partitions: Mapping[str, int] = field(default_factory=dict)
-    """By topic of the sink whose number of partitions is taken anew: the number over which keys were hashed."""
+    """By topic of the sink whose number of partitions is taken again: the number over which keys were hashed."""
 
 
 def plan_reset(

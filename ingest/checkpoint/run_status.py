@@ -1,4 +1,4 @@
-"""The lives of runs: when each began and how it ended, for whoever asks a checkpoint later what runs.
+"""The status of runs: when each began and how it ended, for `ingest status`.
 
     starts/N       when run N took its number, as which command, by which process of which host
     ends/N         when it ended, with which exit code and error, and how many records waited
@@ -113,7 +113,7 @@ def note_waiting(checkpoint: Checkpoint, records: int | None, lag: Mapping[str, 
 
 
 def has_notes(checkpoint: Checkpoint) -> bool:
-    """Tell whether any run has begun, or failed to. Raises CheckpointError."""
+    """Return whether any run has begun, or failed to. Raises CheckpointError."""
     return bool(checkpoint.storage.names("starts")) or checkpoint.storage.read(FAILED_START) is not None
 
 
@@ -124,7 +124,7 @@ def _notes(checkpoint: Checkpoint, folder: str, kind: type[_Note]) -> dict[int, 
         if not name.isdigit():
             continue
         note = _note(checkpoint, f"{folder}/{name}", kind)
-        if note is not None:  # else somebody has just removed it
+        if note is not None:  # else it has just been removed
             out[int(name)] = note
     return dict(sorted(out.items()))
 
@@ -143,7 +143,7 @@ def _note(checkpoint: Checkpoint, name: str, kind: type[_Note]) -> _Note | None:
 
 
 def used_by(checkpoint: Checkpoint) -> str | None:
-    """Return the id of the process that holds the checkpoint, None where none does or nobody can be locked out."""
+    """Return the id of the process that holds the checkpoint, None where none does, or where there are no locks."""
     return holder(Path(checkpoint.where)) if isinstance(checkpoint.storage, LocalStorage) else None
 
 

@@ -121,7 +121,7 @@ class LetterCoordinator:
         return {split: (end, end) for split, end in ends.items()}
 
     def reads(self, topic: str) -> bool:
-        """Tell whether a topic is that of the letters."""
+        """Return whether a topic is that of the letters."""
         return topic in self.ids
 
     def finished(self, _positions: Mapping[Split, int]) -> bool:

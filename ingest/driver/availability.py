@@ -93,12 +93,12 @@ class Asker:
         """Ask until the run has ended."""
         while not ended.wait(ASK_S):
             self.ask()
-        with suppress(Exception):  # nobody needs it any more
+        with suppress(Exception):  # it is not needed any more
             self._probe.close()
 
 
 class SideWatch:
-    """Tells whether the sides answer, and what waits at the source."""
+    """Tells whether source and sink answer, and how large the backlog is."""
 
     def __init__(
         self,
@@ -208,7 +208,7 @@ class Retries:
         self._liveness = liveness
 
     def until_answered(self, question: Callable[[], _T]) -> _T:
-        """Return the answer; raises Unavailable where `--once` has no more time, or somebody asks to stop."""
+        """Return the answer; raises Unavailable where `--once` has no more time, or the run is asked to stop."""
         since = self.clock.now()
         while True:
             try:
@@ -245,7 +245,7 @@ class Outages:
     def wait(self, error: Unavailable, watch: SideWatch, records: int) -> None:
         """Wait until both sides answer. Raises the error where the run has to end.
 
-        It has to with `--once`, where somebody asks to stop, and where the error comes again and again for `GIVE_UP_S`
+        It has to with `--once`, where it is asked to stop, and where the error comes again and again for `GIVE_UP_S`
         though both sides answer. `records`: how many were read so far.
         """
         self.over = False

@@ -43,7 +43,7 @@ class Backlog:
         """Begin with the ends that were just seen; `drain`: these are where the run ends (`--once`).
 
         `fixed`: returns those of some ends that stay so then; the run follows the others to wherever they are.
-        `needed`: returns how far some splits are read at least, wherever the run was to end.
+        `needed`: returns how far some splits are read at least, even past the end of the run.
         `standing`: returns where the reading of a database stands at some positions, with some ends; None where
         positions count records. `now`: the time in seconds since 1970.
         """
@@ -83,7 +83,7 @@ class Backlog:
         self._seen, self.targets, self._follows, self._seen_at = ends, {}, False, self._now()
 
     def some(self) -> bool:
-        """Tell whether any record waits."""
+        """Return whether there is a backlog."""
         return any(end > self.positions[split] for split, end in self.ends.items())
 
     def waiting(self, seen: Mapping[Split, int] | None = None) -> dict[Split, int]:
@@ -140,7 +140,7 @@ class WaitingNotes:
         self._noted = now() if checkpoint.storage.lock is not None else float("inf")
 
     def __call__(self, event: Event) -> None:
-        """Tell the event, and note what waits now and then."""
+        """Pass the event on, and note the backlog now and then."""
         self._tell(event)
         if isinstance(event, Pending) and self._now() - self._noted >= COUNT_S:
             self._noted = self._now()

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class BatchChecks:
-    """The end of a batch, once its progress is stored."""
+    """The checks after a batch, once its progress is stored."""
 
     def __init__(self, context: RunContext, backlog: Backlog, errors: ErrorBudget, data_loss: DataLossCheck) -> None:
         self._context = context
@@ -37,10 +37,10 @@ class BatchChecks:
         self._errors = errors
         self._data_loss = data_loss
         self._stalled = 0.0
-        """Since when batches bring nothing, as the clock has it; zero where they do."""
+        """The time since which batches make no progress; zero where they do."""
 
     def passed(self, merged: Merged, results: Sequence[TaskResult], *, evolved: bool) -> bool:
-        """Tell whether a batch did what it was to do; raises IngestError where the run has to end.
+        """Return whether a batch did what it was planned for; raises IngestError where the run has to end.
 
         A batch that met lost data did not, and the run goes on where `scan.on-data-loss` says so.
         """
@@ -52,9 +52,9 @@ class BatchChecks:
         return True
 
     def _see_progress(self, merged: Merged, results: Sequence[TaskResult], *, evolved: bool) -> None:
-        """Check that the run gets on: a batch without progress is a broker that is away, or a bug of ours."""
+        """Check that the run makes progress: without it, a broker is away, or there is a bug in ingest."""
         positions = self._backlog.positions
-        # where the sink has refused records, the next batch gets on, or fails
+        # where the sink has refused records, the next batch makes progress, or fails
         to_go_back = any(result.progress.refused_before or result.progress.waited for result in results)
         if evolved or merged.learnt or to_go_back or any(positions[split] != at for split, at in merged.before.items()):
             self._stalled = 0.0
@@ -74,7 +74,7 @@ class BatchChecks:
 
 
 class ErrorBudget:
-    """So many rejects, and no more."""
+    """The number of rejects that is tolerated."""
 
     def __init__(
         self, context: RunContext, progress: Progress, tolerated: int, none_taken: Callable[[], bool] = lambda: False
@@ -152,7 +152,7 @@ class DataLossCheck:
         self._clock.sleep(RETRY_S)
 
     def doubtful(self) -> bool:
-        """Tell whether to see if what is read next is still there: now and then, and where a split got shorter."""
+        """Return whether to check that the next records still exist: now and then, and where a split got shorter."""
         late = self._clock.now() - self._checked > CHECK_S
         positions = self._backlog.positions
         return late or any(end < positions[split] for split, end in self._backlog.ends.items())
@@ -184,9 +184,9 @@ class DataLossCheck:
         return {**kept, **(self._source.ends(other) if other else {})}
 
     def explained(self) -> None:
-        """Note that the run got on: what was lost before has no part in what may come."""
+        """Note that the run made progress: earlier losses do not count any more."""
         self._unexplained = 0
 
     def suspect(self) -> None:
-        """Look again before the next batch."""
+        """Check again before the next batch."""
         self._checked = 0.0

@@ -49,13 +49,13 @@ class Stop(Protocol):
 
     @property
     def asked(self) -> bool:
-        """True if somebody asked the run to end."""
+        """True if the run was asked to end."""
 
     def installed(self) -> AbstractContextManager[object]:
         """Listen while the block runs."""
 
     def listen(self) -> None:
-        """Listen again, where somebody else may have taken the signals meanwhile."""
+        """Listen again, where other code may have installed handlers meanwhile."""
 
 
 class StopSignal:
@@ -67,7 +67,7 @@ class StopSignal:
     def __init__(self, tell: Callable[[str, bool], None]) -> None:
         """`tell` gets each signal's name, and whether the process ends now."""
         self.asked = False
-        # In a program of somebody else's the run may be in another thread than the main one, where nobody can listen
+        # In another program the run may be in another thread than the main one, where no handler can be installed
         self._numbers = _SIGNALS if current_thread() is main_thread() else ()
         self._tell = tell
         self._signals: SimpleQueue[str] = SimpleQueue()  # a handler may put into it, whatever it has interrupted
@@ -97,7 +97,7 @@ class StopSignal:
             announcing.join(1)
 
     def listen(self) -> None:
-        """Take the signals, also from whoever took them meanwhile."""
+        """Install the handlers, also where other code has installed its own meanwhile."""
         for number in self._numbers:
             signal.signal(number, self)
 
@@ -111,7 +111,7 @@ TOUCH_S: Final = 1.0
 
 
 class LivenessFile:
-    """A file that is touched now and then, no file where nobody watches one; observers are told, too."""
+    """A file that is touched while the run works or waits, if a probe watches one. Observers are told, too."""
 
     def __init__(self, path: Path | None, observer: Observer, clock: Clock = CLOCK) -> None:
         self._path = path
@@ -120,7 +120,7 @@ class LivenessFile:
         self._touched = 0.0
 
     def touch(self) -> None:
-        """Touch the file, unless that was done a moment ago. Raises nothing: whoever watches will notice."""
+        """Touch the file, unless that was done a moment ago. Raises nothing: the probe will notice."""
         now = self._clock.now()
         if now - self._touched <= TOUCH_S:
             return
@@ -147,7 +147,7 @@ class Settings:
     conf: Mapping[str, str] = field(default_factory=dict)
     once: bool = False
     alive: Path | None = None
-    """A file to touch every few seconds, for whoever watches over the run."""
+    """A file to touch every few seconds, for a liveness probe."""
     progress: Path | None = None
     """A file with an exported checkpoint, from which a plan goes on in the place of `checkpoint`."""
     from_time: int | None = None
@@ -165,7 +165,7 @@ class RunContext:
         self.marks: tuple[SharedMark, ...] = ()
         """What executors look for in directories that they share with the driver."""
         self.liveness = LivenessFile(settings.alive, observer, clock)
-        """The file by which a probe sees that the run gets on, or waits."""
+        """The file by which a probe sees that the run works, or waits."""
         self.begun_before = False
         """True if this process has begun the run before: it goes on after a side was away."""
         self._warned: set[str] = set()

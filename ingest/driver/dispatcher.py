@@ -45,7 +45,7 @@ class _Refusals:
         """Up to which position records may wait for other tasks only so often any more."""
 
     def learn(self, batch: Batch, results: Sequence[TaskResult]) -> None:
-        """Go by the results of a batch. Waits of its tasks were the last ones if no task got on."""
+        """Take in the results of a batch. Its tasks may not wait again if none made progress."""
         for result in results:
             self._refused.update(result.progress.refused_before)
         starts = {split: start for split, (start, _) in batch.ranges.items()}
@@ -141,7 +141,7 @@ class Dispatcher:
 
 
 MAX_DELTAS: Final = 50
-"""Versions that travel with each task before everything is broadcast anew."""
+"""Versions that travel with each task before all schemas are broadcast again."""
 MAX_DELTA_TABLES: Final = 200
 """Tables in them, for the same reason: a broadcast travels once, what a task carries each time."""
 
@@ -179,7 +179,7 @@ class SchemaBroadcast:
         """The changes since the broadcast."""
 
     def add(self, evolution: Evolution | None) -> None:
-        """Let the next tasks carry a change; where they would carry much, all schemas are sent anew."""
+        """Let the next tasks carry a change; where that is much, all schemas are broadcast again."""
         if evolution is None:
             return
         self.deltas.append(Delta(evolution.schemas.version, evolution.sources, evolution.sinks))

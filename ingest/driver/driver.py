@@ -37,7 +37,7 @@ class Driver:
     liveness: LivenessFile
 
     def run(self) -> None:
-        """Run batches until the source is drained, somebody asks to stop, or one fails; raises IngestError."""
+        """Run batches until the source is drained, it is asked to stop, or one fails; raises IngestError."""
         try:
             self.reports.run_started()
             self.ledger.settle()  # what was due when a run was killed
@@ -46,7 +46,7 @@ class Driver:
                 self.liveness.touch()
                 merged = self.ledger.merge(batch, results)  # merge: positions reached, counters, observed schemas
                 self.ledger.commit(results)  # commit: where the driver does that, not the tasks
-                self.ledger.settle()  # settle: rows leave the sink that the source does not have behind these
+                self.ledger.settle()  # settle: rows that the source does not have any more leave the sink
                 news = merged.observed, merged.widening
                 evolution = self.schemas.evolve(*news)  # evolve: the sink's tables first, then the store
                 self.schemas.comment(self.ledger.comments())

@@ -112,7 +112,7 @@ class Ledger:
         return self._memory.comments()
 
     def settle(self) -> None:
-        """Let rows leave the sink that the source does not have behind the last batch. Raise IngestError."""
+        """Delete rows from the sink that the source did not have after the last batch. Raise IngestError."""
         self._settle()
 
     def keep(self, waiting: int | None, standing: Standing | None) -> None:
@@ -127,9 +127,9 @@ class Ledger:
             self._checkpoint.done(self._progress, self._counters.by_table(), waiting, lag)
 
     def store(self, waiting: int | None = None, standing: Standing | None = None) -> None:
-        """Store how far the pipeline came, and how much waits; raises CheckpointError."""
+        """Store progress and backlog; raises CheckpointError."""
         self._progress.marks = self._tables.marks()
-        self._progress.source_state = self._memory.value(self._checkpoint)  # without what was due behind the batch
+        self._progress.source_state = self._memory.value(self._checkpoint)  # without what was due after the batch
         lag = None if standing is None else standing.lag()
         self._checkpoint.done(self._progress, self._counters.by_table(), waiting, lag)
 

@@ -69,7 +69,7 @@ class Rate:
         return max(0, int(self._saved))
 
     def ready(self) -> bool:
-        """Tell whether a batch is worth its while: a fifth of a second's records, or one."""
+        """Return whether there is enough for a batch: a fifth of a second's records, or one."""
         available = self.available()
         return available is None or available >= max(1.0, (self.per_second or 0.0) / 5)
 
@@ -106,11 +106,11 @@ class Pacing:
         self._starts: dict[Split, int] = {}
 
     def ready(self) -> bool:
-        """Tell whether the rate's limit lets a batch start that is worth its while."""
+        """Return whether the rate limit lets a batch start that is large enough."""
         return self._rate.ready()
 
     def wait(self, stop: Stop, positions: Mapping[Split, int], *, rests: bool = True) -> None:
-        """Wait until the interval since the start of the last batch is over, or somebody asks to stop.
+        """Wait until the interval since the start of the last batch is over, or the run is asked to stop.
 
         `rests`: whether a batch that read all that there was is followed by a rest.
         """

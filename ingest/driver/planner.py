@@ -137,7 +137,7 @@ class BacklogWait:
         return False
 
     def _over(self) -> bool:
-        """Tell whether everything was read that ever will be."""
+        """Return whether the source is read to its end."""
         self._schemas.tell_unmatched()
         if self._once or self._splits.finished():
             return True
@@ -182,19 +182,19 @@ class SplitWatch:
         return True
 
     def confirm(self) -> bool:
-        """Tell whether what is read next is still there, as far as there is reason to doubt it. Raises IngestError."""
+        """Return whether the next records still exist; checked only if there is a reason. Raises IngestError."""
         return not (self._data_loss.doubtful() and self._data_loss.recheck())
 
     def finished(self) -> bool:
-        """Tell whether a bounded source was read to its end."""
+        """Return whether a bounded source was read to its end."""
         return self._source.finished(self._backlog.positions)
 
     def keep(self) -> None:
-        """Show the positions again, now and then, while nothing happens."""
+        """Commit the positions again, now and then, while there is no backlog."""
         self._source.keep(self._backlog.positions)
 
     def show(self) -> None:
-        """Show the positions to whoever watches the consumer group."""
+        """Commit the positions to the consumer group, for monitoring."""
         self._source.commit(self._backlog.positions)
 
     @property
@@ -208,7 +208,7 @@ class SplitWatch:
         return self._backlog.standing()
 
     def give_up(self) -> None:
-        """Ask no more: the broker is away, and the run over."""
+        """Do not ask the broker again: it is away, and the run is over."""
         self._away = True
 
     def look_past_targets(self) -> None:

@@ -93,7 +93,7 @@ class TableReplacement:
     def carry_out(self) -> None:
         """Empty tables that the source has emptied, and delete other rows of those that were read again.
 
-        Each was due behind the last row that was written. A crash may repeat it. Raise IngestError.
+        Each was due after the last row that was written. A crash may repeat it. Raise IngestError.
         """
         for table, why in self._schemas.empty(self._memory.emptied()).items():
             self._memory.mark(table, why)

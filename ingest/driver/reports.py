@@ -1,4 +1,4 @@
-"""Tells the observer how a run gets on: its start, each batch, each reject, its counters in the end."""
+"""Tells the observer of a run's progress: its start, each batch, each reject, its counters in the end."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ingest.task.result import TaskResult
 
 _EXPECTED: Final = frozenset({"tombstone", "parse-error", "header-filter", "not-included", "not-selected", FILTERED})
-"""Reasons why records are skipped of which nobody has to be warned: the pipeline's author asked for it."""
+"""Reasons why records are skipped without a warning: the pipeline asks for it."""
 
 
 _LONE: Final = (

@@ -134,7 +134,7 @@ class SinkComments:
         self._told: set[str] = set()
 
     def changed(self, tables: Iterable[TableId]) -> None:
-        """Know that tables have changed: the sink's may have been written again, without comments."""
+        """Note that tables have changed: the sink's may have been rewritten, without comments."""
         self._changed.update(tables)
 
     def give(self, comments: Iterable[tuple[TableId, TableComments]], schemas: Schemas) -> None:
@@ -297,7 +297,7 @@ class TablePlaces:
             self._context.warn(f"{more}: ingest checkpoint show {quoted(self._context.pipeline.file)}")
 
     def tell_unfinished(self) -> None:
-        """Warn of backfills that somebody has begun and not ended: rows may be older than they were."""
+        """Warn of backfills that were begun and not finished: rows may be older than they were."""
         for note in backfill_notes(self._checkpoint).values():
             if not note.finished:
                 again = command(self._context.pipeline, note.tables)
@@ -307,7 +307,7 @@ class TablePlaces:
                 )
 
     def have_all(self, sources: Mapping[TableId, SourceTable]) -> None:
-        """Know that all places of these tables have all of their rows, and store that. Raises CheckpointError."""
+        """Note that all places of these tables have all of their rows, and store that. Raises CheckpointError."""
         self._known.update({show(t): KeptPlaces(self._places(of.targets), []) for t, of in sources.items()})
         self.store()
 

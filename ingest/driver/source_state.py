@@ -87,7 +87,7 @@ class SourceMemory:
         return [] if self._keeper is None else self._keeper.replaced()
 
     def have_replaced(self, table: TableId) -> None:
-        """Know that the sink has no other rows of a table."""
+        """Note that the sink has no other rows of a table."""
         if self._keeper is not None:
             self._keeper.have_replaced(table)
 
@@ -97,7 +97,7 @@ class SourceMemory:
             self._keeper.empty_first(table)
 
     def mark(self, table: TableId, why: str) -> None:
-        """Know that the sink's rows of a table may differ until it is read again."""
+        """Note that the sink's rows of a table may differ until it is read again."""
         if self._keeper is not None:
             self._keeper.mark(table, why)
 
@@ -118,7 +118,7 @@ class SourceMemory:
         return {split: end for split, end in ends.items() if self._keeper is None or not self._keeper.grows(split)}
 
     def needed(self) -> Mapping[Split, int]:
-        """Return how far splits are read at least, wherever `--once` was to end them."""
+        """Return how far splits are read at least, even past the end of a run with `--once`."""
         return {} if self._keeper is None else self._keeper.needed()
 
     def hurries(self, positions: Mapping[Split, int], ends: Mapping[Split, int]) -> bool:

@@ -301,7 +301,7 @@ class Recovery:
         return True
 
     def _see_prefix(self, batch: Batch, prefix: str | None) -> None:
-        """Refuse a batch in doubt under another prefix than now: nobody knows its end. Raises ConfigError."""
+        """Refuse a batch in doubt under another prefix than now: its outcome is unknown. Raises ConfigError."""
         if batch.prefix is None:
             return
         if prefix is not None:
