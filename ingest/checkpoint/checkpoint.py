@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 FORMAT: Final = 1
 KEYS: Final = 2
-"""The way in which keys are written: 2, by what their values say; before, by what their columns' types were."""
+"""The way in which keys of records are written. Checkpoints of versions before 0.1.0 have another, or none."""
 KEEP_BATCHES: Final = 20
 KEEP_RUNS: Final = 20
 SNAPSHOT_EVERY: Final = 100
@@ -135,6 +135,9 @@ class Checkpoint:
             if self.meta.get("format", FORMAT) != FORMAT:
                 msg = f"checkpoint {self.where} was written by a newer version (format {self.meta['format']})"
                 raise CheckpointError(msg, "run it with that version")
+            if self.meta and self.meta.get("keys") != KEYS:
+                msg = f"checkpoint {self.where} was written by a version before 0.1.0, which no release can go on from"
+                raise CheckpointError(msg, "start over with another --checkpoint")
         except (ValueError, AttributeError) as exc:
             raise self.damaged("checkpoint.json", exc) from exc
 
@@ -190,7 +193,7 @@ class Checkpoint:
         """Take possession for a pipeline, or see that it is the same one; raises CheckpointError."""
         if "id" not in self.meta:
             self.meta = {"format": FORMAT, "id": uuid.uuid4().hex, "keys": KEYS, "fingerprint": fingerprint}
-            self._write_meta()
+            self.storage.write("checkpoint.json", orjson.dumps(self.meta, option=orjson.OPT_INDENT_2))
             return
         for section, expected in self.meta["fingerprint"].items():
             for key, value in expected.items():
@@ -200,19 +203,6 @@ class Checkpoint:
                     msg = f"checkpoint {self.where} is of a pipeline with another {section} {key}: {both}"
                     hint = "its positions mean nothing here: use another pipeline.name, or another --checkpoint"
                     raise CheckpointError(msg, hint)
-
-    @property
-    def has_old_keys(self) -> bool:
-        """Tell whether records were written whose keys had the text that their columns' types gave them."""
-        return self.meta.get("keys") != KEYS
-
-    def forget_old_keys(self) -> None:
-        """Note that this was said."""
-        self.meta["keys"] = KEYS
-        self._write_meta()
-
-    def _write_meta(self) -> None:
-        self.storage.write("checkpoint.json", orjson.dumps(self.meta, option=orjson.OPT_INDENT_2))
 
     # -- batches -----------------------------------------------------------------------------------------------------
 
@@ -258,9 +248,11 @@ class Checkpoint:
         """
         try:
             newest = max(self._files(".done"), default=None)
-            stored = {} if newest is None else self._done(*newest)
-            return stored.get("time"), stored.get("waiting"), stored.get("lag")  # an earlier version kept none
-        except (ValueError, AttributeError) as exc:
+            if newest is None:
+                return None, None, None
+            stored = self._done(*newest)
+            return stored["time"], stored["waiting"], stored["lag"]
+        except (ValueError, KeyError, TypeError) as exc:
             raise self.damaged("batches", exc) from exc
 
     def _batch(self, number: int, run: int) -> Batch:
@@ -384,7 +376,7 @@ class Checkpoint:
 
     def versions(
         self,
-    ) -> Iterator[tuple[int, int | None, dict[TableId, TableSchema], dict[TableId, TableSchema]]]:
+    ) -> Iterator[tuple[int, int, dict[TableId, TableSchema], dict[TableId, TableSchema]]]:
         """Yield each version of the schemas: number, time in milliseconds, and the source and sink tables it changed.
 
         Versions that hold everything give everything. Raises CheckpointError.
@@ -394,9 +386,10 @@ class Checkpoint:
                 stored = orjson.loads(self.storage.read(f"schemas/{version}.json") or b"")
                 sources = {tuple(table): TableSchema.from_json(value) for table, value in stored["sources"]}
                 sinks = {tuple(table): TableSchema.from_json(value) for table, value in stored["sinks"]}
+                time_ms: int = stored["time"]
             except (ValueError, KeyError, TypeError) as exc:
                 raise self.damaged(f"schemas/{version}.json", exc) from exc
-            yield version, stored.get("time"), sources, sinks
+            yield version, time_ms, sources, sinks
 
     def store(self, evolution: Evolution) -> None:
         """Store a version of the schemas: what it changed, or everything now and then."""
@@ -504,6 +497,6 @@ def _progress(number: int, stored: Mapping[str, Any]) -> Progress:
         stored["ids"],
         {(t, p): shard for t, p, _, shard in stored["positions"]},
         stored["errors"],
-        stored.get("marks", []),  # an earlier version kept none
+        stored["marks"],
         stored.get("source_state"),
     )

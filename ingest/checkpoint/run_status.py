@@ -5,7 +5,7 @@
     waiting        how much waits, and when that was seen: every half a minute, also while no batch ends
     failed-start   the last error of a run that had not taken its number
 
-They are for people: no run goes by them. A run that was killed leaves no end, and an earlier version left neither.
+They are for people: no run goes by them. A run that was killed leaves no end.
 Rules: docs/spec/command-line.md (M24).
 """
 
@@ -136,7 +136,6 @@ def _note(checkpoint: Checkpoint, name: str, kind: type[_Note]) -> _Note | None:
         return None
     try:
         stored = orjson.loads(data)
-        stored.setdefault("lag", None)  # an earlier version kept none
         return kind(**{field: stored[field] for field in kind.__dataclass_fields__})
     except (ValueError, KeyError, TypeError, AttributeError) as exc:
         raise checkpoint.damaged(name, exc) from exc
@@ -250,7 +249,7 @@ def _state(start: RunStart | None, end: RunEnd | None, held: str | None, *, lock
     if end is not None:
         return "failed" if end.exit_code else "ended"
     if start is None or not locked:
-        return "unknown"  # no run of this version, or one that goes on elsewhere, or that was killed
+        return "unknown"  # it goes on elsewhere, or was killed
     return "killed"
 
 

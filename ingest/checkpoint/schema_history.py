@@ -27,8 +27,8 @@ class Version:
 
     table: TableId
     version: int
-    millis: int | None
-    """The time when it was stored, in milliseconds since 1970; None where the checkpoint does not say."""
+    millis: int
+    """The time when it was stored, in milliseconds since 1970."""
     schema: TableSchema
 
     def to_json(self) -> dict[str, Any]:

@@ -46,7 +46,7 @@ def _kept(settings: Settings) -> list[DatedChange] | None:
     try:
         with opened(settings.checkpoint, settings.conf, write=False) as checkpoint:
             return [
-                DatedChange(None if version.millis is None else version.millis / 1000, show(version.table), str(change))
+                DatedChange(version.millis / 1000, show(version.table), str(change))
                 for version, change in told(history(checkpoint, observed=False))
             ]
     except IngestError:

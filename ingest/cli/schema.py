@@ -98,10 +98,8 @@ def history_(
         _print(versions, form)
         return
     for version, change in told(versions):
-        when = ""
-        if version.millis is not None:
-            when = f"  {datetime.fromtimestamp(version.millis / 1000, UTC):%Y-%m-%d %H:%M:%SZ}"
-        typer.echo(f"version {version.version}{when}  {one_line(shown(version.table))}> {change}")
+        when = f"{datetime.fromtimestamp(version.millis / 1000, UTC):%Y-%m-%d %H:%M:%SZ}"
+        typer.echo(f"version {version.version}  {when}  {one_line(shown(version.table))}> {change}")
 
 
 @app.command()

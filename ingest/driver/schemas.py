@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from ingest.checkpoint.old_keys import REMEDY, old_keys
 from ingest.driver.sink_tables import TablePlaces, command
 from ingest.errors import ConfigError
 from ingest.model.keytext import says_number
@@ -39,6 +38,11 @@ _SIGNALS: Final = frozenset({"id", "type", "data"})
 _KEYS_OF_TEXTS: Final = (None, "json", "csv")
 """Formats of keys in which a number and its text are two keys whatever their column's type is; None: JSON, too."""
 
+_REMEDY: Final = (
+    "To have each row once: ingest checkpoint reset, and write to new topics from the beginning; or delete the old "
+    'keys (docs/schemas.md, "Keys"). This is said once'
+)
+"""What to do where a row has a second record under another key."""
 _NONE: Final[Widening] = MappingProxyType({})
 
 
@@ -114,7 +118,6 @@ class SchemaStore:
         Returns the schemas as the checkpoint had them. Raises IngestError.
         """
         stored = self._checkpoint.schemas(self._rules.rules)
-        self._tell_old_keys()
         self.places.take_over(stored)
         self.places.store()  # before there are sink tables of new routes
         rerouted = self._rules.reroute(stored)
@@ -241,7 +244,7 @@ class SchemaStore:
                     self._context.warn(
                         f"table {show(table)}: column {one_line(column.name)!r} of the key gets its numbers as texts "
                         f'now{shown}, and "5" is another key than 5: what was written under a number stays there when '
-                        f"its row changes or is deleted. {REMEDY}"
+                        f"its row changes or is deleted. {_REMEDY}"
                     )
 
     def _tell_withheld(self, evolution: Evolution) -> None:
@@ -287,16 +290,6 @@ class SchemaStore:
             self._context.observer(SchemaChanged(show(event.table), str(event), _reason(event, evolution.causes)))
         self._tables.show_changes(evolution.events)
         return evolution
-
-    def _tell_old_keys(self) -> None:
-        """Say once that rows may be under other keys than those that are written from now on."""
-        checkpoint = self._checkpoint
-        if not checkpoint.has_old_keys:
-            return
-        if self._context.pipeline.sink.writes_keys and not self._rules.inference.reading.as_string:
-            for text in old_keys(checkpoint):
-                self._context.warn(text)
-        checkpoint.forget_old_keys()
 
 
 def _shown(value: bytes) -> str:

@@ -132,11 +132,10 @@ class PipelineStartup:
     def _begin(self, checkpoint: Checkpoint) -> None:
         """Take the next run's number, and show which options changed: files change while checkpoints stay."""
         now = self._context.pipeline.describe()
-        stored: Mapping[str, Any] = checkpoint.begin(now)
-        before = {option: text for option, text in stored.items() if text != "None"}  # so older versions said "not set"
+        before: Mapping[str, str] = checkpoint.begin(now)
         note_start(checkpoint, "run --once" if self._context.settings.once else "run")
         for option in sorted({*before, *now}) if before else ():
-            if _written(before.get(option)) != _written(now.get(option)):
+            if before.get(option) != now.get(option):
                 self._context.observer(OptionChanged(option, before.get(option), now.get(option)))
 
     def identify(self, checkpoint: Checkpoint) -> tuple[str, str]:
@@ -221,11 +220,6 @@ class PipelineStartup:
             extent = self._parts.source.extent(backlog.ends)
             seen = sample_schemas(source, self._context.name, extent, rules)
             schemas.evolve(sorted(seen.tables.items()), seen.widening)
-
-
-def _written(value: object) -> object:
-    """Return an option's value as a file has it: checkpoints of earlier versions have it as Python does."""
-    return {"True": "true", "False": "false", "None": None}.get(str(value), value)
 
 
 def begin_existing(checkpoint: Checkpoint, kind: str) -> None:

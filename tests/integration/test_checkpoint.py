@@ -139,23 +139,6 @@ def test_a_pipeline_file_may_change_under_its_checkpoint(kafka: Kafka, pipeline:
     assert len(shown(pipeline.checkpoint)["positions"]) == 3
 
 
-def test_a_kept_pipeline_is_told_once_of_keys_that_an_older_version_wrote(kafka: Kafka, pipeline: Pipeline) -> None:
-    for row in ({"id": 0, "v": 1}, {"id": "A-77", "v": 1}):
-        kafka.send(pipeline.topic, message("c", None, row))
-        assert run_here(pipeline).code == 0
-    meta = pipeline.checkpoint / "checkpoint.json"
-    stored = json.loads(meta.read_text())
-    meta.write_text(json.dumps({name: value for name, value in stored.items() if name != "keys"}))
-    told, again = run_here(pipeline), run_here(pipeline)
-    assert (told.code, again.code) == (0, 0)
-    (line,) = [line for line in told.err.splitlines() if "keys have the text of their values" in line]
-    assert "(id BIGINT -> STRING)" in line
-    assert "ingest checkpoint reset" in line
-    assert "keys have" not in again.err
-    assert json.loads(meta.read_text()) == stored
-    assert kafka.table(pipeline.out("orders")).keys() == {'{"id":0}', '{"id":"A-77"}'}
-
-
 def test_a_checkpoint_on_a_file_system_of_hadoop(tmp_path: Path, kafka: Kafka, pipeline: Pipeline) -> None:
     conf = ("--conf", f"spark.hadoop.fs.viewfs.mounttable.c.link./ck=file://{tmp_path}/mounted")
     (tmp_path / "mounted").mkdir()

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from harness import Kafka, Result
     from shared_java import SharedJava
 
-OLD: Final = Path(__file__).parents[1] / "upgrade" / "0.1.0-e89da3a"
+OLD: Final = Path(__file__).parents[1] / "upgrade" / "0.1.0-077bd96"
 PLACE: Final = Path("/tmp/ingest-upgrade")  # noqa: S108  (tables of Iceberg name their files by absolute paths)
 NAME: Final = "upgrade-of-a-test"
 """The beginning of the names of topics and transactions."""
@@ -55,6 +55,7 @@ sink:
   password: ${password}
 """
 FILES: Final = {
+    "file": f"{_FILE}sink: {{type: file, path: {PLACE}/out}}\n",
     "upsert-kafka": _KAFKA,
     "exactly-once": _KAFKA + _TRANSACTIONS,
     "iceberg": f"{_FILE}sink: {{type: iceberg, catalog.properties.warehouse: {PLACE}/lake}}\n",
@@ -112,11 +113,12 @@ def rename(names: Mapping[str, str]) -> None:
 
 
 @contextmanager
-def left(kind: str) -> Iterator[None]:
+def left(kind: str, *, crashed: bool = True) -> Iterator[None]:
     """Have what the older version left, as after a crash between what was written and what was stored of its batch."""
     with alone():
         shutil.copytree(OLD / kind, PLACE)
-        (PLACE / "checkpoint" / "batches" / "1.1.done").unlink()
+        if crashed:
+            (PLACE / "checkpoint" / "batches" / "1.1.done").unlink()
         (PLACE / "in.2.jsonl").write_text(lines(AFTER))
         yield
 

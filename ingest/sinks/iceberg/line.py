@@ -55,18 +55,11 @@ def taken_away(metadata: TableMetadata, mark: Mark, checkpoint: str) -> TakenAwa
 def older_progress(metadata: TableMetadata, checkpoint: str, pipeline: str) -> str | None:
     """Return another checkpoint with which a pipeline has written to a table; None where there is none.
 
-    Nothing is said of a table to which this checkpoint has written. A checkpoint of which nobody knows the pipeline
-    counts, too: an earlier version of the tool did not note that.
+    Nothing is said of a table to which this checkpoint has written.
     """
     properties = metadata.properties
     owners = {key.removeprefix(NOTE).partition(".")[0] for key in properties if key.startswith(NOTE)}
-    if checkpoint in owners:
-        return None
-    own = properties.get(PIPELINE + pipeline)
-    if own is not None:
-        return own
-    known = {value for key, value in properties.items() if key.startswith(PIPELINE)}
-    return min(owners - known, default=None)
+    return None if checkpoint in owners else properties.get(PIPELINE + pipeline)
 
 
 def _newest(metadata: TableMetadata) -> int:

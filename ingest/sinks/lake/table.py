@@ -102,8 +102,7 @@ class AddedFile(NamedTuple):
     @classmethod
     def from_json(cls, value: list[Any]) -> AddedFile:
         """Return a file of plain values."""
-        table, key, path, rows, gone, _, *others = value  # what an earlier version stored has no others
-        deleted, sequence, partition = (*others, *(None, None, ())[len(others) :])[:3]
+        table, key, path, rows, gone, _, deleted, sequence, partition, _ = value
         values = tuple(PartitionValue(*one) for one in partition)
         return cls(tuple(table), tuple(key), path, rows, gone, (), deleted, sequence, values)
 

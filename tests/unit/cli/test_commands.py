@@ -186,7 +186,7 @@ def test_every_command_that_waits_for_a_broker_says_so(
     if arguments[0] in {"replay", "checkpoint"}:  # they want one
         folder = tmp_path / ".ingest" / "p"
         folder.mkdir(parents=True)
-        (folder / "checkpoint.json").write_text('{"format": 1, "id": "x", "fingerprint": {}}')
+        (folder / "checkpoint.json").write_text('{"format": 1, "id": "x", "keys": 2, "fingerprint": {}}')
     assert (
         command(*arguments, str(file), *(["0:1"] if arguments[-1] == "show" and arguments[0] == "letters" else []))
         == 75

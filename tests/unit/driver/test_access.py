@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 
 import pytest
@@ -69,3 +71,22 @@ def test_a_task_must_not_run_twice_at_a_time_where_rows_are_written_exactly_once
     refuse_speculation(InProcessRunner(lambda: (None, None)), "mine")
     with pytest.raises(ConfigError, match=r"spark\.speculation"):
         refuse_speculation(careless, "mine")
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"format": 2}, "was written by a newer version (format 2)"),
+        ({"keys": 1}, "was written by a version before 0.1.0"),
+        ({"keys": None}, "was written by a version before 0.1.0"),
+    ],
+)
+def test_a_checkpoint_of_another_format_is_refused(changed: dict[str, object], told: str, tmp_path: Path) -> None:
+    with CheckpointAccess(CheckpointLocation(str(tmp_path))) as access:
+        assert access.early is not None
+        access.early.bind({})
+    meta = tmp_path / "checkpoint.json"
+    stored = json.loads(meta.read_text()) | changed
+    meta.write_text(json.dumps({name: value for name, value in stored.items() if value is not None}))
+    with pytest.raises(CheckpointError, match=re.escape(told)):
+        CheckpointAccess(CheckpointLocation(str(tmp_path)))

@@ -358,7 +358,8 @@ def test_what_refuses_a_run_at_its_start_refuses_a_plan(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "in.jsonl").write_bytes(GOOD)
     (tmp_path / "old").mkdir()
-    meta = {"format": 1, "id": "x", "fingerprint": {"source": {"type": "kafka"}, "sink": {"type": "file"}}}
+    other = {"source": {"type": "kafka"}, "sink": {"type": "file"}}
+    meta = {"format": 1, "id": "x", "keys": 2, "fingerprint": other}
     (tmp_path / "old" / "checkpoint.json").write_text(json.dumps(meta))
     text = "source: {type: file, path: in.jsonl}\nsink: {type: file, path: out}\n"
     for old, new in edit.items():
