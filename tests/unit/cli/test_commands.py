@@ -174,7 +174,7 @@ def test_a_pipeline_without_dead_letters_has_none_to_look_at(
 def test_every_command_that_waits_for_a_broker_says_so(
     arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for place in ("deadletter.source", "sources.kafka_coordinator", "sinks.topics_coordinator"):
+    for place in ("deadletter.source", "sources.kafka.coordinator", "sinks.topics.coordinator"):
         monkeypatch.setattr(f"ingest.{place}.CONNECT_S", 1.5)
     monkeypatch.chdir(tmp_path)
     file = tmp_path / "p.yaml"
