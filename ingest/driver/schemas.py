@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Final
 
 from ingest.driver.sink_tables import TablePlaces, command
 from ingest.errors import ConfigError
+from ingest.model import types
 from ingest.model.keytext import says_number
 from ingest.model.numbers import FLOATS, Numbers, is_number
-from ingest.model.schema import AlterColumnType, CreateTable, changes
+from ingest.model.schema import AlterColumnType, CreateTable, TextNumbers, changes
 from ingest.model.table import show
 from ingest.model.text import one_line
 from ingest.model.types import INTEGERS, NUMBERS, STRING, is_text
@@ -26,8 +27,9 @@ if TYPE_CHECKING:
     from ingest.driver.context import RunContext
     from ingest.driver.ledger import RunCounters
     from ingest.driver.sink_tables import KeyPartitions, SinkTables
+    from ingest.model.data_type import DataType
     from ingest.model.layout import TableLayout
-    from ingest.model.schema import SchemaChange, TableComments, TableSchema
+    from ingest.model.schema import Column, SchemaChange, TableComments, TableSchema
     from ingest.model.table import TableId
     from ingest.schema.evolve import Evolution, Shape, SourceTable, StoredNumbers, Unfit, Widening
     from ingest.schema.infer import Inference
@@ -164,7 +166,7 @@ class SchemaStore:
         self._tell_withheld(evolution)
         if evolution.schemas.version == self.schemas.version:
             return None
-        self._tell_texts_of_keys(evolution, widening)
+        self._warn_of_other_keys(evolution, widening)
         evolution = self._apply(evolution)
         self.places.have_all({t: of for t, of in evolution.sources.items() if t not in self.schemas.sources})
         for table, source in evolution.sources.items():
@@ -224,27 +226,30 @@ class SchemaStore:
                 "keeps them out"
             )
 
-    def _tell_texts_of_keys(self, evolution: Evolution, widening: Widening) -> None:
-        """Warn of columns of keys that get numbers as texts from now on. Rule: docs/spec/keys.md, K30."""
+    def _warn_of_other_keys(self, evolution: Evolution, widening: Widening) -> None:
+        """Warn of columns whose values are other keys from now on. Rules: docs/spec/keys.md, K30 and K31."""
         sink = self._context.pipeline.sink
-        are_texts = not sink.writes_keys or self._rules.inference.reading.as_string
-        if are_texts or sink.numbers is Numbers.STORED or getattr(sink, "key_format", None) not in _KEYS_OF_TEXTS:
+        key_format = getattr(sink, "key_format", None)
+        as_texts = key_format not in _KEYS_OF_TEXTS or self._rules.inference.reading.as_string
+        if not sink.writes_keys or sink.numbers is Numbers.STORED or (as_texts and key_format != "raw"):
             return
         for table, source in evolution.sources.items():
             known = self.schemas.sources.get(table)
             before = {} if known is None else {column.name: column.type for column in known.schema.columns}
             for column in source.schema.columns:
-                if column.name not in source.key_columns or not is_text(column.type):
+                if column.name not in source.key_columns:
                     continue
-                value = widening.get((table, column.name))
-                # Of a new table, the values that a task looked at ahead tell that there were numbers, too
-                had_numbers = value is not None if known is None else isinstance(before.get(column.name), NUMBERS)
-                if had_numbers and (value is None or (value[:1] == b'"' and says_number(value))):
-                    shown = "" if value is None else f" ({_shown(value)})"
+                was, value = before.get(column.name), widening.get((table, column.name))
+                if key_format == "raw":
+                    why = _other_bytes(was, column.type)
+                else:
+                    # Of a new table, the values that a task looked at ahead tell that there were numbers, too
+                    had_numbers = value is not None if known is None else isinstance(was, NUMBERS)
+                    why = _other_texts(column, value) if had_numbers else ""
+                if why:
                     self._context.warn(
-                        f"table {show(table)}: column {one_line(column.name)!r} of the key gets its numbers as texts "
-                        f'now{shown}, and "5" is another key than 5: what was written under a number stays there when '
-                        f"its row changes or is deleted. {_REMEDY}"
+                        f"table {show(table)}: column {one_line(column.name)!r} of the key {why} stays there when its "
+                        f"row changes or is deleted. {_REMEDY}"
                     )
 
     def _tell_withheld(self, evolution: Evolution) -> None:
@@ -290,6 +295,27 @@ class SchemaStore:
             self._context.observer(SchemaChanged(show(event.table), str(event), _reason(event, evolution.causes)))
         self._tables.show_changes(evolution.events)
         return evolution
+
+
+def _other_texts(column: Column, value: bytes | None) -> str:
+    """Return how keys change of a column that had a type of numbers; nothing where they stay.
+
+    `value`: what gave it its type; None: a statement of the source.
+    """
+    if not is_text(column.type) or column.text_numbers is TextNumbers.BARE:
+        return ""
+    if value is not None and not (value[:1] == b'"' and says_number(value)):
+        return ""
+    shown = "" if value is None else f" ({_shown(value)})"
+    return f'gets its numbers as texts now{shown}, and "5" is another key than 5: what was written under a number'
+
+
+def _other_bytes(before: DataType | None, now: DataType) -> str:
+    """Return how keys change that have the bytes of their column's type; nothing where they stay."""
+    if before is None or before in {now, types.NULL} or (is_text(before) and is_text(now)):
+        return ""
+    names = types.name(before), types.name(now)
+    return f"becomes {names[1]} now, which has other bytes in a raw key: what was written as {names[0]}"
 
 
 def _shown(value: bytes) -> str:

@@ -139,6 +139,8 @@ class ChangeEncoder:
         self.withheld, self.rounded = self._coercer.withheld, self._coercer.rounded
         self.numbers = self._coercer.numbers
         self.strings_in_keys = self._coercer.strings_in_keys
+        self.bare_numbers = source.schema.bare_numbers
+        """Columns of the key whose texts are written as numbers, where messages declare that they are numbers."""
         self.declared = self._coercer.declared
         self._fine = {column.name: column.type for column in sink.columns if coarse is not None and coarse(column.type)}
         """Times that may be finer than what is written."""
@@ -320,6 +322,7 @@ class ChangeEncoder:
                 value_in_key(declared, name, fields[name]),
                 as_string=self.strings_in_keys,
                 is_number=is_number(declared, name),
+                bare=name in self.bare_numbers,
             )
             for name in self._key_columns
             if fields.get(name, _NULL) != _NULL

@@ -106,6 +106,8 @@ class TransformInputEncoder:
         """The source columns that are the result's key, as far as that is not computed."""
         parts = ("", "", *transform.table)
         self._typed_key = self._coercer.typed(self.key_columns, of_table=self.numbers is Numbers.STORED)
+        self.bare_numbers = source.schema.bare_numbers
+        """Columns of the key whose texts are written as numbers, where messages declare that they are numbers."""
         self.constants = {NAMESPACE: parts[-3], SCHEMA: parts[-2], TABLE: parts[-1]}
         self.slots = len(transforms.inputs)
         self.inputs = [(i.name, i.slot[0], places[i.slot]) for i in transform.inputs if not is_ours(i.name)]
@@ -180,7 +182,11 @@ class TransformInputEncoder:
         Numbers in texts have the text that they have in keys, as nobody will know that they are numbers.
         """
         of_key = {name: came[name] for name in self.key_columns if name in row and name in came}
-        numbers = {name: key_text(of_key[name], is_number=True) for name in of_key if is_number(declared, name)}
+        numbers = {
+            name: key_text(of_key[name], is_number=True, bare=name in self.bare_numbers)
+            for name in of_key
+            if is_number(declared, name)
+        }
         return object_of({**row, **of_key, **numbers})
 
     def _with_key(self, what: int, text: bytes, declared: InlineSchema | None) -> tuple[int, bytes]:

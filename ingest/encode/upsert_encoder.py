@@ -147,6 +147,8 @@ class UpsertEncoder:
         self.unread: dict[str, int] = {}
         self.standard = coercer.standard
         self.strings_in_keys = coercer.strings_in_keys
+        self.bare_numbers = frozenset[str]() if coarse is not Coarse.NONE else source.bare_numbers
+        """Columns of the key whose texts are written as numbers, where messages declare that they are numbers."""
         self.declared = coercer.declared
         self._primary_key = sink.primary_key
         times = {} if coarse is Coarse.NONE else {c.name: c.type for c in sink.columns if is_time(c.type)}
@@ -272,7 +274,12 @@ class UpsertEncoder:
                 value = value_in_key(declared, name, value)
             if name in self._times_in_texts and value[:1] == b'"':
                 value = temporal.time_said(value[1:-1].decode()) or value
-            parts[name] = key_text(value, as_string=self.strings_in_keys, is_number=is_number(declared, name))
+            parts[name] = key_text(
+                value,
+                as_string=self.strings_in_keys,
+                is_number=is_number(declared, name),
+                bare=name in self.bare_numbers,
+            )
         return object_of(parts)
 
     def _key_in(self, image: Mapping[str, bytes], declared: InlineSchema | None) -> bytes | None:

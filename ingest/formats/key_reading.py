@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-from ingest.model.change import Reject, is_number
+from ingest.model.change import Reject
 from ingest.model.jsontext import MALFORMED, check_text, fields_of, reason
 from ingest.model.keytext import key_text
 from ingest.model.rowtext import PAYLOAD, key_image
@@ -15,7 +15,7 @@ from ingest.model.temporal import SQL
 from ingest.model.values import fits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container
+    from collections.abc import Callable, Collection, Container
 
     import msgspec
 
@@ -46,25 +46,34 @@ def read_key(read: ReadKey, key: bytes, table: TableId | None = None) -> tuple[m
 
 
 def compared(
-    key: bytes, row: bytes, declared: InlineSchema | None = None, standard: str = SQL
+    key: bytes,
+    row: bytes,
+    declared: InlineSchema | None = None,
+    standard: str = SQL,
+    numbers: Collection[str] | None = None,
 ) -> str | dict[str, bytes]:
     """Return why a row is not its key's: it says something else of a column of the key.
 
     Where it is, return the columns that it has in another text, as a number for the text of that number, each with the
     key's value. `key` and `row` are JSON objects; `declared` has the types that the row's message declares: a type that
-    it tells for the row is not told for the key. Columns that the row lacks say nothing. Raise one of MALFORMED.
+    it tells for the row is not told for the key. Columns that the row lacks say nothing. `numbers`: the columns whose
+    texts are numbers by what the key declares; None: as in the row. Raise one of MALFORMED.
     """
     begin = key[:-1]
-    if len(begin) > 1 and row.startswith(begin) and row[len(begin) : len(begin) + 1] in {b",", b"}"}:
+    numbers_of_row = frozenset[str]() if declared is None else declared.numbers
+    numbers = numbers_of_row if numbers is None else numbers
+    alike = not numbers and not numbers_of_row
+    if alike and len(begin) > 1 and row.startswith(begin) and row[len(begin) : len(begin) + 1] in {b",", b"}"}:
         return {}  # rows mostly begin with their key
     said, others = fields_of(row), {}
     for name, value in fields_of(key).items():
         other = said.get(name)
         if other is None:
             continue
-        number = is_number(declared, name)
+        number, of_key = name in numbers_of_row, name in numbers
         if _same(bytes(value), bytes(other), is_number=number):
-            if key_text(bytes(value), is_number=number) != key_text(bytes(other), is_number=number):
+            texts = key_text(bytes(value), is_number=of_key), key_text(bytes(other), is_number=number)
+            if number != of_key or texts[0] != texts[1]:
                 others[name] = bytes(value)
             continue
         declared_type = None if declared is None else declared.types.get(name)

@@ -104,16 +104,22 @@ class UpsertDecoder:
             return (self._table, Kind.DELETE, None, None, told, declared)
         after = row[3]
         assert after is not None, "an insert has one"
-        others = {} if told is None else self._compared(told, bytes(after), row[5])
+        numbers = frozenset[str]() if declared is None else declared.numbers
+        others = {} if told is None else self._compared(told, bytes(after), row[5], numbers)
         if isinstance(others, str):
             return Reject("column-clash", f"{others}, and a row of an upsert topic is its key's", self._table)
-        said = replace(row[5] or InlineSchema(), in_key=others) if others else row[5]
+        said = row[5]
+        if others:  # a delete has the key only, and what that declares
+            said = said or InlineSchema()
+            said = replace(said, in_key=others, numbers=said.numbers.difference(others) | numbers.intersection(others))
         return (self._table, Kind.INSERT, None, after, told, said)
 
-    def _compared(self, key: bytes, row: bytes, declared: InlineSchema | None) -> str | dict[str, bytes]:
+    def _compared(
+        self, key: bytes, row: bytes, declared: InlineSchema | None, numbers: frozenset[str]
+    ) -> str | dict[str, bytes]:
         """Return what `compared` does; nothing for a key that is no object."""
         try:
             image = key if self._read is not None else key_image(key, columns_beside(key, row))
-            return {} if image is None else compared(bytes(image), row, declared, self._standard)
+            return {} if image is None else compared(bytes(image), row, declared, self._standard, numbers)
         except MALFORMED:
             return {}

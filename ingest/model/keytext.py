@@ -19,16 +19,17 @@ _MAX_EXPONENT: Final = 18
 _number = re.compile(rb"(-?)([0-9]+)(?:\.([0-9]+))?(?:[eE]([+-]?)([0-9]+))?").fullmatch
 
 
-def key_text(value: bytes, *, as_string: bool = False, is_number: bool = False) -> bytes:
+def key_text(value: bytes, *, as_string: bool = False, is_number: bool = False, bare: bool = False) -> bytes:
     """Return the JSON text that a value has in a key: one for all equal values.
 
     Numbers are equal by what they are worth (`41`, `41.0`), texts by their characters. An object or an array is the
     text that holds its compact JSON. `as_string`: numbers and booleans are read as texts
-    (`*.infer-schema.primitive-as-string`). `is_number`: a text is what the number in it is worth, if one is in it.
-    Raises msgspec.DecodeError for what is not JSON.
+    (`*.infer-schema.primitive-as-string`). `is_number`: a text is what the number in it is worth, if one is in it, and
+    that number itself if `bare`. Raises msgspec.DecodeError for what is not JSON.
     """
     if is_number and value[:1] == b'"' and says_number(value):
-        return b'"' + _number_text(value[1:-1]) + b'"'
+        number = _number_text(value[1:-1])
+        return number if bare and not as_string else b'"' + number + b'"'
     text = _own_text(value)
     return b'"' + text + b'"' if as_string and text[:1] != b'"' else text
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from enum import IntEnum
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 
@@ -20,6 +21,17 @@ MAX_NAME: Final = 1024
 """Number of characters that a column's name from messages may have at most."""
 
 
+class TextNumbers(IntEnum):
+    """What keys have for the numbers that messages declare in texts of a column. Rule: docs/spec/keys.md, K28, K30."""
+
+    NONE = 0
+    """No message has declared such numbers."""
+    QUOTED = 1
+    """Texts: the column never had a type of numbers."""
+    BARE = 2
+    """Numbers: the column had such a type until one of its numbers was too long."""
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
     """One column. Only columns of the primary key have `nullable` false."""
@@ -31,6 +43,7 @@ class Column:
     """True if it is known to have had an integer beyond ±2^53, so that DOUBLE does not hold its values."""
     stored: DataType | None = field(default=None, compare=False)
     """Type by which the sink's table keeps numbers of the column, where that is another one; STRING: all digits."""
+    text_numbers: TextNumbers = field(default=TextNumbers.NONE, compare=False)
 
     @property
     def number_type(self) -> DataType:
@@ -39,9 +52,10 @@ class Column:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Return a few plain values for pickling. There may be hundreds of thousands of columns."""
-        if self.large or self.stored is not None:
+        if self.large or self.stored is not None or self.text_numbers:
             stored = None if self.stored is None else types.name(self.stored)
-            return _new_column, (self.name, types.name(self.type), self.nullable, self.large, stored)
+            known = self.name, types.name(self.type), self.nullable, self.large, stored, int(self.text_numbers)
+            return _new_column, known
         make = _column if len(self.name) <= _LONG else _new_column
         return make, (self.name, types.name(self.type), self.nullable)
 
@@ -56,8 +70,10 @@ def _new_column(
     nullable: bool,  # noqa: FBT001  (`__reduce__` gives a tuple)
     large: bool = False,  # noqa: FBT001, FBT002  (the same)
     stored: str | None = None,
+    text_numbers: int = 0,
 ) -> Column:
-    return Column(name, types.parse(type_name), nullable, large, None if stored is None else types.parse(stored))
+    stored_type = None if stored is None else types.parse(stored)
+    return Column(name, types.parse(type_name), nullable, large, stored_type, TextNumbers(text_numbers))
 
 
 def _merged_type(one: Column, other: Column) -> DataType:
@@ -65,6 +81,13 @@ def _merged_type(one: Column, other: Column) -> DataType:
     found = types.merge(one.type, other.type)
     large = (one.large and one.type == types.BIGINT) or (other.large and other.type == types.BIGINT)
     return types.STRING if large and found == types.DOUBLE else found
+
+
+def _merged_numbers(one: Column, other: Column) -> TextNumbers:
+    """Return what keys have for numbers in texts of a column that was both."""
+    found = max(one.text_numbers, other.text_numbers)
+    had_numbers = isinstance(one.type, types.NUMBERS) or isinstance(other.type, types.NUMBERS)
+    return TextNumbers.BARE if had_numbers and found else found
 
 
 _LONG: Final = 128
@@ -105,6 +128,11 @@ class TableSchema:
         """Return a few plain values for pickling."""
         return TableSchema, (self.columns, self.primary_key)
 
+    @property
+    def bare_numbers(self) -> frozenset[str]:
+        """The columns whose texts are numbers in keys, where messages declare that they are numbers."""
+        return frozenset(column.name for column in self.columns if column.text_numbers is TextNumbers.BARE)
+
     def merge(self, other: TableSchema) -> TableSchema:
         """Return this schema, widened so that the rows of the other schema fit.
 
@@ -118,7 +146,8 @@ class TableSchema:
             if new is not None:
                 nullable = (column.nullable or new.nullable) and not (column.name in key and not column.nullable)
                 large = column.large or new.large
-                columns.append(Column(column.name, _merged_type(column, new), nullable, large, column.stored))
+                numbers = _merged_numbers(column, new)
+                columns.append(Column(column.name, _merged_type(column, new), nullable, large, column.stored, numbers))
             else:
                 columns.append(column)
         columns += (replace(column, nullable=True) for column in incoming.values())
@@ -133,7 +162,9 @@ class TableSchema:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values for JSON. Types are written by their Flink SQL names."""
-        return {"columns": [[c.name, types.name(c.type), c.nullable] for c in self.columns], "key": [*self.primary_key]}
+        columns = [[c.name, types.name(c.type), c.nullable] for c in self.columns]
+        bare = {"bare_numbers": sorted(self.bare_numbers)} if self.bare_numbers else {}
+        return {"columns": columns, "key": [*self.primary_key], **bare}
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> TableSchema:
@@ -142,6 +173,8 @@ class TableSchema:
             (_column if len(name) <= _LONG else _new_column)(name, text, bool(nullable))
             for name, text, nullable in value["columns"]
         )
+        if bare := value.get("bare_numbers"):
+            columns = tuple(replace(c, text_numbers=TextNumbers.BARE) if c.name in bare else c for c in columns)
         return cls(columns, tuple(value["key"]))
 
 

@@ -81,6 +81,8 @@ def table_spec(encoder: UpsertEncoder | ChangeEncoder) -> RowEncoderSpec | None:
         return None
     if not all(plain_name(column.name) for column in source.columns):
         return None
+    if not encoder.bare_numbers.isdisjoint(sink.primary_key):
+        return None  # rare: a decimal of the key has grown past 38 digits
     none = frozenset[str]()
     coarse, typed = (encoder.coarse, encoder.typed_key) if isinstance(encoder, UpsertEncoder) else (none, none)
     columns = [
@@ -258,6 +260,8 @@ def transform_input_spec(encoder: TransformInputEncoder) -> RowEncoderSpec | Non
     places = {column.name: i for i, column in enumerate(columns)}
     if len(key) > _MAX_KEYS or any(name not in places for name in key):
         return None
+    if not encoder.bare_numbers.isdisjoint(encoder.key_columns):
+        return None  # as above
     # Values of the result's key keep the text that they came as, so that other spellings of them are a fallback
     spelled = encoder.declared.difference(encoder.key_columns)
     made = tuple(_column(c.name, c.type, c, encoder, declared=c.name in spelled, fine=False) for c in columns)

@@ -258,7 +258,7 @@ def evolve(
             )
         else:
             schema = known.schema.merge(seen)
-            if schema != known.schema:
+            if schema != known.schema or schema.bare_numbers != known.schema.bare_numbers:
                 sources[table] = SourceTable(schema, known.targets, known.key_from_message)
     sources = _shaped(sources, shape, policy, before.version + 1)
     sinks, events, withheld, kept = _sinks(sources, before, policy, unfit, numbers)

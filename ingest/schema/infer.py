@@ -15,7 +15,7 @@ from ingest.model.data_type import DecimalType, DoubleType, FloatType, NullType,
 from ingest.model.numbers import FLOATS, Fit, Numbers, fit_of, is_key, is_large, is_number, says_exactly
 from ingest.model.reject import RowError
 from ingest.model.rowtext import key_image, parse_row
-from ingest.model.schema import MAX_NAME, Column, TableSchema
+from ingest.model.schema import MAX_NAME, Column, TableSchema, TextNumbers
 from ingest.model.spelling import respelled, says
 from ingest.model.table import MAX_ID, show
 from ingest.model.text import one_line
@@ -186,7 +186,9 @@ def observe(
         column = _KnownColumn(expected.get(name), stored.get(name), name in of_key, fixed, name in given, name in left)
         column_type = _type_of(name, value, column, said, inference)
         large = inference.numbers is Numbers.STORED and column_type == types.BIGINT and is_large(value)
-        columns.append(Column(name, column_type, name not in key_names, large))
+        quoted = declared is not None and name in declared.numbers and types.is_text(column_type)
+        numbers = TextNumbers.QUOTED if quoted else TextNumbers.NONE
+        columns.append(Column(name, column_type, name not in key_names, large, text_numbers=numbers))
     seen = TableSchema(tuple(columns), key_names)
     if known is None:
         return seen

@@ -11,7 +11,7 @@ from picking import pick, pick_some, shuffle
 from ingest.encode.encoder_cache import EncoderCache
 from ingest.model import types
 from ingest.model.numbers import Numbers, stored_as
-from ingest.model.schema import Column, TableSchema
+from ingest.model.schema import Column, TableSchema, TextNumbers
 from ingest.schema.evolve import Schemas, SourceTable
 from ingest.schema.infer import Inference
 from ingest.sinks.topics.kafka import KafkaSink
@@ -56,7 +56,11 @@ class Message:
 
 
 def schema(columns: dict[str, str], key: tuple[str, ...]) -> TableSchema:
-    made = tuple(Column(name, types.parse(kind), nullable=name not in key) for name, kind in columns.items())
+    numbers = TextNumbers(len(columns) % len(TextNumbers))  # each of them, with any table
+    made = tuple(
+        Column(name, types.parse(kind), name not in key, text_numbers=numbers if kind == "STRING" else TextNumbers.NONE)
+        for name, kind in columns.items()
+    )
     return TableSchema(made, key)
 
 

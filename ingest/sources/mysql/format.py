@@ -18,7 +18,7 @@ from ingest.formats.debezium.options import DebeziumDecoder
 from ingest.formats.form import Form
 from ingest.formats.typed import Reads, Typed, TypedColumn
 from ingest.model.change import TOMBSTONE, Reject
-from ingest.model.data_type import BooleanType, DateType, StringType, TimestampType, TimeType
+from ingest.model.data_type import BooleanType, DateType, TimestampType, TimeType
 from ingest.model.jsontext import MALFORMED, fields_of, reason
 from ingest.model.types import TIMES
 from ingest.schema.type_hints import TypeHints
@@ -100,9 +100,9 @@ def typed_columns(entry: SchemaEntry, left_out: list[str] | None = None) -> dict
             if left_out is None or name in entry.key or not isinstance(kind, TIMES)
             else _days(name, kind, left_out),
             _reads(kind),
-            _is_long_decimal(kind, number),
+            is_number,
         )
-        for name, (kind, number) in entry.types.items()
+        for name, (kind, is_number) in entry.types.items()
     }
 
 
@@ -130,11 +130,6 @@ def _days(name: str, kind: DataType, left_out: list[str]) -> Callable[[bytes], b
         return b"null"
 
     return convert
-
-
-def _is_long_decimal(kind: DataType, number: bool) -> bool:  # noqa: FBT001  (of a pair)
-    """Return whether a text holds a number: a DECIMAL of more digits than any type of numbers has."""
-    return number and isinstance(kind, StringType)
 
 
 class MySqlDecoder(DebeziumDecoder):

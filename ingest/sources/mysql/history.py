@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgspec
 
 from ingest.model.schema import Column as SchemaColumn
-from ingest.model.schema import TableComments, TableSchema
+from ingest.model.schema import TableComments, TableSchema, TextNumbers
 from ingest.model.table import table_in
+from ingest.model.types import is_text
 from ingest.sources.mysql import types
 from ingest.sources.mysql.columns import Table
 
@@ -46,8 +47,8 @@ class ColumnKind(NamedTuple):
     """The type of a column's values."""
 
     type: DataType
-    long: bool
-    """True if it is a text because a number may have more digits than DECIMAL has room for."""
+    is_number: bool
+    """True if it is a text that holds a number: a DECIMAL of more digits than any type of numbers has."""
 
 
 @dataclass(frozen=True)
@@ -69,11 +70,8 @@ class SchemaEntry:
     def types(self) -> Mapping[str, ColumnKind]:
         """The types of the columns, by name."""
         columns = () if self.table is None else self.table.columns
-        return {
-            one.name: ColumnKind(types.data_type(one, tinyint1_as_boolean=self.booleans), long=one.type == "decimal")
-            for one in columns
-            if not one.hidden
-        }
+        kinds = {one: types.data_type(one, tinyint1_as_boolean=self.booleans) for one in columns if not one.hidden}
+        return {one.name: ColumnKind(kind, one.type == "decimal" and is_text(kind)) for one, kind in kinds.items()}
 
     @cached_property
     def columns_read(self) -> frozenset[str]:
@@ -92,8 +90,13 @@ class SchemaEntry:
 
     def schema(self) -> TableSchema:
         """Return what the table is like for a sink."""
-        columns = tuple(SchemaColumn(name, kind.type, name not in self.key) for name, kind in self.types.items())
-        return TableSchema(columns, self.key)
+        columns = (
+            SchemaColumn(
+                name, kind, name not in self.key, text_numbers=TextNumbers.QUOTED if is_number else TextNumbers.NONE
+            )
+            for name, (kind, is_number) in self.types.items()
+        )
+        return TableSchema(tuple(columns), self.key)
 
     def to_json(self) -> list[Any]:
         """Return the entry as JSON has it."""

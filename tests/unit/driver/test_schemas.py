@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +18,9 @@ from ingest.driver.schemas import SchemaRules, SchemaStore, policy_of, warn_with
 from ingest.driver.sink_tables import KeyPartitions, SinkTables
 from ingest.errors import ConfigError
 from ingest.model import types
-from ingest.model.schema import Column, TableSchema
+from ingest.model.schema import Column, TableSchema, TextNumbers
 from ingest.observe.events import RunEnded, SchemaChanged
+from ingest.schema.routes import Rules
 from ingest.sinks.sink import PlainSinkCoordinator
 from ingest.testing.in_process import InProcessRunner
 
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from ingest.model.table import TableId
 
 T: TableId = ("t",)
+U: TableId = ("u",)
 
 
 def schema(*names: str) -> TableSchema:
@@ -168,7 +171,6 @@ def test_what_the_sink_is_not_to_see_is_told_once() -> None:
         ({}, "id", b'"x"', 0),  # numbers keep their keys beside texts
         ({}, "id", b"1" * 39, 0),  # a number that has no room is a number in the key
         ({}, "n", b'"5.00"', 0),
-        ({"sink": {"key.format": "raw"}}, "id", b'"5.00"', 0),
         ({"source": {"debezium-json.infer-schema.primitive-as-string": True}}, "id", b'"5.00"', 0),
     ],
 )
@@ -184,6 +186,31 @@ def test_a_key_that_gets_its_numbers_as_texts_is_said(
         made.store.evolve([(T, seen)], widening if seen is texts else {})
     assert len(made.told.warnings) == told
     assert all(f"column {column!r} of the key gets its numbers as texts" in text for text in made.told.warnings)
+
+
+def test_a_raw_key_that_gets_other_bytes_is_said() -> None:
+    made = CompiledRule(sink={"key.format": "raw"})
+    for kind in ("INT", "BIGINT", "STRING"):
+        made.store.evolve([(T, TableSchema((Column("id", types.parse(kind), nullable=False),), ("id",)))])
+    said = "table t: column 'id' of the key becomes {} now, which has other bytes in a raw key: what was written as {}"
+    assert [text.partition(" stays there")[0] for text in made.told.warnings] == [
+        said.format("BIGINT", "INT"), said.format("STRING", "BIGINT")
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("observed", ["ab", "ba"])
+def test_a_column_that_was_a_number_keeps_that_in_the_checkpoint_and_in_workers(observed: str) -> None:
+    made = CompiledRule()
+    number = Column("id", types.parse("DECIMAL(38,2)"), nullable=False)
+    text = Column("id", types.STRING, nullable=False, text_numbers=TextNumbers.QUOTED)
+    of = {"a": TableSchema((number,), ("id",)), "b": TableSchema((text,), ("id",))}
+    made.store.evolve([(T, of["b"])])
+    assert not made.store.schemas.sources[T].schema.bare_numbers, "it was never a number"
+    made.store.evolve([(U, of[name]) for name in observed], {(U, "id"): b'"5.00"'})
+    kept = made.checkpoint.schemas(Rules()).sources[U].schema
+    sent = pickle.loads(pickle.dumps(made.store.schemas.sources[U].schema))  # noqa: S301  (our own)
+    assert kept.bare_numbers == sent.bare_numbers == {"id"}
+    assert made.told.warnings == []
 
 
 def test_workers_get_what_changed_and_everything_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
