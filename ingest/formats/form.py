@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from ingest.model.table import table_in
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
@@ -37,6 +39,17 @@ class AvroMessages(msgspec.Struct, frozen=True):
     """The same for the keys of change messages that are such messages as well. None: they are as they come."""
 
 
+def parts_that_are_there(parts: list[str]) -> TableId:
+    """Return an id of the parts that are not empty."""
+    return tuple(part for part in parts if part)
+
+
+def table_in_database(parts: list[str]) -> TableId:
+    """Return the id of a table that messages name by its database and its name, without a schema between them."""
+    database, _, name = parts
+    return table_in(database, name)
+
+
 class Form(msgspec.Struct, frozen=True):
     """A form that native code knows: most messages of a format have it."""
 
@@ -46,10 +59,10 @@ class Form(msgspec.Struct, frozen=True):
     """True if objects within a row become columns of their own. For `rows`."""
     table_fields: tuple[str, ...] = ()
     """Fields that have the parts of the table's id; none: the topic is the table. For `rows`."""
-    skips: Callable[[str, str], str | None] | None = None
-    """Function that returns the reason why messages of a database and table are skipped, or None where they are read.
+    table_of: Callable[[list[str]], TableId | str] = parts_that_are_there
+    """Function of the parts of a table's id, as messages have them; those that a message lacks are empty.
 
-    None: all of them are read. For `canal`."""
+    It returns the id, without parts where the topic is the table; or the reason why messages of it are skipped."""
     lines: Lines | None = None
     """For `csv`."""
     registered: bool = False

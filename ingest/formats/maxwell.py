@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, Literal
 import msgspec
 from pydantic import Field
 
-from ingest.formats.form import Form
+from ingest.formats.form import Form, table_in_database
 from ingest.formats.json.options import TimestampOptions
 from ingest.formats.key_schema import key_schema
 from ingest.formats.template import ImageRef, ValueTemplate
@@ -72,7 +72,7 @@ class MaxwellJson(TimestampOptions):
     plain_decimals: bool = Field(False, alias="maxwell-json.encode.decimal-as-plain-number")
     """Accepted for pasted pipelines: a number keeps the text that it came as."""
 
-    form: ClassVar[Form] = Form("maxwell")
+    form: ClassVar[Form] = Form("maxwell", table_of=table_in_database)
     inline_types: ClassVar[None] = None
     written_options: ClassVar[frozenset[str]] = frozenset({"maxwell-json.timestamp-format.standard"})
     """The options that a sink takes; others say how messages are read."""

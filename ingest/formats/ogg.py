@@ -76,7 +76,7 @@ class OggJson(TimestampOptions):
     @property
     def form(self) -> Form | None:
         """Images of one row, which may lack nothing; the reference fills in nulls."""
-        return Form("ogg") if self.unavailable_value == "reject" else None
+        return Form("ogg", table_of=lambda parts: _table_of(parts[-1])) if self.unavailable_value == "reject" else None
 
     @property
     def reading(self) -> TypeHints:
@@ -105,6 +105,10 @@ class _Message(msgspec.Struct, gc=False):
 _message = msgspec.json.Decoder(_Message).decode
 
 
+def _table_of(name: str) -> TableId:
+    return tuple(part for part in name.split(".", MAX_PARTS - 1) if part)
+
+
 class OggDecoder:
     """Decodes messages, each by itself."""
 
@@ -131,7 +135,7 @@ class OggDecoder:
             if op is None:
                 return Reject("malformed", "not a message of GoldenGate's: it has no op_type")
             return Reject("unknown-op", f"op_type {op[:20]!r} is none of I, U, D, T")
-        table = tuple(part for part in (message.table or "").split(".", MAX_PARTS - 1) if part)
+        table = _table_of(message.table or "")
         if not table:
             return Reject("no-table", "table is missing")
         before, after = (None if raw == _NULL else raw for raw in (message.before, message.after))

@@ -22,7 +22,6 @@ from ingest.formats.template import ValueTemplate
 from ingest.model import types
 from ingest.model.change import NOT_SELECTED, Kind
 from ingest.model.jsontext import MALFORMED
-from ingest.model.table import MAX_PARTS, table_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -137,20 +136,14 @@ class NativeEncoders:
         """Return a function of an id that returns the encoder of the table, or the reason why it is skipped."""
         form = self._format.form
         assert form is not None
-        database_first, whole, skips = form.name in {"canal", "maxwell"}, form.name == "ogg", form.skips
-
-        def own(table: TableId) -> RowEncoder | str | None:
-            return NOT_SELECTED if self._only is not None and table not in self._only else self._table(table)
+        table_of = form.table_of
 
         def find(text: bytes) -> RowEncoder | str | None:
-            parts = [part.decode() for part in text.split(b"\0")[:-1]]
-            if database_first:
-                database, _, name = parts
-                reason = None if skips is None else skips(database, name)
-                return own(table_in(database, name)) if reason is None else reason
-            if whole:
-                parts = parts[-1].split(".", MAX_PARTS - 1)
-            return own(tuple(part for part in parts if part) or (topic,))
+            table = table_of([part.decode() for part in text.split(b"\0")[:-1]])
+            if isinstance(table, str):
+                return table
+            table = table or (topic,)
+            return NOT_SELECTED if self._only is not None and table not in self._only else self._table(table)
 
         return find
 

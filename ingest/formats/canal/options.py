@@ -97,10 +97,11 @@ class CanalJson(InlineSchemaOptions):
     @property
     def form(self) -> Form:
         """Rows of one table in each message, which may be one that is not included."""
-        return Form("canal", skips=None if self.databases is None and self.tables is None else self._skips)
+        return Form("canal", table_of=self._table_of)
 
-    def _skips(self, database: str, table: str) -> str | None:
-        return None if self.includes(database, table) else _LEFT_OUT.reason
+    def _table_of(self, parts: list[str]) -> TableId | str:
+        database, _, name = parts
+        return table_in(database, name) if self.includes(database, name) else _LEFT_OUT.reason
 
     @property
     def inline_types(self) -> tuple[str, Callable[[bytes], Mapping[str, TypedColumn]]] | None:
