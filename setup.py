@@ -30,11 +30,7 @@ SOURCES = [
 WITHOUT_LEAVES = {
     "codes",
     "records",
-    "workspace",
-    "table",
-    "arrow",
-    "object_record",
-    "row_encoder",
+    "change",
     "transform_rows",
     "log_records",
 }

@@ -3,11 +3,10 @@
 
 from libc.string cimport memcmp, memcpy
 
-from ingest.native.messages cimport Change, InlineSchemas, read_part
+from ingest.native.change cimport MAX_SOURCE, Change, Workspace, read_part
 from ingest.native.scan cimport (
     JSON_STRING, Field, Row, is_named, next_field, open_object, scan_field, scan_name, scan_row, skip_space,
 )
-from ingest.native.workspace cimport MAX_SOURCE, Workspace
 
 
 cdef void keep_source(Workspace *ws, const Row *row) noexcept nogil:
@@ -110,7 +109,7 @@ cdef enum:
     SEEN_PAYLOAD = 2
 
 
-cdef bint read_debezium(Workspace *ws, InlineSchemas schemas, const char *p, const char *end, Change *change) except -1:
+cdef bint read_debezium(Workspace *ws, SchemaCache schemas, const char *p, const char *end, Change *change) except -1:
     """Read a message with a schema envelope, whose schema says what the types are, or without; False for a fallback.
 
     Where the schema is known already, there is no envelope.
@@ -140,7 +139,7 @@ cdef bint read_debezium(Workspace *ws, InlineSchemas schemas, const char *p, con
         elif p[0] == b'n':
             p = scan_field(p, end, &field)
         else:
-            schemas.codec = schemas.cache.find(&p, end)
+            schemas.codec = schemas.find(&p, end)
             if schemas.codec is None:
                 return False
         if p == NULL:

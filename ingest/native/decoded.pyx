@@ -1,5 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""Changes that the reference has decoded; see decoded.pxd.
+"""Changes that the reference has decoded, on their way to encoded records, or to rows for expressions.
+
+In: what decoders in Python return (model/change.py). Out: what `NativeEncoder` makes of messages, by the same encoders of
+tables. The reference is `encode` in encode/encode.py.
 
 What goes here is plainly right, as with messages: a known table, images that are JSON without doubt, values that fit
 their columns. Whatever is not is left to the reference, one message after the other: rejects, the rows of one message,
@@ -9,28 +12,25 @@ What a message declares of its columns' types is not looked at: its values have 
 the form of its own column is written alike, whatever was declared of it.
 """
 
-from cpython.buffer cimport PyBUF_SIMPLE, Py_buffer, PyBuffer_Release, PyObject_GetBuffer
+cimport cython
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer, Py_buffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.pyport cimport PY_SSIZE_T_MAX
 from cpython.sequence cimport PySequence_GetItem
+from cpython.unicode cimport PyUnicode_AsUTF8AndSize
 from libc.stdint cimport UINT32_MAX
 
-from msgspec import Raw
-
-from ingest.model.change import Kind, Skip
+from ingest.native.change cimport MAX_KEYS, Change, Workspace, enter, leave
 from ingest.native.codes cimport FORM_CANAL, FORM_ROWS
-from ingest.native.messages cimport Change
 from ingest.native.records cimport BATCH_MESSAGES, EncodedBatch
 from ingest.native.row_encoder cimport RowEncoder, encode_change, feed_change
 from ingest.native.scan cimport Row, is_utf8, scan_row
-from ingest.native.table cimport MAX_KEYS
 from ingest.native.transform_rows cimport TransformRows
-from ingest.native.workspace cimport Workspace, enter, leave
 
-cdef extern from "Python.h":
-    const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
+from msgspec import Raw
+from ingest.model.change import Kind, Skip
 
-cdef extern from *:
-    const Py_ssize_t PY_SSIZE_T_MAX
 
 cdef enum:
     MEMBERS = 6               # of a change
@@ -78,8 +78,16 @@ cdef bint read_primary_key(object names, Change *change) except -1:
     return True
 
 
+@cython.final
 cdef class DecodedEncoder:
     """Changes that the reference has decoded: `find` returns the `RowEncoder` of a table's id, or None."""
+
+    cdef object find
+    cdef dict tables          # the encoders of tables, or None where that is the reference
+    cdef object last          # the table of the last change; most decoders make one object of an id
+    cdef RowEncoder encoder   # its encoder
+    cdef dict skips
+    cdef object held          # memory of the change in hand that the change itself does not hold
 
     def __cinit__(self, find):
         self.find, self.tables, self.skips = find, {}, {}

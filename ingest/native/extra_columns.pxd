@@ -3,14 +3,11 @@
 
 cimport cython
 
-from ingest.native.avro_texts cimport AvroTexts
-from ingest.native.inline_schema cimport RowCodec
-from ingest.native.messages cimport Change
+from ingest.native.change cimport MAX_KEYS, Change, Typing, Workspace
+from ingest.native.message_schemas cimport AvroTexts, RowCodec
 from ingest.native.metadata cimport MetadataWriter, RecordColumns
 from ingest.native.records cimport RawRecord
 from ingest.native.scan cimport Row, Text
-from ingest.native.table cimport MAX_KEYS
-from ingest.native.workspace cimport Typing, Workspace
 
 
 @cython.final

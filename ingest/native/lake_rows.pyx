@@ -5,8 +5,8 @@ cimport cython
 
 from cpython.buffer cimport PyBuffer_FillInfo
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.conversion cimport PyOS_string_to_double
 from cpython.mem cimport PyMem_Calloc, PyMem_Free, PyMem_Malloc, PyMem_Realloc
-from cpython.ref cimport PyObject
 from libc.math cimport isfinite
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memcpy, memset
@@ -22,9 +22,6 @@ from ingest.native.scan cimport (
     HAS_ESCAPES, JSON_ARRAY, JSON_NULL, JSON_OBJECT, JSON_STRING, Field, Row, is_named, is_utf8, read_base64,
     read_short_double, scan_row, skip_space,
 )
-
-cdef extern from "Python.h":
-    double PyOS_string_to_double(const char *text, char **end, PyObject *overflow) except? -1.0
 
 cdef enum:
     MAX_COLUMNS = 10000

@@ -8,20 +8,17 @@ cimport cython
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from libc.stdint cimport UINT32_MAX, int32_t, int64_t
 
-from ingest.native.arrow cimport ArrowColumn, ArrowColumns, int_at, is_null, long_at, text_at, truth_at
+from ingest.native.change cimport MAX_KEYS, Change, Workspace, enter, leave
 from ingest.native.codes cimport FORM_ROWS
-from ingest.native.messages cimport Change
 from ingest.native.records cimport EncodedBatch, add_record
-from ingest.native.results cimport ResultRows
-from ingest.native.row_encoder cimport RowEncoder
-from ingest.native.rows cimport find_key
+from ingest.native.results cimport ArrowColumn, ArrowColumns, ResultRows, int_at, is_null, long_at, text_at, truth_at
+from ingest.native.row_encoder cimport RowEncoder, add_upsert
 from ingest.native.scan cimport Field, Row, Text, is_utf8, scan_row
-from ingest.native.table cimport MAX_KEYS, Table, count_touched
-from ingest.native.transform_rows cimport AT_KEY, AT_OFFSET, AT_TRANSFORM, AT_SENT, AT_TARGET, AT_TEXT, AT_WHAT
-from ingest.native.upserts cimport add_upsert
-from ingest.native.workspace cimport Workspace, enter, leave
+from ingest.native.table cimport Table, count_touched, find_key
+from ingest.native.transform_rows cimport AT_KEY, AT_OFFSET, AT_SENT, AT_TARGET, AT_TEXT, AT_TRANSFORM, AT_WHAT
 
 from ingest.encode import compiled_transform
+
 
 # What a row is that went to an expression: the numbers are the reference's
 cdef int32_t INSERT = compiled_transform.INSERT

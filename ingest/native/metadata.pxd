@@ -9,15 +9,7 @@ from ingest.native.records cimport RawRecord
 from ingest.native.scan cimport Field, Row, Text
 
 cdef enum:
-    MAX_HEADERS = 32          # of a record, as columns: each is compared with the others
     MAX_COLUMNS = 16
-    MAX_TEXT = 1 << 24        # bytes of a text that is written with escapes; there is room for six times as many
-
-
-cdef enum WantedMetadata:     # what of records is asked for, beside keys, values and offsets
-    WANTED_NOTHING
-    WANTED_METADATA           # all but headers
-    WANTED_HEADERS            # all
 
 
 cdef struct MetadataColumn:

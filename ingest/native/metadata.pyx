@@ -4,16 +4,17 @@
 from libc.stdint cimport INT64_MAX, int32_t, uint8_t, uint32_t
 from libc.string cimport memcmp, memcpy
 
+from ingest.native.change cimport MAX_TEXT, text_of_bytes
 from ingest.native.codes cimport (
     METADATA_HEADERS, METADATA_KEY_TEXT, METADATA_KINDS, METADATA_OFFSET, METADATA_PARTITION, METADATA_RAW_KEY,
     METADATA_RAW_VALUE, METADATA_TIMESTAMP, METADATA_TIMESTAMP_TYPE, METADATA_TOPIC, METADATA_VALUE_TEXT,
 )
-from ingest.native.records cimport Header, RawRecord, RawMetadata
+from ingest.native.records cimport MAX_HEADERS, WANTED_HEADERS, WANTED_METADATA, Header, RawMetadata, RawRecord
 from ingest.native.scan cimport (
     BASE64_SIZE, HAS_ESCAPES, JSON_INT, JSON_NULL, JSON_OBJECT, JSON_STRING, MAX_ESCAPE, Field, Row, Text, has_text,
     is_named, is_utf8, put_base64, put_int, put_quoted_text, put_timestamp, scan_plain,
 )
-from ingest.native.table cimport text_of_bytes
+
 
 cdef enum:
     MAX_SHORT = 64            # most bytes of a number, a time and its type

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from ingest.model.table import TableId
     from ingest.native.contract import RowEncoderSpec
     from ingest.native.decoded import DecodedEncoder
-    from ingest.native.inline_schema import RowCodec
+    from ingest.native.message_schemas import RowCodec
     from ingest.native.native_encoder import NativeEncoder
     from ingest.native.records import EncodedBatch
     from ingest.native.row_encoder import RowEncoder
@@ -48,8 +48,8 @@ try:
     from ingest.native import (
         decoded,
         extra_columns,
-        inline_schema,
         merge,
+        message_schemas,
         message_specs,
         native_encoder,
         row_encoder,
@@ -159,7 +159,7 @@ class NativeEncoders:
             )
         except MALFORMED:
             return None
-        return None if columns is None else inline_schema.RowCodec(columns)
+        return None if columns is None else message_schemas.RowCodec(columns)
 
     def _has_numbers_in_texts(self, columns: Mapping[str, TypedColumn]) -> bool:
         """Return whether the pipeline declares a column as a text that is a boolean or bits by its message.

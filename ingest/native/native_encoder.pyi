@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from ingest.model.record import Record
 from ingest.native.contract import MessageSpec
 from ingest.native.extra_columns import RowExtender
-from ingest.native.inline_schema import RowCodec
+from ingest.native.message_schemas import RowCodec
 from ingest.native.records import EncodedBatch, Messages
 from ingest.native.row_encoder import RowEncoder
 from ingest.native.transform_rows import TransformRows

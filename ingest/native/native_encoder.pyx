@@ -12,58 +12,140 @@ made; who comes in then is refused (`enter`). Nothing is kept between calls but 
 """
 
 cimport cython
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from cpython.pycapsule cimport PyCapsule_GetPointer
-from libc.stdint cimport UINT32_MAX, int64_t
 
-from ingest.native.avro_texts cimport AvroTexts
-from ingest.native.canal_messages cimport read_canal, read_next_row
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.mem cimport PyMem_Calloc, PyMem_Free
+from cpython.pyport cimport PY_SSIZE_T_MAX
+from cpython.ref cimport PyObject, Py_DECREF, Py_INCREF
+from libc.stdint cimport UINT32_MAX, int64_t, uint64_t
+from libc.string cimport memcmp, memcpy
+
+from ingest.native.canal_messages cimport read_canal, read_maxwell, read_next_row, read_ogg
+from ingest.native.change cimport ID_PARTS, Change, Workspace, enter, leave
 from ingest.native.codes cimport FORM_CANAL, FORM_CSV, FORM_DEBEZIUM, FORM_MAXWELL, FORM_OGG, FORM_ROWS
-from ingest.native.csv_messages cimport CsvForm, read_csv_message
 from ingest.native.debezium_messages cimport read_debezium
 from ingest.native.extra_columns cimport RowExtender
-from ingest.native.inline_schema cimport RowCodec
-from ingest.native.maxwell_messages cimport read_maxwell
-from ingest.native.messages cimport ID_PARTS, Change, InlineSchemas
-from ingest.native.object_record cimport ObjectRecord
-from ingest.native.ogg_messages cimport read_ogg
-from ingest.native.records cimport BATCH_MESSAGES, EncodedBatch, Messages, RawRecord
+from ingest.native.message_schemas cimport AvroTexts, RowCodec, SchemaCache
+from ingest.native.records cimport BATCH_MESSAGES, CapsuleMessages, EncodedBatch, Messages, ObjectRecord, RawRecord
 from ingest.native.row_encoder cimport RowEncoder, encode_change, feed_change
-from ingest.native.row_messages cimport RowForm, read_row_message
+from ingest.native.row_messages cimport CsvForm, RowForm, read_csv_message, read_row_message
 from ingest.native.scan cimport Row, Text, is_named, is_utf8, scan_row, skip_space
 from ingest.native.table cimport count_touched, touch
-from ingest.native.table_cache cimport TableCache
 from ingest.native.transform_rows cimport TransformRows
-from ingest.native.workspace cimport Workspace, enter, leave
 
 from ingest.model.change import TOMBSTONE
-
-cdef extern from *:
-    const Py_ssize_t PY_SSIZE_T_MAX
 
 
 cdef enum:
     HEAD = 5                  # a zero and the id of a schema
     MAX_CODECS = 10_000       # schemas of a topic's messages: as many tables may come in turn
     MAX_CODED = 200_000       # columns of all of them
+    MAX_ID = 1024             # bytes of a table's id
+    MAX_BITS = 12             # of the place of a table among the recent ones
+    MAX_REASONS = 10_000      # of tables that are skipped: messages may name any
 
 
-cdef struct WholeRecords:     # what a capsule has
-    const RawRecord *records
-    Py_ssize_t count
+# -- Tables ------------------------------------------------------------------------------------------------------------
+
+
+cdef struct RecentTable:      # `tables` keeps what was found
+    PyObject *id
+    PyObject *found
 
 
 @cython.final
-cdef class CapsuleMessages(Messages):
-    """Records in a capsule: tests make such whose bytes have nothing behind them, for the sanitizers to see a read too far."""
+cdef class TableCache:
+    """The answers of `find` for ids: a `RowEncoder`, or a text, which is why messages of a table are skipped."""
 
-    cdef object owner
+    cdef object find
+    cdef dict tables
+    cdef Py_ssize_t reasons   # so many of them are no encoders
+    cdef RecentTable *recent  # 2 to the power of `bits`, or NULL
+    cdef int bits
 
-    def __cinit__(self, owner):
-        capsule = owner.raw
-        whole = <WholeRecords *> PyCapsule_GetPointer(capsule, b"ingest.model.raw.records")
-        self.records, self.count = whole.records, whole.count
-        self.owner = owner
+    def __cinit__(self, find):
+        self.find, self.tables = find, {}
+
+    def __dealloc__(self):
+        self.forget_recent()
+
+    cdef void forget_recent(self) noexcept:
+        cdef Py_ssize_t i
+        if self.recent != NULL:
+            for i in range(1 << self.bits):
+                if self.recent[i].id != NULL:
+                    Py_DECREF(<object> self.recent[i].id)
+        PyMem_Free(self.recent)
+        self.recent = NULL
+
+    cdef void forget(self) noexcept:
+        """Let `find` be asked for every table again."""
+        self.forget_recent()
+        self.tables.clear()
+        self.reasons = 0
+
+    cdef RecentTable *place_of(self, const char *id, size_t size) except NULL:
+        """Return where a table of this id was kept, or is to be. There is room for as many as there are."""
+        cdef uint64_t end = 0
+        cdef Py_ssize_t count = len(self.tables)
+        if self.recent == NULL or (self.bits < MAX_BITS and count > <Py_ssize_t> 1 << self.bits):
+            self.forget_recent()
+            self.bits = 2
+            while self.bits < MAX_BITS and count > <Py_ssize_t> 1 << self.bits:
+                self.bits += 1
+            self.recent = <RecentTable *> PyMem_Calloc(<size_t> 1 << self.bits, sizeof(RecentTable))
+            if self.recent == NULL:
+                raise MemoryError
+        # Ids mostly differ at their ends, before the last zero byte
+        memcpy(&end, id + size - 9 if size > 8 else id, 8 if size > 8 else size)
+        return &self.recent[((end ^ size) * <uint64_t> 0x9E3779B97F4A7C15) >> (64 - self.bits)]
+
+    cdef object of(self, const Text *parts, int count):
+        """Return the encoder of a table, or the reason why its messages are skipped; None where there is neither.
+
+        Raises what `find` raises.
+        """
+        cdef char id[MAX_ID]
+        cdef size_t size = 0
+        cdef RecentTable *recent
+        cdef int i
+        id[0] = 0  # there may be no parts
+        for i in range(count):
+            if size + parts[i].size + 1 > MAX_ID:
+                return None
+            if parts[i].size:
+                memcpy(id + size, parts[i].text, parts[i].size)
+            size += parts[i].size
+            id[size] = 0  # no string of JSON has one
+            size += 1
+        recent = self.place_of(id, size)
+        if recent.id != NULL and <size_t> PyBytes_GET_SIZE(<object> recent.id) == size:
+            if not memcmp(PyBytes_AS_STRING(<object> recent.id), id, size):
+                return <object> recent.found
+        return self.keep(PyBytes_FromStringAndSize(id, <Py_ssize_t> size))
+
+    cdef object keep(self, bytes id):
+        """Return what there is of a table that is not among the recent ones, and put it there."""
+        cdef RecentTable *recent
+        found = self.tables.get(id)
+        if found is None:
+            found = self.find(id)
+            if type(found) is str:
+                if self.reasons == MAX_REASONS:
+                    self.forget()
+                self.reasons += 1
+            elif type(found) is not RowEncoder:
+                return None
+            self.tables[id] = found
+        recent = self.place_of(PyBytes_AS_STRING(id), <size_t> PyBytes_GET_SIZE(id))
+        if recent.id != NULL:
+            Py_DECREF(<object> recent.id)
+        Py_INCREF(id)
+        recent.id, recent.found = <PyObject *> id, <PyObject *> found
+        return found
+
+
+# -- Topics ------------------------------------------------------------------------------------------------------------
 
 
 @cython.final
@@ -76,7 +158,7 @@ cdef class NativeEncoder:
 
     cdef int form
     cdef TableCache tables
-    cdef InlineSchemas schemas
+    cdef SchemaCache schemas
     cdef RowForm rows
     cdef CsvForm csv
     cdef AvroTexts values     # None: values are no Avro
@@ -97,7 +179,7 @@ cdef class NativeEncoder:
         if not 0 <= form <= <int> FORM_CSV:
             raise ValueError("messages are of one of the forms")
         self.form, self.tables, self.skips = form, TableCache(find), []
-        self.schemas = InlineSchemas(spec.types_member, read)
+        self.schemas = SchemaCache(spec.types_member, read)
         self.rows = RowForm(spec.flatten, spec.table_fields)
         self.csv = CsvForm(spec.csv)
         self.values = None if spec.avro is None else AvroTexts(spec.avro)

@@ -30,6 +30,7 @@ cdef struct RawMetadata:
     int32_t leader_epoch  # -1: not known
 
 cdef enum:
+    MAX_HEADERS = 32      # of a record, as columns: each is compared with the others
     BATCH_MESSAGES = 200  # of a batch, at most: their records are in the cache still when they are written
 
 
@@ -42,9 +43,33 @@ cdef struct RawRecord:
     const RawMetadata *metadata  # NULL: nobody asked for it
 
 
+cdef enum WantedMetadata:     # what of records is asked for, beside keys, values and offsets
+    WANTED_NOTHING
+    WANTED_METADATA           # all but headers
+    WANTED_HEADERS            # all
+
+
 cdef class Messages:
     cdef const RawRecord *records
     cdef Py_ssize_t count
+
+
+@cython.final
+cdef class CapsuleMessages(Messages):
+    cdef object owner
+
+
+@cython.final
+cdef class ObjectRecord:
+    cdef RawRecord raw
+    cdef RawMetadata metadata
+    cdef Header headers[MAX_HEADERS]
+    cdef object value
+    cdef list kept            # objects that own what the others point to
+
+    cdef bint read(self, message, int wanted) except -1
+    cdef bint read_metadata(self, message, bint with_headers) except -1
+    cdef bint read_headers(self, given) except -1
 
 
 cdef struct EncodedRecord:

@@ -1,22 +1,100 @@
-# cython: language_level=3, boundscheck=False, wraparound=False
-"""Rows made from what comes back from expressions; see results.pxd."""
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Columns that come back from expressions, and rows made of them; see results.pxd."""
 
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.limits cimport INT_MAX
-from libc.stdint cimport UINT32_MAX, uint8_t, uint32_t
+from libc.stdint cimport INT32_MAX, UINT32_MAX, int32_t, uint8_t, uint32_t
 from libc.string cimport memcpy
 
-from ingest.native.arrow cimport ArrowColumn, double_at, is_null, long_at, text_at, truth_at
+from ingest.native.change cimport Room, Workspace, room_for, text_of_bytes
 from ingest.native.records cimport EncodedBatch, keep, reserve
-from ingest.native.rows cimport is_compact
 from ingest.native.scan cimport (
     JSON_NULL, MAX_FIELDS, MAX_NUMBER, Field, Row, Text, is_named, put_int, put_short_double, scan_row, scan_value,
 )
-from ingest.native.table cimport text_of_bytes
-from ingest.native.workspace cimport Room, Workspace, room_for
+from ingest.native.table cimport is_compact
 
+
+# -- Columns of Arrow --------------------------------------------------------------------------------------------------
+
+
+cdef bint is_whole(const ArrowColumn *column, Py_ssize_t size) noexcept nogil:
+    """Return whether a column has the bytes of so many values."""
+    cdef Py_ssize_t end, bits
+    if not 0 <= column.first <= INT32_MAX or size > INT32_MAX:
+        return False
+    if not size:
+        return True
+    end = column.first + size
+    bits = (end + 7) // 8
+    if column.valid.there and column.valid.size < bits:
+        return False
+    if column.kind == b's':
+        return column.ends.size >= (end + 1) * 4
+    if column.ends.there:
+        return False
+    if column.kind == b'b':
+        return column.data.size >= bits
+    return column.data.size >= end * (4 if column.kind == b'i' else 8)
+
+
+cdef class ArrowColumns:
+    """So many columns, which keep their buffers as they are while this lives."""
+
+    def __cinit__(self, Py_ssize_t count):
+        self.columns = <ArrowColumn *> PyMem_Calloc(<size_t> count + 1, sizeof(ArrowColumn))
+        self.held = <Py_buffer *> PyMem_Calloc(<size_t> count * 3 + 1, sizeof(Py_buffer))
+        if not self.columns or not self.held:
+            raise MemoryError
+        self.count = count
+
+    def __dealloc__(self):
+        cdef Py_ssize_t i
+        for i in range(self.held_count):
+            PyBuffer_Release(&self.held[i])
+        PyMem_Free(self.held)
+        PyMem_Free(self.columns)
+
+    cdef int hold(self, object given, ArrowBuffer *buffer) except -1:
+        """Take a buffer, or None for none; raises TypeError."""
+        cdef Py_buffer *held = &self.held[self.held_count]
+        if given is None:
+            return 0
+        PyObject_GetBuffer(given, held, PyBUF_SIMPLE)
+        self.held_count += 1
+        buffer.there, buffer.bytes, buffer.size = True, <const char *> held.buf, held.len
+        return 0
+
+    cdef int open(self, Py_ssize_t at, char kind, object given, Py_ssize_t size) except -1:
+        """Take a column of `size` values: (first, validity, ends, data), each of the last three bytes-like or None.
+
+        Raises TypeError, and ValueError for one that is shorter than it says.
+        """
+        cdef ArrowColumn *column = &self.columns[at]
+        if type(given) is not tuple or len(given) != 4:
+            raise TypeError("a column is (first, validity, ends, data)")
+        column.kind = kind
+        column.first, valid, ends, data = given
+        self.hold(valid, &column.valid)
+        self.hold(ends, &column.ends)
+        self.hold(data, &column.data)
+        if not is_whole(column, size):
+            raise ValueError("a column that is shorter than it says, or of another kind")
+        return 0
+
+
+cdef int text_at(const ArrowColumn *column, Py_ssize_t at, Text *text) except -1:
+    """Put in a text of a column; raises ValueError for one that is not among its bytes."""
+    cdef int32_t ends[2]
+    memcpy(ends, column.ends.bytes + (column.first + at) * 4, sizeof(ends))
+    if not 0 <= ends[0] <= ends[1] or ends[1] > column.data.size:
+        raise ValueError("a column with a text that is not among its bytes")
+    text.text, text.size = b"", 0
+    if column.data.bytes != NULL:
+        text.text, text.size = column.data.bytes + ends[0], <size_t> (ends[1] - ends[0])
+    return 0
 
 
 # -- Results as JSON ---------------------------------------------------------------------------------------------------

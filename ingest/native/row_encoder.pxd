@@ -5,16 +5,15 @@ cimport cython
 
 from libc.stdint cimport int32_t
 
+from ingest.native.change cimport Change, Workspace
 from ingest.native.codes cimport TARGET_USES
-from ingest.native.inline_schema cimport RowCodec
-from ingest.native.messages cimport Change
+from ingest.native.message_schemas cimport RowCodec
 from ingest.native.records cimport EncodedBatch
 from ingest.native.results cimport ResultRows
 from ingest.native.table cimport Table
 from ingest.native.template cimport RecordAssembler
 from ingest.native.transform_input cimport TransformInput
 from ingest.native.transform_rows cimport TransformRows
-from ingest.native.workspace cimport Workspace
 
 
 @cython.final
@@ -32,3 +31,4 @@ cdef int encode_change(
 cdef int feed_change(
     Workspace *ws, RowEncoder encoder, RowCodec codec, Change *change, TransformRows rows
 ) except -1
+cdef int add_upsert(Workspace *ws, Table table, const Change *change, EncodedBatch batch) except -1

@@ -1,11 +1,12 @@
 # cython: language_level=3
-"""The reading of messages that are rows. What is not plainly right is for the reference."""
+"""The reading of messages that are rows, in JSON and in CSV. What is not plainly right is for the reference."""
 
 cimport cython
 
-from ingest.native.messages cimport ID_PARTS, Change
-from ingest.native.scan cimport Text
-from ingest.native.workspace cimport Workspace
+from libc.stdint cimport uint8_t
+
+from ingest.native.change cimport ID_PARTS, Change, Workspace
+from ingest.native.scan cimport MAX_FIELDS, Text
 
 
 @cython.final
@@ -15,4 +16,17 @@ cdef class RowForm:
     cdef Text names[ID_PARTS]
     cdef tuple spec           # owns the texts of names
 
+
+@cython.final
+cdef class CsvForm:
+    cdef char delimiter
+    cdef char quote           # 0: there is none
+    cdef int count            # of columns; -1: they are not known here
+    cdef size_t room          # bytes of all names, with what is around them
+    cdef Text begins[MAX_FIELDS]      # a column's name as a row has it, with what is before and behind it
+    cdef uint8_t kinds[MAX_FIELDS]    # CsvKind
+    cdef list kept            # owns the texts of names
+
+
 cdef bint read_row_message(Workspace *ws, RowForm form, const char *p, const char *end, Change *change) except -1
+cdef bint read_csv_message(Workspace *ws, CsvForm form, const char *p, const char *end, Change *change) except -1

@@ -11,12 +11,10 @@ cdef extern from "scan.h" nogil:
         JSON_NULL
         JSON_BOOL
         JSON_INT
-        JSON_NUMBER
         JSON_STRING
         JSON_OBJECT
         JSON_ARRAY
         HAS_ESCAPES
-        HAS_EXPONENT
 
     ctypedef struct Text:
         const char *text

@@ -1,14 +1,11 @@
 # cython: language_level=3
-"""A table as the native code has it: its columns, its key, and what was counted."""
+"""A table as the native code has it: its columns, its key, and what was counted; and whether rows fit it."""
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
+from ingest.native.change cimport MAX_KEYS, Typing
 from ingest.native.records cimport EncodedBatch
-from ingest.native.scan cimport Text
-
-cdef enum:
-    MAX_KEYS = 16
-    MAX_NAME = 1 << 24
+from ingest.native.scan cimport Field, Row, Text, is_named
 
 
 cdef struct TableColumn:
@@ -60,7 +57,6 @@ cdef class Table:
     cdef object spec          # owns the texts of names
 
 
-
 cdef list touched             # tables with counters to hand over
 
 
@@ -82,4 +78,30 @@ cdef inline Py_ssize_t target_in(Table table, EncodedBatch batch) except -1:
 
 cdef int count_touched(bint good) except -1
 cdef int *places_of(tuple places, Py_ssize_t end) except NULL
-cdef int text_of_bytes(object given, Text *text) except -1
+cdef int count_change(Table table, int use, size_t size) except -1
+
+
+cdef inline TableColumn *column_of(Table table, const Field *field, int *next) noexcept nogil:
+    """Return the column that a field is of, or NULL; the one behind that of the last field is looked at first."""
+    cdef TableColumn *column
+    if next[0] < table.own:
+        column = &table.columns[next[0]]
+        if is_named(field, column.name, column.name_size):
+            next[0] += 1
+            return column
+    return find_column(table, field, next)
+
+
+cdef uint8_t mode_of(const TableColumn *column, const Field *field) noexcept nogil
+cdef uint8_t mode_in_row(const TableColumn *column, const Row *row, int i, const Typing *typing) noexcept nogil
+cdef TableColumn *find_column(Table table, const Field *field, int *next) noexcept nogil
+cdef bint is_compact(const Row *row) noexcept nogil
+cdef bint check_row(
+    Table table, const Row *row, const Typing *typing, uint8_t *modes, Py_ssize_t *rewritten
+) noexcept nogil
+cdef bint key_fields(Table table, const Row *row, const Field **fields) noexcept nogil
+cdef int find_key(Table table, const Row *row, const Field **fields) noexcept nogil
+cdef bint is_key(Table table, const Text *names, int count) noexcept nogil
+cdef bint scan_message_key(Text message_key, Row *row) noexcept nogil
+cdef bint has_key_columns(Table table, Text message_key, Row *row) noexcept nogil
+cdef bint lacks_values(const Row *row) noexcept nogil

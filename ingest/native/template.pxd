@@ -8,11 +8,10 @@ cimport cython
 
 from libc.stdint cimport int32_t
 
-from ingest.native.messages cimport Change
+from ingest.native.change cimport Change, Workspace
 from ingest.native.records cimport EncodedBatch
 from ingest.native.table cimport Table
 from ingest.native.transform_rows cimport TransformRows
-from ingest.native.workspace cimport Workspace
 
 
 cdef struct Segment:

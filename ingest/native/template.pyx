@@ -5,20 +5,18 @@ from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from libc.stdint cimport int32_t, uint8_t
 from libc.string cimport memcmp, memcpy
 
+from ingest.native.change cimport Change, Room, Workspace, room_for, text_of_bytes
 from ingest.native.codes cimport (
-    FORM_CANAL, SEGMENT_BEFORE, SEGMENT_CSV, SEGMENT_JSON, SEGMENT_TEXT, TARGET_DELETE, TARGET_INSERT,
-    TARGET_OLD_KEY, TARGET_UPDATE, WRITE_AS_IS, WRITE_AS_TEXT, WRITE_QUOTED,
+    FORM_CANAL, SEGMENT_BEFORE, SEGMENT_CSV, SEGMENT_JSON, SEGMENT_TEXT, TARGET_DELETE, TARGET_INSERT, TARGET_OLD_KEY,
+    TARGET_UPDATE, WRITE_AS_IS, WRITE_AS_TEXT, WRITE_QUOTED,
 )
-from ingest.native.change_images cimport Images, check_images
-from ingest.native.messages cimport Change
+from ingest.native.images cimport Images, check_images
 from ingest.native.records cimport EncodedBatch, add_record, keep, reserve
 from ingest.native.scan cimport (
     HAS_ESCAPES, JSON_ARRAY, JSON_NULL, JSON_OBJECT, JSON_STRING, Field, Text, key_text, put_json_text,
 )
-from ingest.native.table cimport TableColumn, Table, target_in, text_of_bytes
+from ingest.native.table cimport Table, TableColumn, count_change, target_in
 from ingest.native.transform_rows cimport TransformRows
-from ingest.native.upserts cimport count_change
-from ingest.native.workspace cimport Room, Workspace, room_for
 
 
 cdef struct Assembled:        # a record that was put together: its key, an old key, its value

@@ -5,11 +5,10 @@ cimport cython
 
 from libc.stdint cimport int32_t, uint64_t
 
-from ingest.native.messages cimport Change
+from ingest.native.change cimport Change, Typing, Workspace
 from ingest.native.scan cimport MAX_FIELDS, Field, Row, Text
 from ingest.native.table cimport Table
 from ingest.native.transform_rows cimport TransformRows
-from ingest.native.workspace cimport Typing, Workspace
 
 
 cdef struct Slot:

@@ -1,32 +1,28 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
 """The way of a table's rows to expressions; see transform_input.pxd."""
 
+from cpython.conversion cimport PyOS_string_to_double
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
-from cpython.ref cimport PyObject
+from cpython.unicode cimport PyUnicode_AsUTF8AndSize
 from libc.stdint cimport int32_t
 from libc.string cimport memcmp, strlen
 
-from ingest.native.codes cimport (
-    COLUMN_BOOL, COLUMN_DOUBLE, COLUMN_EXACT_FLOAT, COLUMN_INT, FORM_CANAL, FORM_DEBEZIUM,
-)
-from ingest.native.change_images cimport begins_with
-from ingest.native.messages cimport Change
-from ingest.native.rows cimport check_row, has_key_columns, is_compact, lacks_values, scan_message_key
+from ingest.native.change cimport Change, Workspace
+from ingest.native.codes cimport COLUMN_BOOL, COLUMN_DOUBLE, COLUMN_EXACT_FLOAT, COLUMN_INT, FORM_CANAL, FORM_DEBEZIUM
+from ingest.native.images cimport begins_with
 from ingest.native.scan cimport (
     HAS_ESCAPES, JSON_NULL, JSON_STRING, MAX_FIELDS, Field, Row, Text, int_of, read_short_double,
 )
-from ingest.native.table cimport TableColumn, Table, places_of
+from ingest.native.table cimport (
+    Table, TableColumn, check_row, has_key_columns, is_compact, lacks_values, places_of, scan_message_key,
+)
 from ingest.native.transform_rows cimport (
     AT_KEY, AT_SENT, AT_TEXT, SLOTS, TransformRows, put_double, put_long, put_meta, put_null, put_small, put_text,
     put_truth,
 )
-from ingest.native.workspace cimport Workspace
 
 from ingest.encode import compiled_transform
 
-cdef extern from "Python.h":
-    const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
-    double PyOS_string_to_double(const char *text, char **end, PyObject *overflow) except? -1.0
 
 # What a row is that goes to an expression: the numbers are the reference's
 cdef int32_t INSERT = compiled_transform.INSERT

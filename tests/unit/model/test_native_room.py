@@ -25,7 +25,7 @@ def test_native_inline_schemas_take_no_more_than_their_room() -> None:
     """Of all encoders together: 128 MiB, where 10,000 texts of a megabyte were 10 GB."""
     from ingest.native.codes import MessageForm, ValueCodec
     from ingest.native.contract import ColumnCodecSpec, MessageSpec
-    from ingest.native.inline_schema import RowCodec
+    from ingest.native.message_schemas import RowCodec
     from ingest.native.native_encoder import NativeEncoder
 
     asked: list[int] = []

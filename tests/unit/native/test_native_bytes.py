@@ -35,7 +35,7 @@ if native.BUILT:
         MetadataSpec,
     )
     from ingest.native.extra_columns import RowExtender
-    from ingest.native.inline_schema import RowCodec
+    from ingest.native.message_schemas import RowCodec
     from ingest.native.native_encoder import NativeEncoder
 
 

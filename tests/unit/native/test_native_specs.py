@@ -33,7 +33,7 @@ if native.BUILT:
         SlotSpec,
         TemplateSpec,
     )
-    from ingest.native.inline_schema import RowCodec
+    from ingest.native.message_schemas import RowCodec
     from ingest.native.native_encoder import NativeEncoder
     from ingest.native.row_encoder import RowEncoder
     from ingest.native.transform_rows import TransformRows

@@ -1,19 +1,19 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""The types that messages declare for their columns; see inline_schema.pxd."""
+"""What schemas of messages say; see message_schemas.pxd."""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from cpython.ref cimport PyObject
 from libc.stdint cimport uint8_t, uint32_t
-from libc.string cimport memchr, memcmp, memmove
+from libc.string cimport memchr, memcmp, memcpy, memmove
 
-from weakref import WeakSet
-
+from ingest.formats.avro.native.reader cimport AvroReader
+from ingest.native.change cimport Room, Typing, room_for, text_of_bytes
 from ingest.native.codes cimport (
-    CODEC_ANY, CODEC_BASE64, CODEC_BIT, CODEC_BITS, CODEC_BOOL, CODEC_DATE_TEXT, CODEC_DAYS, CODEC_DECIMAL, CODEC_INT, CODEC_LATIN,
-    CODEC_MOMENT, CODEC_MOMENT_TEXT, CODEC_NUMBER, CODEC_QUOTED_DECIMAL, CODEC_QUOTED_INT, CODEC_QUOTED_NUMBER,
-    CODEC_SHORT_NUMBER, CODEC_TEXT, CODEC_TIME, CODEC_TIME_TEXT, CODEC_UNSCALED, CODEC_UNSCALED_TEXT, CODEC_UTC_TEXT, CODEC_VARIABLE,
-    CODEC_ZONED,
+    CODEC_ANY, CODEC_BASE64, CODEC_BIT, CODEC_BITS, CODEC_BOOL, CODEC_DATE_TEXT, CODEC_DAYS, CODEC_DECIMAL, CODEC_INT,
+    CODEC_LATIN, CODEC_MOMENT, CODEC_MOMENT_TEXT, CODEC_NUMBER, CODEC_QUOTED_DECIMAL, CODEC_QUOTED_INT,
+    CODEC_QUOTED_NUMBER, CODEC_SHORT_NUMBER, CODEC_TEXT, CODEC_TIME, CODEC_TIME_TEXT, CODEC_UNSCALED,
+    CODEC_UNSCALED_TEXT, CODEC_UTC_TEXT, CODEC_VARIABLE, CODEC_ZONED,
 )
 from ingest.native.scan cimport (
     JSON_BOOL, JSON_INT, JSON_NULL, JSON_STRING, MAX_MADE, Field, Row, Text, fits_date, fits_decimal, fits_double,
@@ -21,10 +21,12 @@ from ingest.native.scan cimport (
     read_latin, read_moment, read_time, read_unquoted, read_unscaled, read_unscaled_text, read_utc, read_variable,
     read_zoned, scan_value,
 )
-from ingest.native.table cimport text_of_bytes
-from ingest.native.workspace cimport Typing
+
+from weakref import WeakSet
+
 
 cdef enum:
+    MAX_READERS = 64          # of Avro; the process keeps more, by their weight
     MAX_UNSAID = 8            # columns of a row of which nothing is said: each is looked for among all
     MAX_SCHEMAS = 10_000      # of all caches together
     MAX_WEIGHT = 128 << 20    # bytes of their texts and of what they say
@@ -217,11 +219,10 @@ cdef size_t all_count = 0
 
 
 cdef class SchemaCache:
-    """Schemas by their texts: `read` makes one of a text, or None. All caches together have one limit."""
+    """Schemas by their texts: `read` makes a codec of one, or None. All caches together have one limit."""
 
-    def __cinit__(self, read):
-        self.read = read
-        self.schemas = {}
+    def __cinit__(self, bytes member, read):
+        self.member, self.read, self.schemas = member, read, {}
         caches.add(self)
 
     def __dealloc__(self):
@@ -305,3 +306,51 @@ cdef class SchemaCache:
         self.recent[0].text = <PyObject *> kept[0]
         self.recent[0].schema = <PyObject *> made
         return <RowCodec> made
+
+
+# -- Messages in Avro --------------------------------------------------------------------------------------------------
+
+
+cdef class AvroTexts:
+    """The readers of messages by their heads, from an `AvroSpec`."""
+
+    def __cinit__(self, spec):
+        if not 0 <= spec.head <= <int> MAX_HEAD:
+            raise ValueError("a head that is too long")
+        self.head_size, self.find, self.readers = spec.head, spec.find, {}
+
+    cdef AvroReader reader_of(self, const Text *message):
+        """Return the reader of a message's schema; None for a fallback. Raises what `find` raises."""
+        if <Py_ssize_t> message.size < self.head_size:
+            return None
+        if self.last is not None and not memcmp(self.head, message.text, <size_t> self.head_size):
+            return self.last
+        head = PyBytes_FromStringAndSize(message.text, self.head_size)
+        found = self.readers.get(head)
+        if found is None:
+            found = self.find(head)
+            if type(found) is not AvroReader:  # it is not known yet, or there is none: the reference finds out
+                return None
+            if len(self.readers) == MAX_READERS:
+                self.readers.clear()
+            self.readers[head] = found
+        memcpy(self.head, message.text, <size_t> self.head_size)
+        self.last = <AvroReader> found
+        return self.last
+
+    cdef bint read(self, Text *message, Room *room) except -1:
+        """Let a message be its JSON text, which is written in `room`; False for a fallback."""
+        cdef AvroReader reader = self.reader_of(message)
+        cdef Text made
+        cdef char *to
+        if reader is None:
+            return False
+        if not reader.read_text(message.text, <Py_ssize_t> message.size, self.head_size, &made):
+            return False
+        try:
+            to = room_for(room, made.size)
+            memcpy(to, made.text, made.size)
+        finally:
+            reader.leave()
+        message.text, message.size = to, made.size
+        return True

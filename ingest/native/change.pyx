@@ -1,9 +1,14 @@
 # cython: language_level=3
-"""The memory that is needed while messages are read; see workspace.pxd."""
+"""A change that was read of a message, and the memory that is needed meanwhile; see change.pxd."""
 
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.mem cimport PyMem_Free, PyMem_Realloc
 
+from ingest.native.scan cimport Text
+
+
 cdef enum:
+    MAX_NAME = 1 << 24        # bytes of a column's name
     MAX_ROOM = 16 << 20       # most bytes that are kept for what comes next
 
 cdef Workspace shared
@@ -57,3 +62,14 @@ cdef char *room_for(Room *room, size_t size) except NULL:
     room.bytes = more
     room.size = size * 2 + 4096
     return more
+
+
+cdef int text_of_bytes(object given, Text *text) except -1:
+    """Put in `text` the bytes of an object, which has to be kept; raises TypeError, and ValueError for too many."""
+    if type(given) is not bytes:
+        raise TypeError(f"bytes are needed, not {type(given).__name__}")
+    if PyBytes_GET_SIZE(given) > MAX_NAME:
+        raise ValueError("a column with a name that is too long")
+    text.text = PyBytes_AS_STRING(given)
+    text.size = <size_t> PyBytes_GET_SIZE(given)
+    return 0

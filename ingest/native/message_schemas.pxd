@@ -1,15 +1,20 @@
 # cython: language_level=3
-"""The types that messages declare for their columns. The reference is formats/typed.py."""
+"""What schemas of messages say: the types that they declare for columns, and the readers of messages in Avro.
+
+The reference is formats/typed.py. Messages in Avro become JSON texts: what comes after reads those.
+"""
 
 cimport cython
 
 from cpython.ref cimport PyObject
 from libc.stdint cimport int64_t, uint32_t
 
-from ingest.native.scan cimport Row
-from ingest.native.workspace cimport Typing
+from ingest.formats.avro.native.reader cimport AvroReader
+from ingest.native.change cimport Room, Typing
+from ingest.native.scan cimport Row, Text
 
 cdef enum:
+    MAX_HEAD = 8
     RECENT_SCHEMAS = 8
 
 
@@ -40,6 +45,8 @@ cdef class RowCodec:
 
 @cython.final
 cdef class SchemaCache:
+    cdef bytes member         # that has them in Canal's messages; None: those have none
+    cdef RowCodec codec       # by the schema of the message that was read last, or None
     cdef object read
     cdef dict schemas         # by its text: a text and what it says
     cdef size_t count
@@ -51,3 +58,15 @@ cdef class SchemaCache:
     cdef RowCodec find_text(self, bytes text)
     cdef bint keep(self, bytes text, object made) except -1
     cdef void forget(self) noexcept
+
+
+@cython.final
+cdef class AvroTexts:
+    cdef Py_ssize_t head_size # bytes in front of a message, by which its schema is known
+    cdef object find
+    cdef dict readers         # by heads
+    cdef char head[MAX_HEAD]  # of the message that was read last
+    cdef AvroReader last      # and its reader
+
+    cdef AvroReader reader_of(self, const Text *message)
+    cdef bint read(self, Text *message, Room *room) except -1
