@@ -50,7 +50,6 @@ try:
         extra_columns,
         merge,
         message_schemas,
-        message_specs,
         native_encoder,
         row_encoder,
         specs,
@@ -96,7 +95,7 @@ class NativeEncoders:
         self._cache = cache
         self._targets = targets
         self._prefix = extra.value_prefix if extra else ""
-        self._extra = extra_columns.RowExtender(message_specs.extra_columns_spec(extra)) if extra else None
+        self._extra = extra_columns.RowExtender(specs.extra_columns_spec(extra)) if extra else None
         self._encoders: dict[str, NativeEncoder] = {}
         self._changes = decoded.DecodedEncoder(self._table)
         self._tables: dict[TableId, tuple[TableEncoder, RowEncoder | None]] = {}
@@ -109,7 +108,7 @@ class NativeEncoders:
         found = self._encoders.get(topic)
         if found is None:
             finder = self._finder(topic)
-            spec = message_specs.message_spec(self._format, topic)
+            spec = specs.message_spec(self._format, topic)
             found = native_encoder.NativeEncoder(spec, finder, self._read_schema, self._extra)
             self._encoders[topic] = found
         return found
@@ -154,9 +153,7 @@ class NativeEncoders:
         try:
             found = columns_of(text)
             as_string = self._format.reading.as_string
-            columns = (
-                None if self._has_numbers_in_texts(found) else message_specs.inline_spec(found, as_string=as_string)
-            )
+            columns = None if self._has_numbers_in_texts(found) else specs.inline_spec(found, as_string=as_string)
         except MALFORMED:
             return None
         return None if columns is None else message_schemas.RowCodec(columns)
@@ -248,7 +245,7 @@ def writes(encoder: TableEncoder) -> bool:
 
 def reads_keys(extra: ExtraColumns) -> bool:
     """Return whether the native code reads the columns of keys, as far as their format goes."""
-    return extra.key_format is None or (BUILT and message_specs.reads_keys(extra))
+    return extra.key_format is None or (BUILT and specs.reads_keys(extra))
 
 
 def _destination(encoder: TableEncoder) -> AnyDestination:
