@@ -9,13 +9,12 @@ cimport cython
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.mem cimport PyMem_Calloc, PyMem_Free, PyMem_Malloc, PyMem_Realloc
-from libc.stdint cimport INT32_MAX, int64_t, uint32_t
+from libc.stdint cimport int64_t, uint32_t
 from libc.string cimport memchr, memcpy
 
 from ingest.native.cells cimport put_unescaped
 from ingest.native.scan cimport (
-    HAS_ESCAPES, JSON_ARRAY, JSON_NULL, JSON_OBJECT, JSON_STRING, Field, Row, is_named, is_utf8, put_int, scan_row,
-    skip_space,
+    HAS_ESCAPES, JSON_ARRAY, JSON_NULL, JSON_OBJECT, JSON_STRING, Field, Row, is_named, put_int, scan_object,
 )
 
 cdef enum:
@@ -29,15 +28,6 @@ cdef struct CopyCell:
     uint32_t name_size
     bint of_key
     const Field *field        # the value in hand; NULL: there is none
-
-
-cdef const char *scan_object(const char *text, size_t size, Row *row, const Row *like) noexcept nogil:
-    """Scan a text that is an object and nothing else; NULL for a fallback."""
-    cdef const char *end = text + size
-    if size > INT32_MAX or not is_utf8(text, size):
-        return NULL
-    text = scan_row(skip_space(text, end), end, row, like)
-    return text if text != NULL and skip_space(text, end) == end else NULL
 
 
 cdef char *put_escaped_copy(char *to, const char *text, const char *end) noexcept nogil:
@@ -168,12 +158,12 @@ cdef class CopyRows:
         for c in range(self.columns):
             self.cells[c].field = NULL
         self.alike = False
-        if scan_object(PyBytes_AS_STRING(key), <size_t> PyBytes_GET_SIZE(key), self.key_row, NULL) == NULL:
+        if not scan_object(PyBytes_AS_STRING(key), <size_t> PyBytes_GET_SIZE(key), self.key_row, NULL):
             return False
         self.place_fields(self.key_row, True)
         if row is not None:
             self.now = 1 - self.now
-            if scan_object(PyBytes_AS_STRING(row), <size_t> PyBytes_GET_SIZE(row), &self.rows[self.now], like) == NULL:
+            if not scan_object(PyBytes_AS_STRING(row), <size_t> PyBytes_GET_SIZE(row), &self.rows[self.now], like):
                 return False
             self.alike = True
             self.place_fields(&self.rows[self.now], False)

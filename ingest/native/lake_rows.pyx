@@ -19,8 +19,8 @@ from ingest.native.codes cimport (
     LAKE_TIME, LAKE_TIMESTAMP, LAKE_TIMESTAMP_LTZ,
 )
 from ingest.native.scan cimport (
-    HAS_ESCAPES, JSON_ARRAY, JSON_NULL, JSON_OBJECT, JSON_STRING, Field, Row, is_named, is_utf8, read_base64,
-    read_short_double, scan_row, skip_space,
+    HAS_ESCAPES, JSON_ARRAY, JSON_NULL, JSON_OBJECT, JSON_STRING, Field, Row, is_named, read_base64, read_short_double,
+    scan_object,
 )
 
 cdef enum:
@@ -157,15 +157,6 @@ cdef void put_null(LakeCells *col, Py_ssize_t row) noexcept nogil:
     else:
         col.ends[row + 1] = col.ends[row]
     col.valid[row] = False
-
-
-cdef const char *scan_object(const char *text, size_t size, Row *row, const Row *like) noexcept nogil:
-    """Scan a text that is an object and nothing else; NULL for a fallback."""
-    cdef const char *end = text + size
-    if size > INT32_MAX or not is_utf8(text, size):
-        return NULL
-    text = scan_row(skip_space(text, end), end, row, like)
-    return text if text != NULL and skip_space(text, end) == end else NULL
 
 
 @cython.final
@@ -318,14 +309,14 @@ cdef class LakeRows:
         for c in range(self.columns):
             self.cells[c].field = NULL
             self.cells[c].was_cut = False
-        if scan_object(key, key_size, self.key_row, NULL) == NULL:
+        if not scan_object(key, key_size, self.key_row, NULL):
             self.alike = False  # who gives a row may let go of the one before
             return False
         self.place_fields(self.key_row, True)
         if row != NULL:
             self.alike = False
             self.now = 1 - self.now
-            if scan_object(row, row_size, &self.rows[self.now], like) == NULL:
+            if not scan_object(row, row_size, &self.rows[self.now], like):
                 return False
             self.alike = True
             self.place_fields(&self.rows[self.now], False)

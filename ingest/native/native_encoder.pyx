@@ -29,7 +29,7 @@ from ingest.native.message_schemas cimport AvroTexts, RowCodec, SchemaCache
 from ingest.native.records cimport BATCH_MESSAGES, CapsuleMessages, EncodedBatch, Messages, ObjectRecord, RawRecord
 from ingest.native.row_encoder cimport RowEncoder, encode_change, feed_change
 from ingest.native.row_messages cimport CsvForm, RowForm, read_csv_message, read_row_message
-from ingest.native.scan cimport Row, Text, is_named, is_utf8, scan_row, skip_space
+from ingest.native.scan cimport Row, Text, is_named, is_utf8, scan_object
 from ingest.native.table cimport count_touched, touch
 from ingest.native.transform_rows cimport TransformRows
 
@@ -228,8 +228,6 @@ cdef class NativeEncoder:
     cdef bint read_key_head(self, Workspace *ws, Text *key) except -1:
         """Let a key be the JSON behind the id of its schema, where it has one; False for a fallback."""
         cdef Row *row = &ws.message_key  # not in use yet
-        cdef const char *end
-        cdef const char *p
         cdef bytes head
         cdef int i
         if self.knows_key is None or not key.size or key.text[0]:
@@ -245,11 +243,7 @@ cdef class NativeEncoder:
             self.key_heads.add(head)
         key.text += HEAD
         key.size -= HEAD
-        end = key.text + key.size
-        if not is_utf8(key.text, key.size):
-            return False
-        p = scan_row(skip_space(key.text, end), end, row, NULL)
-        if p == NULL or skip_space(p, end) != end:
+        if not scan_object(key.text, key.size, row, NULL):
             return False
         for i in range(row.count):
             if is_named(&row.fields[i], b"payload", 7):  # it is a column, and no envelope

@@ -227,4 +227,14 @@ static inline const char *open_object(const char *p, const char *end, int *last)
     return *last ? p + 1 : p;
 }
 
+/* Scan a text that is an object and nothing else. `like`: as for scan_row. */
+static inline bool scan_object(const char *text, size_t size, Row *row, const Row *like)
+{
+    const char *end = text + size;
+    if (size > INT32_MAX || !is_utf8(text, size))
+        return false;
+    text = scan_row(skip_space(text, end), end, row, like);
+    return text && skip_space(text, end) == end;
+}
+
 #endif

@@ -39,6 +39,7 @@ cdef extern from "scan.h" nogil:
     bint is_utf8(const char *text, size_t size)
     const char *scan_value(const char *p, const char *end, int depth, uint8_t *kind, uint8_t *flags)
     const char *scan_row(const char *p, const char *end, Row *row, const Row *like)
+    bint scan_object(const char *text, size_t size, Row *row, const Row *like)
     bint is_unavailable(const char *text, size_t size)
     bint has_text(const char *text, size_t size, const char *part, size_t part_size)
     const char *skip_space(const char *p, const char *end)

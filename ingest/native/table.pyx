@@ -18,8 +18,7 @@ from ingest.native.codes cimport (
 from ingest.native.scan cimport (
     JSON_ARRAY, JSON_BOOL, JSON_INT, JSON_NULL, JSON_OBJECT, JSON_STRING, MIN_UNAVAILABLE, Field, Row, Text, fits_date,
     fits_decimal, fits_double, fits_exact_double, fits_exact_float, fits_fine_time, fits_fine_timestamp, fits_int,
-    fits_length, fits_time, fits_timestamp, is_named, is_number, is_unavailable, is_utf8, read_base64, scan_row,
-    skip_space,
+    fits_length, fits_time, fits_timestamp, is_named, is_number, is_unavailable, read_base64, scan_object, scan_row,
 )
 
 
@@ -340,15 +339,9 @@ cdef bint is_key(Table table, const Text *names, int count) noexcept nogil:
 
 cdef bint scan_message_key(Text message_key, Row *row) noexcept nogil:
     """Scan a message's key, in its schema envelope or without."""
-    cdef const char *text = message_key.text
-    cdef const char *end = text + message_key.size
-    cdef const char *p
     cdef Field payload
     cdef int at
-    if not is_utf8(text, message_key.size):
-        return False
-    p = scan_row(skip_space(text, end), end, row, NULL)
-    if not p or skip_space(p, end) != end:
+    if not scan_object(message_key.text, message_key.size, row, NULL):
         return False
     if row.count == 2:
         at = is_named(&row.fields[1], b"payload", 7)
