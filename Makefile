@@ -22,7 +22,7 @@ help: ## Show this help
 
 setup: .venv/.ready ## Set up the environment; the command is then .venv/bin/ingest
 
-NATIVE := $(wildcard $(addprefix ingest/native/*.,c h pyx pxd) $(addprefix ingest/kafka/native/*.,pyx pxd) $(addprefix ingest/formats/avro/native/*.,pyx pxd) $(addprefix ingest/sources/mysql/native/*.,c h pyx pxd))
+NATIVE := $(wildcard $(foreach kind,c h pyx pxd,ingest/native/*.$(kind) ingest/*/native/*.$(kind) ingest/*/*/native/*.$(kind)))
 # Seconds in each build of the leaf functions, and times the usual examples of the property tests
 FUZZ_SECONDS ?= 60
 FUZZ_EXAMPLES ?= 10

@@ -14,19 +14,18 @@ from setuptools.command.build_py import build_py
 from setuptools.command.sdist import sdist
 from setuptools.errors import CompileError
 
-NATIVE = Path("ingest/native")
 KAFKA = Path("ingest/kafka/native")
-AVRO = Path("ingest/formats/avro/native")
-MYSQL = Path("ingest/sources/mysql/native")
-LEAVES = [f"ingest/native/{name}.c" for name in ("scan", "values", "readings", "bytes", "cells")]
-LEAVES += [str(path) for path in sorted(MYSQL.glob("*.c"))]
+
+
+def files(kind: str) -> list[str]:
+    """Return the files of native code of a kind: what belongs to one feature is in the folder `native` of its room."""
+    return sorted(str(path) for path in Path("ingest").glob(f"**/native/*.{kind}"))
+
+
+LEAVES = files("c")
+FOLDERS = sorted({str(Path(file).parent) for file in files("h")})
 # What a module includes or cimports may be any of them: a change of one builds all anew
-SOURCES = [
-    str(path)
-    for kind in ("*.pxd", "*.h")
-    for folder in (NATIVE, KAFKA, AVRO, MYSQL)
-    for path in sorted(folder.glob(kind))
-]
+SOURCES = [*files("pxd"), *files("h")]
 WITHOUT_LEAVES = {
     "codes",
     "records",
@@ -37,39 +36,18 @@ WITHOUT_LEAVES = {
 FLAGS = ["-O3", "-std=gnu11"]
 
 
-def native() -> list[Extension]:
-    """Return an extension for each Cython module but those of `ingest.kafka.native`."""
-    made = []
-    for path in sorted([*NATIVE.glob("*.pyx"), *AVRO.glob("*.pyx"), *MYSQL.glob("*.pyx")]):
-        depends = [*SOURCES, *LEAVES]
-        name = ".".join(path.with_suffix("").parts)
-        made.append(
-            Extension(
-                name,
-                [str(path)],
-                depends=depends,
-                include_dirs=[str(NATIVE), str(MYSQL)],
-                extra_compile_args=FLAGS,
-                optional=True,
-            )
-        )
-    return made
-
-
-def kafka() -> list[Extension]:
-    """Return an extension for each Cython module of `ingest.kafka.native`."""
-    libraries = ["dl", "pthread"] if sys.platform == "linux" else []
-    return [
-        Extension(
-            f"ingest.kafka.native.{path.stem}",
-            [str(path)],
-            depends=SOURCES,
-            extra_compile_args=FLAGS,
-            libraries=libraries,
-            optional=True,
-        )
-        for path in sorted(KAFKA.glob("*.pyx"))
-    ]
+def extension(path: Path) -> Extension:
+    """Return the extension of a Cython module."""
+    of_kafka = path.parent == KAFKA
+    return Extension(
+        ".".join(path.with_suffix("").parts),
+        [str(path)],
+        depends=SOURCES if of_kafka else [*SOURCES, *LEAVES],
+        include_dirs=[] if of_kafka else FOLDERS,
+        extra_compile_args=FLAGS,
+        libraries=["dl", "pthread"] if of_kafka and sys.platform == "linux" else [],
+        optional=True,
+    )
 
 
 class BuildSideBySide(build_ext):
@@ -84,7 +62,7 @@ class BuildSideBySide(build_ext):
         """Build the leaves, and all extensions. Where the leaves do not compile, there is no native code."""
         try:
             leaves = self.compiler.compile(
-                LEAVES, output_dir=self.build_temp, include_dirs=[str(NATIVE)], extra_postargs=FLAGS
+                LEAVES, output_dir=self.build_temp, include_dirs=FOLDERS, extra_postargs=FLAGS
             )
         except CompileError as refused:
             self.warn(f"the leaf functions do not compile, so no native code is built: {refused}")
@@ -154,6 +132,6 @@ class SourcesWithCommit(sdist):
 
 
 setup(
-    ext_modules=[*native(), *kafka()],
+    ext_modules=[extension(Path(file)) for file in files("pyx")],
     cmdclass={"build_ext": BuildSideBySide, "build_py": BuildWithCommit, "sdist": SourcesWithCommit},
 )

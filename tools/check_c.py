@@ -26,8 +26,8 @@ def main(files: list[str]) -> int:
     if compiler is None:
         print("no C compiler: the native code was not checked")
         return int(bool(os.environ.get("CI")))
-    build = [compiler, "-std=gnu11", "-O1", "-fPIC", f"-I{sysconfig.get_path('include')}", "-Iingest/native"]
-    build += ["-Iingest/sources/mysql/native"]
+    build = [compiler, "-std=gnu11", "-O1", "-fPIC", f"-I{sysconfig.get_path('include')}"]
+    build += sorted({f"-I{header.parent}" for header in Path("ingest").glob("**/native/*.h")})
     ours, modules = ([f for f in files if f.endswith(kind)] for kind in (".c", ".pyx"))
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(os.cpu_count()) as threads:
 

@@ -19,12 +19,11 @@ def test_what_is_to_hold_holds_for_the_corpus(form: str, tmp_path: Path) -> None
     compiler = shutil.which("gcc") or shutil.which("cc")
     assert compiler is not None, "native code was built, so that there is a compiler"
     program = tmp_path / "leaves"
-    leaves = [str(ROOT / "ingest/native" / name) for name in ("scan.c", "values.c", "readings.c", "bytes.c", "cells.c")]
-    leaves.append(str(ROOT / "ingest/sources/mysql/native/packed.c"))
+    leaves = sorted(str(file) for file in (ROOT / "ingest").glob("**/native/*.c"))
     # not optimized: building takes longer than the run, and what is optimized away is not looked at
     flags = ["-std=gnu11", "-O0", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", "-DREPLAY"]
     flags += ["-DINGEST_PORTABLE"] if form == "portable" else []
-    folders = [f"-I{ROOT / folder}" for folder in ("ingest/native", "ingest/sources/mysql/native")]
+    folders = sorted({f"-I{header.parent}" for header in (ROOT / "ingest").glob("**/native/*.h")})
     source = str(HERE / "leaves.c")
     subprocess.run([compiler, *flags, *folders, source, *leaves, "-o", str(program)], check=True)
     corpus = sorted(str(path) for path in (HERE / "corpus").iterdir())
