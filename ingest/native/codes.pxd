@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""The codes of the native code, for Cython, C and Python alike: this is their only definition."""
+"""The codes of the native code, for Cython and Python alike: this is their only definition."""
 
 
 cpdef enum MessageForm:
@@ -41,7 +41,7 @@ cpdef enum Spelling:    # the texts that a column takes beside the usual ones
     SPELLING_FINE       # and no expression reads it: a time may be finer than a microsecond
 
 
-cpdef enum WriteMode:   # how a value is written
+cdef enum WriteMode:    # how a value is written
     WRITE_FALLBACK      # by the reference
     WRITE_AS_IS
     WRITE_QUOTED
@@ -84,7 +84,7 @@ cpdef enum ValueCodec:  # how a value is read whose type its message tells; name
     CODEC_SHORT_NUMBER
 
 
-cpdef enum TargetUse:   # what a ready-made record is, for which its table has a target
+cdef enum TargetUse:    # what a ready-made record is, for which its table has a target
     TARGET_INSERT
     TARGET_UPDATE
     TARGET_DELETE

@@ -37,9 +37,7 @@ if TYPE_CHECKING:
     from ingest.native.decoded import DecodedEncoder
     from ingest.native.message_schemas import RowCodec
     from ingest.native.native_encoder import NativeEncoder
-    from ingest.native.records import EncodedBatch
     from ingest.native.row_encoder import RowEncoder
-    from ingest.native.transform_rows import TransformRows
 
 Target: TypeAlias = "tuple[Any, tuple[tuple[TableId, Kind], ...]]"
 """A destination, and the changes that are done when a record has gone there."""
@@ -59,6 +57,7 @@ except ImportError:  # it was installed without a compiler
     _MADE = False
 else:
     _MADE = True
+    merge_results, TransformRows = merge.merge_results, transform_rows.TransformRows
 
 BUILT: Final = _MADE and os.environ.get("INGEST_NATIVE") != "off"
 """True if native code is there, and wanted."""
@@ -281,13 +280,3 @@ def compile_results(encoder: TableEncoder, merger: ResultMerger) -> RowEncoder |
     if spec is None or results is None:
         return None
     return row_encoder.RowEncoder(msgspec.structs.replace(spec, results=results), encoder, _destination(encoder))
-
-
-def rows(kinds: bytes) -> TransformRows:
-    """Return rows on their way to expressions, with slots of these kinds."""
-    return transform_rows.TransformRows(kinds)
-
-
-def merge_results(*arguments: Any) -> tuple[EncodedBatch, int, int, int, dict[int, tuple[int, int]]]:  # noqa: ANN401
-    """Encode rows and their results: `merge.merge_results`."""
-    return merge.merge_results(*arguments)

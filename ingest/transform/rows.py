@@ -107,7 +107,7 @@ class NativeRows:
     def __init__(self, schema: pa.Schema) -> None:
         """`schema`: that of the rows that go, as `layout` gives it."""
         self._schema = schema
-        self.native = native.rows("".join(field.name[0] for field in schema)[1:].encode())
+        self.native = native.TransformRows("".join(field.name[0] for field in schema)[1:].encode())
         """The rows, for native encoders to add to."""
 
     def add(self, meta: tuple[Any, ...], values: tuple[Any, ...]) -> None:
