@@ -20,8 +20,7 @@ from ingest.model import types
 from ingest.model.data_type import DecimalType, TimeType
 
 try:
-    from ingest.formats.avro.native.nodes import AvroCodec
-    from ingest.formats.avro.native.reader import AvroReader
+    from ingest.formats.avro.native.reader import AvroCodec, AvroReader
 except ImportError:  # it was installed without a compiler
     _MADE = False
 else:

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.compiled("avro")
 
 
 def codec(name: str) -> Any:
-    from ingest.formats.avro.native.nodes import AvroCodec
+    from ingest.formats.avro.native.reader import AvroCodec
 
     return AvroCodec[f"AVRO_{name}"]
 
