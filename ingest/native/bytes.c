@@ -258,3 +258,55 @@ bool read_latin(Field *field, char **to)
     *after++ = '"';
     return set_made(field, JSON_STRING, to, after);
 }
+
+/* -- Texts --------------------------------------------------------------------------------------------------------- */
+
+/* Return the number of four characters, which are digits of 16. */
+static uint32_t hex4(const char *p)
+{
+    uint32_t code = 0;
+    for (int i = 0; i < 4; i++)
+        code = code << 4 | (uint32_t)(is_digit(p[i]) ? p[i] - '0' : (p[i] | 0x20) - 'a' + 10);
+    return code;
+}
+
+static char *put_character(char *to, uint32_t code)
+{
+    if (code < 0x80) {
+        *to++ = (char)code;
+        return to;
+    }
+    int more = code < 0x800 ? 1 : code < 0x10000 ? 2 : 3;
+    static const uint8_t heads[] = {0, 0xC0, 0xE0, 0xF0};
+    *to++ = (char)(heads[more] | code >> 6 * more);
+    while (more--)
+        *to++ = (char)(0x80 | (code >> 6 * more & 0x3F));
+    return to;
+}
+
+/* Write the characters of a text that was scanned, without its quotes, and return where that ends. They have no more
+   bytes than the text has. */
+char *put_unescaped(char *to, const char *p, const char *end)
+{
+    static const char names[] = "\"\\/bfnrt", bytes[] = "\"\\/\b\f\n\r\t";
+    while (p < end) {
+        const char *stop = scan_plain(p, end);
+        memcpy(to, p, (size_t)(stop - p));
+        to += stop - p;
+        if (stop == end)
+            break;
+        p = stop + 2;
+        if (stop[1] != 'u') {
+            *to++ = bytes[(const char *)memchr(names, stop[1], sizeof names) - names];
+            continue;
+        }
+        uint32_t code = hex4(p);
+        p += 4;
+        if (code >= 0xD800 && code < 0xDC00) { /* half a pair: the other half follows */
+            code = 0x10000 + ((code - 0xD800) << 10) + (hex4(p + 2) - 0xDC00);
+            p += 6;
+        }
+        to = put_character(to, code);
+    }
+    return to;
+}

@@ -105,19 +105,3 @@ cpdef enum MetadataKind: # columns about a record; names as in model/record.py
     METADATA_KEY_TEXT   # the raw key as a text
     METADATA_VALUE_TEXT
     METADATA_KINDS      # so many there are
-
-
-cpdef enum LakeKind:    # what a column of Arrow holds
-    LAKE_BOOL
-    LAKE_INT            # of 32 bits, with so many as the column's type has
-    LAKE_LONG
-    LAKE_FLOAT
-    LAKE_DOUBLE
-    LAKE_DECIMAL
-    LAKE_TEXT
-    LAKE_BYTES
-    LAKE_DATE
-    LAKE_TIME
-    LAKE_TIMESTAMP
-    LAKE_TIMESTAMP_LTZ
-    LAKE_KINDS          # so many there are

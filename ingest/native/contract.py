@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from ingest.native.codes import (
         ColumnKind,
         CsvKind,
-        LakeKind,
         MessageForm,
         MetadataKind,
         SegmentKind,
@@ -263,24 +262,3 @@ class ExtraColumnsSpec(msgspec.Struct, frozen=True):
     """The readers of keys in Avro; None: keys are JSON."""
     as_text: bool = False
     """True if every value is a text in keys."""
-
-
-class LakeColumnSpec(msgspec.Struct, frozen=True):
-    """A column of rows that become columns of Arrow. A value's form is the same whichever type its message declared."""
-
-    name: bytes
-    kind: LakeKind
-    first: int = 0
-    """The number of bits of an integer, or of digits of a decimal."""
-    second: int = 0
-    """The scale of a decimal."""
-    of_key: bool = False
-    """True if the value is the one that the record's key has."""
-
-
-class CopyColumnSpec(msgspec.Struct, frozen=True):
-    """A column of rows that become lines of PostgreSQL's COPY."""
-
-    name: bytes
-    of_key: bool = False
-    """True if the value is the one that the record's key has."""

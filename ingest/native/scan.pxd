@@ -82,6 +82,7 @@ cdef extern from "values.h" nogil:
     size_t BASE64_SIZE(size_t size)
     char *put_json_text(char *to, const char *p, uint32_t size)
     char *put_escaped(char *to, uint8_t byte)
+    char *put_unescaped(char *to, const char *p, const char *end)
     char *put_quoted_text(char *to, const char *p, size_t size)
     char *put_unscaled(char *to, const uint8_t *bytes, size_t count, int64_t precision, int64_t scale)
     int64_t int_of(const Field *field)

@@ -43,6 +43,7 @@ cdef class TransformRows:
 
 cdef int put_text(TransformRows rows, int column, Py_ssize_t row, const char *text, size_t size) except -1
 cdef void put_null(TransformRows rows, int column, Py_ssize_t row) noexcept nogil
+cdef bytes bits_of(const uint8_t *flags, Py_ssize_t count)
 
 
 cdef inline void put_small(TransformRows rows, int column, Py_ssize_t row, int32_t value) noexcept nogil:

@@ -61,6 +61,7 @@ char *put_int(char *to, int64_t value);
 char *put_short_double(char *to, double value);
 char *put_base64(char *to, const char *from, size_t size);
 char *put_json_text(char *to, const char *p, uint32_t size);
+char *put_unescaped(char *to, const char *p, const char *end);
 char *put_escaped(char *to, uint8_t byte);
 char *put_quoted_text(char *to, const char *p, size_t size);
 char *put_unscaled(char *to, const uint8_t *bytes, size_t count, int64_t precision, int64_t scale);

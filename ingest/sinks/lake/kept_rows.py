@@ -23,9 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ingest.encode.upsert_encoder import AnyDestination, Record
-    from ingest.native.lake_keys import LakeKeys, LeftRecord
-    from ingest.native.lake_rows import Parts
     from ingest.sinks.lake.columns import LakeColumn
+    from ingest.sinks.lake.native.rows import LakeKeys, LeftRecord, Parts
 
 
 @dataclass(frozen=True, slots=True)

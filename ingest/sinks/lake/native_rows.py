@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Final
 
+import msgspec
 import pyarrow as pa
 
 from ingest.model import types
@@ -15,11 +16,8 @@ from ingest.model.data_type import DecimalType, TimeType
 from ingest.sinks.lake.columns import arrow_type
 
 try:
-    from ingest.native.codes import LakeKind
-    from ingest.native.contract import LakeColumnSpec
-    from ingest.native.lake_keys import LakeKeys, keep_batch
-    from ingest.native.lake_rows import LakeRows
     from ingest.native.records import EncodedBatch
+    from ingest.sinks.lake.native.rows import LakeKeys, LakeKind, LakeRows, keep_batch
 except ImportError:  # it was installed without a compiler
     _MADE = False
 else:
@@ -29,11 +27,24 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ingest.encode.upsert_encoder import Record
-    from ingest.native.lake_rows import ColumnBuffer, Parts
     from ingest.sinks.lake.columns import LakeColumn
+    from ingest.sinks.lake.native.rows import ColumnBuffer, Parts
 
 BUILT: Final = _MADE and os.environ.get("INGEST_NATIVE") != "off"
 """True if native code is there, and wanted."""
+
+
+class LakeColumnSpec(msgspec.Struct, frozen=True):
+    """A column of rows that become columns of Arrow. A value's form is the same whichever type its message declared."""
+
+    name: bytes
+    kind: LakeKind
+    first: int = 0
+    """The number of bits of an integer, or of digits of a decimal."""
+    second: int = 0
+    """The scale of a decimal."""
+    of_key: bool = False
+    """True if the value is the one that the record's key has."""
 
 
 def rows_reader(columns: Sequence[LakeColumn], key: Sequence[str]) -> LakeRows | None:

@@ -8,9 +8,10 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 try:
-    from ingest.native.contract import CopyColumnSpec
-    from ingest.native.copy_rows import CopyRows
+    from ingest.sinks.postgres.native.copy_rows import CopyRows
 except ImportError:  # it was installed without a compiler
     _MADE = False
 else:
@@ -21,6 +22,14 @@ if TYPE_CHECKING:
 
 BUILT: Final = _MADE and os.environ.get("INGEST_NATIVE") != "off"
 """True if native code is there, and wanted."""
+
+
+class CopyColumnSpec(msgspec.Struct, frozen=True):
+    """A column of rows that become lines of PostgreSQL's COPY."""
+
+    name: bytes
+    of_key: bool = False
+    """True if the value is the one that the record's key has."""
 
 
 def lines_maker(key: Sequence[str], others: Sequence[str]) -> CopyRows | None:

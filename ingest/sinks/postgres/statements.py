@@ -25,8 +25,8 @@ from ingest.sinks.postgres.tables import MAX_COLUMNS, listed
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from ingest.native.copy_rows import CopyRows
     from ingest.sinks.postgres.connection import Connection
+    from ingest.sinks.postgres.native.copy_rows import CopyRows
     from ingest.sinks.postgres.tables import SqlTable
 
 _STAGING: Final = """

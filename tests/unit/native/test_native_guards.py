@@ -32,8 +32,8 @@ if native.BUILT:
     from ingest.native.contract import (
         ColumnCodecSpec,
     )
-    from ingest.native.message_schemas import RowCodec
     from ingest.native.merge import merge_results
+    from ingest.native.message_schemas import RowCodec
     from ingest.native.native_encoder import settle
     from ingest.native.transform_rows import TransformRows
 

@@ -4,8 +4,8 @@
    A function takes a field that was scanned, and puts its value in `*to`. It returns false for what the reference has to
    look at. With `*cut` it says that a time was finer than a microsecond. */
 
-#ifndef INGEST_NATIVE_CELLS_H
-#define INGEST_NATIVE_CELLS_H
+#ifndef INGEST_LAKE_CELLS_H
+#define INGEST_LAKE_CELLS_H
 
 #include "values.h"
 
@@ -20,6 +20,5 @@ bool cell_float(double value, float *to);
 bool cell_date(const Field *field, int32_t *to);
 bool cell_time(const Field *field, int64_t *to, int *cut);
 bool cell_timestamp(const Field *field, bool zoned, int64_t *to, int *cut);
-char *put_unescaped(char *to, const char *p, const char *end);
 
 #endif

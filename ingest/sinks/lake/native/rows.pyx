@@ -1,9 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Rows of one table as columns of Arrow; see lake_rows.pxd."""
+"""Rows of one table as columns of Arrow, and the last states of the keys of one; see rows.pyi. The reference is values.py."""
 
 cimport cython
 
 from cpython.buffer cimport PyBuffer_FillInfo
+from cpython.bytearray cimport PyByteArray_AS_STRING
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.conversion cimport PyOS_string_to_double
 from cpython.mem cimport PyMem_Calloc, PyMem_Free, PyMem_Malloc, PyMem_Realloc
@@ -11,22 +12,59 @@ from libc.math cimport isfinite
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memcpy, memset
 
-from ingest.native.cells cimport (
-    cell_date, cell_decimal, cell_float, cell_integer, cell_number, cell_time, cell_timestamp, cell_truth, put_unescaped,
-)
-from ingest.native.codes cimport (
-    LAKE_BOOL, LAKE_BYTES, LAKE_DATE, LAKE_DECIMAL, LAKE_DOUBLE, LAKE_FLOAT, LAKE_INT, LAKE_KINDS, LAKE_LONG, LAKE_TEXT,
-    LAKE_TIME, LAKE_TIMESTAMP, LAKE_TIMESTAMP_LTZ,
-)
+from ingest.native.records cimport EncodedBatch, EncodedRecord
 from ingest.native.scan cimport (
-    HAS_ESCAPES, JSON_ARRAY, JSON_NULL, JSON_OBJECT, JSON_STRING, Field, Row, is_named, read_base64, read_short_double,
-    scan_object,
+    HAS_ESCAPES, JSON_ARRAY, JSON_NULL, JSON_OBJECT, JSON_STRING, Field, Row, is_named, put_unescaped, read_base64,
+    read_short_double, scan_object,
 )
+from ingest.native.transform_rows cimport bits_of
+
+cdef extern from "cells.h" nogil:
+    bint cell_truth(const Field *field, uint8_t *to)
+    bint cell_integer(const Field *field, int64_t bits, int64_t *to)
+    bint cell_decimal(const Field *field, int64_t precision, int64_t scale, uint8_t *to)
+    bint cell_number(Field *field)
+    bint cell_float(double value, float *to)
+    bint cell_date(const Field *field, int32_t *to)
+    bint cell_time(const Field *field, int64_t *to, bint *cut)
+    bint cell_timestamp(const Field *field, bint zoned, int64_t *to, bint *cut)
 
 cdef enum:
     MAX_COLUMNS = 10000
     MAX_ROWS = 1 << 28        # what is computed of their number stays in range
     FIRST_ROWS = 256
+
+
+cpdef enum LakeKind:    # what a column of Arrow holds
+    LAKE_BOOL
+    LAKE_INT            # of 32 bits, with so many as the column's type has
+    LAKE_LONG
+    LAKE_FLOAT
+    LAKE_DOUBLE
+    LAKE_DECIMAL
+    LAKE_TEXT
+    LAKE_BYTES
+    LAKE_DATE
+    LAKE_TIME
+    LAKE_TIMESTAMP
+    LAKE_TIMESTAMP_LTZ
+    LAKE_KINDS          # so many there are
+
+
+cdef struct LakeCells:        # a column, as Arrow has it, but for truth values and validity, of a byte each until they are taken
+    int kind                  # LakeKind
+    bint of_key
+    bint was_cut              # the value in hand is a time that lost something
+    int64_t first             # bits, or digits
+    int64_t second            # the scale
+    const char *name
+    uint32_t name_size
+    const Field *field        # the value in hand; NULL: there is none
+    uint8_t *valid
+    int32_t *ends             # of texts and bytes, after a 0
+    char *data
+    size_t bytes              # room for texts and bytes
+    int64_t cut               # values that lost something
 
 
 cdef size_t width_of(int kind) noexcept nogil:
@@ -38,17 +76,6 @@ cdef size_t width_of(int kind) noexcept nogil:
     if kind == LAKE_DECIMAL:
         return 16
     return 4 if kind == LAKE_INT or kind == LAKE_FLOAT or kind == LAKE_DATE else 8
-
-
-cdef bytes bits_of(const uint8_t *flags, Py_ssize_t count):
-    """Return bits, the first row's the lowest of the first byte, as Arrow has them."""
-    cdef bytes bits = PyBytes_FromStringAndSize(NULL, (count + 7) // 8)
-    to = <uint8_t *> PyBytes_AS_STRING(bits)
-    cdef Py_ssize_t i
-    memset(to, 0, <size_t> (count + 7) // 8)
-    for i in range(count):
-        to[i // 8] |= flags[i] << (i % 8)
-    return bits
 
 
 # -- Values of the row in hand, which counts only when `count` says so: what was put for another try is written over ----
@@ -185,8 +212,22 @@ cdef object taken(void **memory, size_t size):
     return made
 
 
+@cython.final
 cdef class LakeRows:
     """Rows of one table, with columns of these `LakeColumnSpec`s."""
+
+    cdef bint busy            # one of its methods runs
+    cdef object spec          # has the names
+    cdef LakeCells *cells
+    cdef int columns
+    cdef uint8_t *gone        # rows that are deletes
+    cdef Py_ssize_t count
+    cdef Py_ssize_t room
+    cdef Row *rows            # the row in hand, and the one before it, in turn
+    cdef Row *key_row
+    cdef int now              # which one is in hand
+    cdef bint alike           # the memory of the row before is there still
+    cdef object held          # the row before, where it is an object
 
     def __cinit__(self, tuple spec not None):
         cdef LakeCells *col
@@ -381,3 +422,120 @@ cdef class LakeRows:
         finally:
             self.busy = False
         return made
+
+
+# -- Keys --------------------------------------------------------------------------------------------------------------
+
+
+@cython.final
+cdef class LakeKeys:
+    """The last states of keys, with columns of these `LakeColumnSpec`s."""
+
+    cdef bint busy            # one of its methods runs
+    cdef LakeRows rows
+    cdef dict numbers         # of the last states of keys: of rows, and below 0 of those that were left
+    cdef list left            # records that the reference has to look at
+    cdef Py_ssize_t left_count
+
+    def __cinit__(self, tuple spec not None):
+        self.rows, self.numbers, self.left = LakeRows(spec), {}, []
+
+    cdef int begin(self) except -1:
+        """Begin a call. Raises RuntimeError where another one is not done yet."""
+        if self.busy:
+            raise RuntimeError("these keys are in use: by a call that is not done yet, or in another thread")
+        self.busy = True
+        return 0
+
+    cdef int keep(
+        self, Py_ssize_t place, const char *key, size_t key_size, const char *row, size_t row_size
+    ) except -1:
+        """Keep a record as the last state of its key."""
+        cdef bytes name = PyBytes_FromStringAndSize(key, <Py_ssize_t> key_size)
+        if self.rows.add(key, key_size, row, row_size):
+            self.numbers[name] = self.rows.count - 1
+            return 0
+        self.left_count += 1
+        text = None if row == NULL else PyBytes_FromStringAndSize(row, <Py_ssize_t> row_size)
+        self.left.append((place, name, text, self.numbers.get(name), self.rows.count))
+        self.numbers[name] = -self.left_count
+        return 0
+
+    def keep_record(self, Py_ssize_t place, key_given, row_given):
+        cdef bytes key = bytes(key_given)
+        cdef bytes row = None if row_given is None else bytes(row_given)
+        self.begin()
+        try:
+            self.keep(
+                place, PyBytes_AS_STRING(key), <size_t> PyBytes_GET_SIZE(key),
+                NULL if row is None else PyBytes_AS_STRING(row), 0 if row is None else <size_t> PyBytes_GET_SIZE(row),
+            )
+        finally:
+            self.rows.alike, self.busy = False, False
+
+    def take_left(self):
+        if self.busy:
+            self.begin()
+        left, self.left = self.left, []
+        return left
+
+    def forget(self, bytes key not None, int64_t number, before):
+        if self.numbers.get(key) != number:
+            return
+        if before is None:
+            del self.numbers[key]
+        else:
+            self.numbers[key] = before
+
+    def size(self):
+        return self.rows.size()
+
+    cdef tuple last_states(self):
+        """Return bits of the rows that are a key's last state, or None: all are; and the numbers of others."""
+        cdef Py_ssize_t number, count = 0, rows_count = self.rows.count
+        cdef list others = []
+        cdef bytearray marks = bytearray(rows_count)
+        flags = <uint8_t *> PyByteArray_AS_STRING(marks)
+        for number in self.numbers.values():
+            if number < 0:
+                others.append(number)
+            elif number < rows_count:
+                flags[number] = 1
+                count += 1
+        return None if count == rows_count else bits_of(flags, rows_count), others
+
+    def take(self):
+        self.begin()
+        try:
+            last, others = self.last_states()
+            made = (*self.rows.take(), last, others)
+            self.numbers, self.left, self.left_count = {}, [], 0
+        finally:
+            self.busy = False
+        return made
+
+
+def keep_batch(EncodedBatch batch not None, list tables not None):
+    cdef Py_ssize_t i, count = len(tables)
+    cdef const EncodedRecord *record
+    cdef LakeKeys keys
+    for keys in tables:
+        if keys is None:
+            raise TypeError("a target without a table")
+        if keys.busy:
+            keys.begin()
+    for keys in tables:
+        keys.busy = True
+    try:
+        for i in range(batch.count):
+            record = &batch.records[i]
+            if not 0 <= record.target < count:
+                raise IndexError("a record of the batch has no destination")
+            if record.key == NULL:
+                raise ValueError("a row without a key")
+            (<LakeKeys> tables[record.target]).keep(
+                i, record.key, record.key_size, record.value, record.value_size
+            )
+    finally:
+        for keys in tables:  # the batch may be gone soon
+            keys.rows.alike, keys.busy = False, False

@@ -10,11 +10,9 @@ from ingest.native import native
 
 pytestmark = pytest.mark.compiled
 if native.BUILT:
-    from ingest.native.codes import LakeKind
-    from ingest.native.contract import LakeColumnSpec
-    from ingest.native.lake_keys import LakeKeys, keep_batch
-    from ingest.native.lake_rows import LakeRows
     from ingest.native.records import EncodedBatch
+    from ingest.sinks.lake.native.rows import LakeKeys, LakeKind, LakeRows, keep_batch
+    from ingest.sinks.lake.native_rows import LakeColumnSpec
 
     SPEC = (LakeColumnSpec(b"id", LakeKind.LAKE_LONG, of_key=True), LakeColumnSpec(b"a", LakeKind.LAKE_TEXT))
 

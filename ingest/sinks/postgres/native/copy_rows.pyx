@@ -12,9 +12,8 @@ from cpython.mem cimport PyMem_Calloc, PyMem_Free, PyMem_Malloc, PyMem_Realloc
 from libc.stdint cimport int64_t, uint32_t
 from libc.string cimport memchr, memcpy
 
-from ingest.native.cells cimport put_unescaped
 from ingest.native.scan cimport (
-    HAS_ESCAPES, JSON_ARRAY, JSON_NULL, JSON_OBJECT, JSON_STRING, Field, Row, is_named, put_int, scan_object,
+    HAS_ESCAPES, JSON_ARRAY, JSON_NULL, JSON_OBJECT, JSON_STRING, Field, Row, is_named, put_int, put_unescaped, scan_object,
 )
 
 cdef enum:

@@ -1,0 +1,1 @@
+"""Native code for lakes: rows become columns."""

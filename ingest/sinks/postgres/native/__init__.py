@@ -1,0 +1,1 @@
+"""Native code for PostgreSQL: rows become lines of COPY."""
