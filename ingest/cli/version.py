@@ -7,8 +7,7 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.resources import files
 from typing import TYPE_CHECKING, Final
 
-from ingest import __version__
-from ingest.native.native import BUILT
+from ingest import __version__, compiled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +21,7 @@ def lines() -> Iterator[str]:
     yield f"ingest {__version__}"
     built = files("ingest").joinpath("build.txt")
     commit = built.read_text(encoding="utf-8").strip() if built.is_file() else "a checkout"
-    yield f"built of {commit or 'a commit that nobody noted'}, {'with' if BUILT else 'without'} native code"
+    yield f"built of {commit or 'a commit that nobody noted'}, {'with' if compiled.USED else 'without'} native code"
     found = (f"{name} {installed}" for name in _NAMED if (installed := _version(name)))
     yield ", ".join((f"Python {platform.python_version()}", *found))
 

@@ -13,10 +13,10 @@ is closed.
 
 from __future__ import annotations
 
-import os
 from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
+from ingest import compiled
 from ingest.kafka import msk, reference
 from ingest.model.client_report import ClientReport
 
@@ -176,12 +176,10 @@ def report(client: Client, kind: str) -> ClientReport | None:
 @cache
 def unusable() -> str:
     """Return why librdkafka cannot be called directly in this process; empty where it can."""
-    if os.environ.get("INGEST_NATIVE") == "off":
-        return "INGEST_NATIVE=off"
-    try:
-        from ingest.kafka.native import library  # noqa: PLC0415  (optional)
-    except ImportError:
-        return "the package was installed without a C compiler"
+    if not compiled.USED:
+        return compiled.ABSENT
+    from ingest.kafka.native import library  # noqa: PLC0415  (optional)
+
     try:
         library.load()
     except LookupError as exc:

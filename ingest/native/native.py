@@ -8,11 +8,11 @@ message; the rest is for `decode` and `encode`, which are the reference. Many ti
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 
+from ingest import compiled
 from ingest.component.options import InlineSchemaOptions
 from ingest.encode.change_encoder import ChangeEncoder
 from ingest.encode.coercer import Drift
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 Target: TypeAlias = "tuple[Any, tuple[tuple[TableId, Kind], ...]]"
 """A destination, and the changes that are done when a record has gone there."""
 
-try:
+if compiled.BUILT:
     from ingest.native import (
         decoded,
         extra_columns,
@@ -53,18 +53,11 @@ try:
         specs,
         transform_rows,
     )
-except ImportError:  # it was installed without a compiler
-    _MADE = False
-else:
-    _MADE = True
+
     merge_results, TransformRows = merge.merge_results, transform_rows.TransformRows
 
-BUILT: Final = _MADE and os.environ.get("INGEST_NATIVE") != "off"
+BUILT: Final = compiled.USED
 """True if native code is there, and wanted."""
-UNWANTED: Final = "INGEST_NATIVE=off"
-NOT_BUILT: Final = "the package was installed without a C compiler"
-ABSENT: Final = UNWANTED if _MADE else NOT_BUILT
-"""The reason why it is not there, or not wanted, where that is so."""
 _MAX_TARGETS: Final = 20_000
 """Targets and their changes that are kept beside those of tables, of which each has seven."""
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from ingest import compiled
 from ingest.kafka.connection import KafkaConnection
 from ingest.model import types
 from ingest.model.reject import RowError
@@ -48,7 +49,7 @@ def in_python(setup: Setup) -> list[str]:
     Python in any pipeline.
     """
     source, sink = setup.source, setup.sink
-    why = [] if native.BUILT else [native.ABSENT]
+    why = [] if native.BUILT else [compiled.ABSENT]
     why += [f"messages are decoded by Python: {reason}" for reason in decoded_in_python(setup)]
     if not isinstance(source, KafkaConnection):
         why += [] if getattr(source, "native_records", False) else ["records are not read from Kafka"]
@@ -78,8 +79,8 @@ def _written_natively(setup: Setup) -> bool:
 
 
 _REMEDIES: Final = {
-    native.UNWANTED: "unset it in the workers' environment",
-    native.NOT_BUILT: "install a C compiler (gcc) and Python's headers, then the package again",
+    compiled.UNWANTED: "unset it in the workers' environment",
+    compiled.NOT_BUILT: "install a C compiler (gcc) and Python's headers, then the package again",
 }
 
 

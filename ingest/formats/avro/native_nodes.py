@@ -6,11 +6,11 @@ there are, and what a value becomes, is in `logical.py` and `rows.py`; what is n
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from ingest import compiled
 from ingest.formats.avro.budget import BASE, PER_BYTE, has_long_symbol, weight
 from ingest.formats.avro.envelopes import IMAGES, TABLE
 from ingest.formats.avro.logical import counts_millis, logical, small_integer
@@ -19,12 +19,8 @@ from ingest.formats.avro.schema import takes_bytes
 from ingest.model import types
 from ingest.model.data_type import DecimalType, TimeType
 
-try:
+if compiled.BUILT:
     from ingest.formats.avro.native.reader import AvroCodec, AvroReader
-except ImportError:  # it was installed without a compiler
-    _MADE = False
-else:
-    _MADE = True
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -32,7 +28,7 @@ if TYPE_CHECKING:
     from ingest.formats.avro.schema import Field, Node
     from ingest.model.data_type import DataType
 
-BUILT: Final = _MADE and os.environ.get("INGEST_NATIVE") != "off"
+BUILT: Final = compiled.USED
 """True if the native reader is there, and wanted."""
 
 _BITS: Final = {types.TINYINT: 8, types.SMALLINT: 16}
@@ -226,7 +222,7 @@ def _logical(node: Node, data_type: DataType) -> AvroNodeSpec:
     return AvroNodeSpec(AvroCodec.AVRO_STRING if kind == "string" else AvroCodec.AVRO_OTHER)
 
 
-if _MADE:
+if compiled.BUILT:
     _PLAIN: Final = {
         "null": AvroNodeSpec(AvroCodec.AVRO_NULL),
         "boolean": AvroNodeSpec(AvroCodec.AVRO_BOOLEAN),

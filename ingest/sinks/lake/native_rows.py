@@ -5,23 +5,19 @@ In: the columns of a table. Out: the native reader of its rows; None where the r
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 import pyarrow as pa
 
+from ingest import compiled
 from ingest.model import types
 from ingest.model.data_type import DecimalType, TimeType
 from ingest.sinks.lake.columns import arrow_type
 
-try:
+if compiled.BUILT:
     from ingest.native.records import EncodedBatch
     from ingest.sinks.lake.native.rows import LakeKeys, LakeKind, LakeRows, keep_batch
-except ImportError:  # it was installed without a compiler
-    _MADE = False
-else:
-    _MADE = True
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,7 +26,7 @@ if TYPE_CHECKING:
     from ingest.sinks.lake.columns import LakeColumn
     from ingest.sinks.lake.native.rows import ColumnBuffer, Parts
 
-BUILT: Final = _MADE and os.environ.get("INGEST_NATIVE") != "off"
+BUILT: Final = compiled.USED
 """True if native code is there, and wanted."""
 
 

@@ -5,22 +5,19 @@ In: the columns of a table. Out: the native maker of lines; None where there is 
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-try:
+from ingest import compiled
+
+if compiled.BUILT:
     from ingest.sinks.postgres.native.copy_rows import CopyRows
-except ImportError:  # it was installed without a compiler
-    _MADE = False
-else:
-    _MADE = True
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-BUILT: Final = _MADE and os.environ.get("INGEST_NATIVE") != "off"
+BUILT: Final = compiled.USED
 """True if native code is there, and wanted."""
 
 

@@ -6,7 +6,6 @@ by the reference, with the same bytes.
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -15,6 +14,7 @@ import pymysql
 from pymysql.constants import CR
 from pymysql.err import raise_mysql_exception
 
+from ingest import compiled
 from ingest.sources.mysql.chunks import WHOLE, condition, source_of
 from ingest.sources.mysql.connection import as_client_errors
 from ingest.sources.mysql.log_records import LogRecord
@@ -35,15 +35,9 @@ ROWS: Final = 2_000
 _READ_BYTES: Final = 1 << 18
 _GROUP_BYTES: Final = 1 << 22
 """Bytes of rows that are given at a time, but for a larger row."""
-if TYPE_CHECKING or os.environ.get("INGEST_NATIVE") != "off":
-    try:
-        from ingest.sources.mysql.native import result_rows as native
-    except ImportError:  # it was installed without a compiler
-        BUILT = False
-    else:
-        BUILT = True
-else:
-    BUILT = False
+BUILT = compiled.USED
+if compiled.BUILT:
+    from ingest.sources.mysql.native import result_rows as native
 
 
 @dataclass(frozen=True, slots=True)

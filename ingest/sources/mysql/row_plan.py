@@ -6,11 +6,11 @@ by the reference, value by value.
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Final, cast
 
 import orjson
 
+from ingest import compiled
 from ingest.sources.mysql import packed
 from ingest.sources.mysql.events import Cursor
 from ingest.sources.mysql.log_decoder import LogDecoder
@@ -18,12 +18,8 @@ from ingest.sources.mysql.row_decoder import UNKNOWN
 from ingest.sources.mysql.row_values import real_type
 from ingest.sources.mysql.types import BINARIES, FIXED, GEOMETRIES, is_tinyint1
 
-try:
+if compiled.BUILT:
     from ingest.sources.mysql.native import log_decoder, row_image
-except ImportError:  # it was installed without a compiler
-    _MADE = False
-else:
-    _MADE = True
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,7 +29,7 @@ if TYPE_CHECKING:
     from ingest.sources.mysql.row_decoder import KnownTable
     from ingest.sources.mysql.row_values import ValueReader
 
-NATIVE: Final = _MADE and os.environ.get("INGEST_NATIVE") != "off"
+NATIVE: Final = compiled.USED
 """True if native code is there, and wanted."""
 (
     BY_PYTHON, SIGNED, UNSIGNED, TRUTH, DATE, TIME, DATETIME, TIMESTAMP, YEAR, BITS, LABEL, LABELS, UTF8, ASCII,

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from driverparts import A, Told, backlog, context, coordinator
 
+from ingest import compiled
 from ingest.checkpoint.checkpoint import Batch, Checkpoint
 from ingest.checkpoint.storage import MemoryStorage
 from ingest.driver.context import MAX_WARNED
@@ -19,7 +20,6 @@ from ingest.driver.source_state import SourceMemory
 from ingest.driver.startup import Start
 from ingest.errors import Unavailable
 from ingest.model.reject import RejectedRecord
-from ingest.native import native
 from ingest.observe.events import DirtyRecord, Printed, RejectEvent, RunEnded, RunStarted
 from ingest.schema.evolve import Schemas
 from ingest.sinks.print import PrintCoordinator, PrintSink
@@ -153,8 +153,11 @@ def test_schemas_of_a_batch_that_failed_are_not_taken_but_its_progress_is() -> N
     [
         ([[]], None),
         ([["records are not read from Kafka"]], None),
-        ([[native.NOT_BUILT, "another"], [native.NOT_BUILT]], "install a C compiler (gcc) and Python's headers, then"),
-        ([[], [native.UNWANTED]], "unset it in the workers' environment"),
+        (
+            [[compiled.NOT_BUILT, "another"], [compiled.NOT_BUILT]],
+            "install a C compiler (gcc) and Python's headers, then",
+        ),
+        ([[], [compiled.UNWANTED]], "unset it in the workers' environment"),
     ],
 )
 def test_workers_without_native_code_are_warned_of_with_what_to_do(reasons: list[list[str]], mend: str | None) -> None:

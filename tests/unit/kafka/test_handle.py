@@ -13,6 +13,7 @@ from harness import free_port
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ingest import compiled
 from ingest.kafka import handle, reference
 from ingest.kafka.failures import error_of
 
@@ -143,7 +144,7 @@ def test_a_version_that_was_not_tested_is_not_called(monkeypatch: pytest.MonkeyP
         made = handle.make_producer(NOWHERE)
         assert isinstance(made, reference.Producer)
         handle.unusable.cache_clear()
-        monkeypatch.setenv("INGEST_NATIVE", "off")
+        monkeypatch.setattr(compiled, "USED", False)
         assert handle.unusable() == "INGEST_NATIVE=off"
     finally:
         monkeypatch.undo()
