@@ -15,6 +15,7 @@ from ingest.formats.template import ColumnRef, ImageRef, ValueTemplate, json_key
 from ingest.formats.typed import TypedColumn
 from ingest.model import types
 from ingest.model.change import TOMBSTONE, Change, Decoded, InlineSchema, Kind, Reject, Skip
+from ingest.model.chunk import Chunk
 from ingest.model.commit import CommitScope, RefusedRow, ResumePoint, RowsRefused
 from ingest.model.record import Headers
 from ingest.model.record import Record as SourceRecord
@@ -23,15 +24,29 @@ from ingest.model.schema import AddColumn, AlterColumnType, Column, CreateTable,
 from ingest.model.table import TableId, show
 from ingest.schema.infer import Inference
 from ingest.schema.type_hints import TypeHints
-from ingest.sinks import Sink, SinkCoordinator, Writer
-from ingest.sinks.sink import PlainSinkCoordinator, PlainWriter, SinkOptions
-from ingest.sources import Chunk, Reader, Source, SourceCoordinator
+from ingest.sinks import (
+    Announcer,
+    BatchCommitter,
+    PlaceKeeper,
+    RowRemover,
+    SchemaKeeper,
+    Sink,
+    SinkCoordinator,
+    TableCommenter,
+    TableKeeper,
+    TransactionOwner,
+    Writer,
+)
+from ingest.sinks.sink import PlainWriter, SinkOptions
+from ingest.sources import OffsetPublisher, Reader, Source, SourceCoordinator
 from ingest.sources.records import RecordOptions
 
 __all__ = [
     "TOMBSTONE",
     "AddColumn",
     "AlterColumnType",
+    "Announcer",
+    "BatchCommitter",
     "Change",
     "ChangeEncoder",
     "Chunk",
@@ -51,8 +66,9 @@ __all__ = [
     "IngestError",
     "InlineSchema",
     "Kind",
+    "OffsetPublisher",
     "Options",
-    "PlainSinkCoordinator",
+    "PlaceKeeper",
     "PlainWriter",
     "Reader",
     "Record",
@@ -62,8 +78,10 @@ __all__ = [
     "Reject",
     "ResumePoint",
     "RowError",
+    "RowRemover",
     "RowsRefused",
     "SchemaChange",
+    "SchemaKeeper",
     "Sink",
     "SinkCoordinator",
     "SinkOptions",
@@ -71,9 +89,12 @@ __all__ = [
     "Source",
     "SourceCoordinator",
     "SourceRecord",
+    "TableCommenter",
     "TableEncoder",
     "TableId",
+    "TableKeeper",
     "TableSchema",
+    "TransactionOwner",
     "TypeHints",
     "TypedColumn",
     "Unavailable",

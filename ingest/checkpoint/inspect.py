@@ -20,7 +20,7 @@ from ingest.errors import CheckpointError, ConfigError
 from ingest.model.record import is_another
 from ingest.paths import is_remote
 from ingest.schema.routes import Rules
-from ingest.sources.stateful import SourceState, of_coordinator
+from ingest.sources.stateful import SourceState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -118,10 +118,9 @@ def overview(checkpoint: Checkpoint, source: KafkaSourceCoordinator | None) -> d
 
 def _standing_now(checkpoint: Checkpoint, progress: Progress, source: KafkaSourceCoordinator | None) -> Standing | None:
     """Return where the reading of a database stands, with how far its log is now; None where it cannot be asked."""
-    keeper = of_coordinator(source)
-    probe = None if source is None else source.probe()
-    if keeper is None or probe is None:
+    if source is None or source.stateful is None or source.probe is None:
         return None
+    keeper, probe = source.stateful, source.probe
     try:
         keeper.restore(SourceState(progress.source_state, checkpoint.documents()))
         ends = probe.ask(progress.positions)

@@ -15,9 +15,10 @@ from ingest.errors import ConfigError, DataLoss
 from ingest.kafka.admin import Cluster, ClusterProbe
 from ingest.kafka.reader import RangeReader
 from ingest.model.change import NOT_SELECTED
+from ingest.model.chunk import Chunk
 from ingest.model.record import offset_of
+from ingest.sources import Reader, SourceCoordinator
 from ingest.sources.derived import DerivedSource
-from ingest.sources.stateful import with_letters_of_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Mapping
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from ingest.formats import Decoder
     from ingest.model.client_report import ClientReport
     from ingest.model.record import Record, Split
-    from ingest.sources import Reader
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class LetterSource(DerivedSource):
 
     def reader(self, _pipeline: str) -> LetterReader:
         """Return a task's side."""
-        rows = with_letters_of_rows(self.source)
+        rows = self.source.row_letters
         if rows is not None:
             return LetterReader(self, RangeReader(self.conf), None, rows.letter_rows().of)
         return LetterReader(self, RangeReader(self.conf), Originals(lambda: self.source.reader(self.pipeline)))
@@ -70,11 +70,12 @@ class LetterSource(DerivedSource):
 CONNECT_S = 20.0
 
 
-class LetterCoordinator:
+class LetterCoordinator(SourceCoordinator):
     """The driver's side of dead letters."""
 
     def __init__(self, options: LetterSource, warn: Callable[[str], None]) -> None:
         self.options = options
+        self.probe = ClusterProbe(options.conf)
         self._warn = warn
         self.ids: dict[str, str] = {}
         self._cluster: Cluster | None = None
@@ -98,10 +99,6 @@ class LetterCoordinator:
         self.ids = {name: topics[name].id}
         self._splits = [(name, p) for p in range(topics[name].partitions)]
         return identity
-
-    def probe(self) -> ClusterProbe:
-        """Return a question to the cluster."""
-        return ClusterProbe(self.options.conf)
 
     def start(self, *_: object) -> dict[Split, int]:
         """Return the positions of the first letters that there are."""
@@ -144,11 +141,6 @@ class LetterCoordinator:
         """Return these topics as the cluster has them."""
         return self.cluster.topics(names)
 
-    def commit(self, _positions: Mapping[Split, int]) -> None:
-        """Do nothing: nobody watches."""
-
-    keep = commit
-
     def close(self) -> None:
         """Let go of the connection."""
         if self._cluster is not None:
@@ -160,19 +152,7 @@ GONE: Final = "the letter was written without its {}, and the record is not wher
 
 
 @dataclass(slots=True)
-class LetterChunk:
-    """Consecutive selected letters of one split whose originals were of one topic."""
-
-    split: Split
-    topic: str
-    messages: list[Any]
-    """Dead letters, or rows that were made of them."""
-    gone: str = ""
-    """Why these letters stand for no record any more; empty where they do."""
-
-
-@dataclass(slots=True)
-class LetterReader:
+class LetterReader(Reader):
     """Reads ranges of the topic, and gives what is selected."""
 
     source: LetterSource
@@ -182,7 +162,7 @@ class LetterReader:
     as_row: Callable[[DeadLetter], Any] | None = None
     """Makes a record of the source of a letter, where that has no messages."""
 
-    def read(self, ranges: Mapping[Split, tuple[int, int]]) -> Generator[LetterChunk | None]:
+    def read(self, ranges: Mapping[Split, tuple[int, int]]) -> Generator[Chunk | None]:
         """Yield chunks of selected letters, and None when there is none among those that came."""
         reading = self.reader.read(ranges)
         try:
@@ -197,7 +177,7 @@ class LetterReader:
                     letters: list[Any] = [*group]
                     letters = letters if self.as_row is None else [*map(self.as_row, letters)]
                     gone = GONE if self.as_row is None else GONE_ROW
-                    yield LetterChunk(chunk.split, topic, letters, gone.format(missing) if missing else "")
+                    yield Chunk(chunk.split, topic, letters, gone=gone.format(missing) if missing else "")
         finally:
             reading.close()
 

@@ -14,7 +14,7 @@ import time
 from contextlib import contextmanager, suppress
 from threading import Event as Signal
 from threading import Thread
-from typing import TYPE_CHECKING, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from ingest.errors import IngestError, Unavailable
 from ingest.model.text import reason_of
@@ -180,14 +180,8 @@ def askers_of(
     parts: RunParts, positions: Callable[[], Mapping[Split, int]], now: Callable[[], float] = time.monotonic
 ) -> list[Asker]:
     """Return who asks the sides of a run, as far as these can be away."""
-    sides: list[tuple[SideName, object]] = [("source", parts.source), ("sink", parts.sink)]
-    out = []
-    for side, coordinator in sides:
-        ask = getattr(coordinator, "probe", None)  # coordinators of other packages need not have it
-        probe = None if ask is None else cast("SideProbe | None", ask())
-        if probe is not None:
-            out.append(Asker(side, probe, positions, now))
-    return out
+    sides: list[tuple[SideName, SideProbe | None]] = [("source", parts.source.probe), ("sink", parts.sink.probe)]
+    return [Asker(side, probe, positions, now) for side, probe in sides if probe is not None]
 
 
 _T = TypeVar("_T")

@@ -32,7 +32,7 @@ from ingest.driver.context import RunContext
 from ingest.driver.ledger import RunCounters
 from ingest.driver.replacement import TableReplacement, chosen_tables
 from ingest.driver.run import prepared, spark_parts, started, stop_signal, summarised, with_checkpoint
-from ingest.driver.sink_tables import command
+from ingest.driver.sink_tables import command, filled_places
 from ingest.driver.startup import PipelineStartup, Recovery, Start, begin_existing, still_there
 from ingest.errors import ConfigError
 from ingest.model.record import is_another
@@ -40,7 +40,6 @@ from ingest.model.table import show
 from ingest.observe.events import RunEnded
 from ingest.paths import is_remote
 from ingest.sources.backfill import BackfillSource
-from ingest.sources.stateful import of_coordinator
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -73,7 +72,7 @@ def beside(
     """
     source = pipeline.source.coordinator(pipeline.pipeline.name, tell)
     where, is_local = settings.checkpoint, not is_remote(settings.checkpoint)
-    if of_coordinator(source) is None or (is_local and holder(Path(where)) is None):
+    if source.stateful is None or (is_local and holder(Path(where)) is None):
         return None
     with opened(where, settings.conf, write=False, begun=False) as checkpoint:
         now = None if is_local else status(checkpoint)
@@ -108,7 +107,7 @@ def backfill(pipeline: Pipeline, settings: Settings, observer: Observer, tables:
         stop, counters = stop_signal(context), RunCounters(summary, pipeline.pipeline.max_tables)
         parts = spark_parts(context, context.pipeline.source, engine, stop)
         startup: RowsAgainStartup | BackfillStartup
-        if of_coordinator(parts.source) is not None:
+        if parts.source.stateful is not None:
             startup = RowsAgainStartup(context, parts, counters, tables)
         else:
             parts = spark_parts(context, BackfillSource(context.pipeline.source), engine, stop)
@@ -135,7 +134,7 @@ class RowsAgainStartup:
         if not checkpoint.exists:
             begin_existing(checkpoint, "backfill")
         self._checkpoint = checkpoint
-        keeper = of_coordinator(self._parts.source)
+        keeper = self._parts.source.stateful
         if keeper is not None:
             keeper.begin_anew(where_lost=bool(self._names))
         return self._pipeline.connect(checkpoint)
@@ -167,7 +166,7 @@ class BackfillStartup:
         """Connect everything, and begin at the beginning, or where this backfill was; raises IngestError."""
         begin_existing(checkpoint, "backfill")
         where = self._pipeline.identify(checkpoint)
-        self._parts.sink.acquire(checkpoint.id, checkpoint.run)
+        self._recovery.acquire(checkpoint)
         main, _ = self._pipeline.recover(checkpoint)
         stored = checkpoint.schemas(self._parts.rules.rules)
         names = self._names or [show(table) for table in stored.sources]
@@ -202,7 +201,7 @@ class BackfillStartup:
         now = [[show(target), places(target)] for target in targets]
         notes = backfill_notes(self._checkpoint)
         left = [number for number, note in notes.items() if not note.finished and note.tables == self._tables]
-        if left and notes[left[-1]].places == now and self._parts.sink.filled(targets) != set():
+        if left and notes[left[-1]].places == now and filled_places(self._parts.sink, targets) != set():
             self._number, self._note = left[-1], notes[left[-1]]
             return self._number
         self._number = max(notes, default=0) + 1
@@ -217,9 +216,8 @@ class BackfillStartup:
         sink = self._context.pipeline.sink
         if sink.supersedes:
             return
-        filled = sorted(
-            self._parts.sink.filled({target for t in self._tables for target in stored.sources[t].targets}) or ()
-        )
+        targets = {target for table in self._tables for target in stored.sources[table].targets}
+        filled = sorted(filled_places(self._parts.sink, targets) or ())
         if filled and sink.keeps_states:
             store_note(self._checkpoint, self._number, replace(self._note, finished=True))
             msg = f"{filled[0]} has rows, and keeps all states of a row: those that are read again would be there twice"

@@ -10,7 +10,6 @@ import math
 from typing import TYPE_CHECKING, Any, Final
 
 from ingest.driver.pacing import DEADLINE_S
-from ingest.sources.stateful import of_coordinator
 from ingest.task.assignment import Assigned, Delta, Task
 from ingest.task.pipeline import run_tasks
 
@@ -200,7 +199,7 @@ class Assignments:
 
     def __init__(self, runner: TaskRunner, source: SourceCoordinator) -> None:
         self._runner = runner
-        self._keeper = of_coordinator(source)
+        self._keeper = source.stateful
         self._shared: object = None
         self._sent: Broadcast[Any] | None = None
 

@@ -191,11 +191,13 @@ class SplitWatch:
 
     def keep(self) -> None:
         """Commit the positions again, now and then, while there is no backlog."""
-        self._source.keep(self._backlog.positions)
+        if self._source.publisher is not None:
+            self._source.publisher.keep(self._backlog.positions)
 
     def show(self) -> None:
         """Commit the positions to the consumer group, for monitoring."""
-        self._source.commit(self._backlog.positions)
+        if self._source.publisher is not None:
+            self._source.publisher.commit(self._backlog.positions)
 
     @property
     def waiting(self) -> int | None:

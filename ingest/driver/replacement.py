@@ -12,6 +12,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ingest.checkpoint.backfills import Answer, answer, asked
+from ingest.driver.sink_tables import filled_places
 from ingest.errors import ConfigError, Unavailable
 from ingest.model.commit import release
 from ingest.model.reject import RowError
@@ -75,7 +76,7 @@ class TableReplacement:
         chosen = chosen_tables(names, sources, self._context.settings.checkpoint) if names else None
         if not sink.supersedes:
             targets = {target for table in chosen or sources for target in sources[table].targets}
-            filled = sorted(self._parts.sink.filled(targets) or ())
+            filled = sorted(filled_places(self._parts.sink, targets) or ())
             if filled:
                 msg = f"{filled[0]} has rows, and keeps all that come: those that are read again would be there twice"
                 raise ConfigError(msg, "empty it first, or route the table to a new one")

@@ -89,7 +89,7 @@ class ReplayStartup:
         source, sink = self._parts.source, self._parts.sink
         source.connect()
         sink.connect()
-        sink.acquire(checkpoint.id, checkpoint.run)
+        self._recovery.acquire(checkpoint)
         pipeline = PipelineStartup(self._context, self._parts, self._counters)
         pipeline.resume(checkpoint)
         earlier, number = replays(checkpoint, lambda *of: self._recovery.recover(checkpoint, *of))

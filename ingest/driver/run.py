@@ -264,8 +264,9 @@ def assemble(context: RunContext, parts: RunParts, start: Start, runner: TaskRun
     retries = Retries(context, stop, liveness)
 
     def announce(batch: int, tasks: int) -> None:
-        # Nothing of the batch is written yet, so this can be said again until the sink is back
-        retries.until_answered(lambda: sink.begin_batch(batch, tasks))
+        if (owner := sink.transactions) is not None:
+            # Nothing of the batch is written yet, so this can be said again until the sink is back
+            retries.until_answered(lambda: owner.begin_batch(batch, tasks))
 
     data_loss = DataLossCheck(source, backlog, retries)
     replacement = TableReplacement(context, parts, memory, start.tables, schemas, start.checkpoint)

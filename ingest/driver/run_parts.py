@@ -9,7 +9,7 @@ from ingest.driver.pacing import Pacing
 from ingest.driver.schemas import SchemaRules, policy_of
 from ingest.model.numbers import Numbers
 from ingest.schema.evolve import StoredNumbers, all_fit, unchanged
-from ingest.sources.stateful import SinkHabits, of_coordinator
+from ingest.sources.stateful import SinkHabits
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -77,16 +77,17 @@ def make_parts(
     compiler = _compiler(context, rules, engine)
     shape = unchanged if compiler is None else compiler.shape
     coordinator, reading = sink.coordinator(context.name, context.warn), source.coordinator(context.name, context.warn)
-    if (keeper := of_coordinator(reading)) is not None:
+    if (keeper := reading.stateful) is not None:
         once, policy = getattr(sink, "guarantee", "") == "exactly-once", policy_of(context.pipeline)
         empties, refuses = policy.allows_kind("truncate.table"), policy.behavior == "exception"
         # An expression needs the columns that did not come
         parts = sink.writes_parts and not rules.change_rows
         keeper.writes(SinkHabits(sink.supersedes, once, empties, refuses, parts))
-    tries = options.behavior == "try_evolve"
-    unfit = coordinator.unfit if tries else all_fit
-    stores = sink.numbers is Numbers.STORED
-    numbers = StoredNumbers(coordinator.beyond, coordinator.unfit) if stores else None
+    tries, tables = options.behavior == "try_evolve", coordinator.tables
+    unfit = all_fit if tables is None or not tries else tables.unfit
+    numbers = None
+    if sink.numbers is Numbers.STORED:
+        numbers = StoredNumbers() if tables is None else StoredNumbers(tables.beyond, tables.unfit)
     inference = replace(
         source.inference(options.max_columns),
         unfit_is_null=tries,

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ingest.model.table import TableId
     from ingest.observe.events import Observer
     from ingest.schema.evolve import Schemas, SourceTable
-    from ingest.sinks import SinkCoordinator
+    from ingest.sinks import Announcer, SinkCoordinator
     from ingest.sources import SourceCoordinator
 
 
@@ -57,69 +57,85 @@ class SinkTables:
         self._same_cluster = same_cluster
 
     def prepare(self, tables: Iterable[TableId]) -> None:
-        """Make the sink ready for tables; raises ConfigError where the pipeline would read what it writes."""
-        wanted = list(tables)
-        if self._same_cluster:
-            for topic in self._sink.topics(wanted):
+        """Make sure that tables can be written to; raises ConfigError where the pipeline would read what it writes."""
+        wanted, topics = list(tables), self._sink.topics
+        if self._same_cluster and topics is not None:
+            for topic in topics.topics_of(wanted):
                 if self._source.reads(topic):
                     msg = f"the pipeline reads what it writes: topic {topic} is one of its source's and of its sink's"
                     raise ConfigError(msg, "route its tables to other topics, or change source.topic or topic-pattern")
-        self._sink.prepare(wanted)
+        if self._sink.places is not None:
+            self._sink.places.prepare(wanted, dry_run=False)
         self.keys.take(wanted)
 
     def vanished(self, tables: Iterable[TableId]) -> set[str]:
-        """Return what is not there of tables that were written before; raises TopicMissing where it may not be made."""
-        return self._sink.vanished(tables)
+        """Return what does not exist of tables that were written before, each with a word for what it is.
+
+        Raise TopicMissing for a topic that may not be created.
+        """
+        if self._sink.topics is not None:
+            return {f"topic {topic}" for topic in self._sink.topics.missing(tables)}
+        return set() if self._sink.batches is None else self._sink.batches.vanished(tables)
 
     def arrange(self, layouts: Mapping[TableId, TableLayout]) -> None:
-        """Tell the sink how tables are laid out that it makes."""
-        self._sink.arrange(layouts)
+        """Tell the sink how tables are laid out that it creates."""
+        if self._sink.tables is not None:
+            self._sink.tables.arrange(layouts)
 
     def declare(self, schemas: Mapping[TableId, TableSchema]) -> StoredTypes:
-        """Tell the sink the schemas of tables, before rows of them are written; raises IngestError.
+        """Create or change the schemas of tables, before their rows are written; raises IngestError.
 
         Returns by which types its tables keep numbers, where these are others.
         """
-        self._sink.declare(schemas)
-        return self._sink.stored
+        if self._sink.schemas is not None:
+            self._sink.schemas.declare(schemas)
+        return {} if self._sink.tables is None else self._sink.tables.stored
 
     def additions(self, delivered: Sequence[Any]) -> list[Any] | None:
-        """Return what a batch adds to tables, where the driver adds it."""
-        return self._sink.additions(delivered)
+        """Return what the driver is to commit for a batch; None where there is nothing."""
+        return None if self._sink.batches is None else self._sink.batches.additions(delivered)
 
     def add(self, scope: str, batch: int, additions: list[Any]) -> Mapping[str, int]:
-        """Add to tables what a batch adds, where they do not have it yet; raises IngestError.
+        """Commit these additions to tables that do not have them yet; raises IngestError.
 
         Returns, by reason, how many changes were left out.
         """
-        return self._sink.add(scope, batch, additions)
+        return {} if self._sink.batches is None else self._sink.batches.add(scope, batch, additions)
 
     def empty(self, table: TableId) -> bool:
         """Delete all rows of a table; returns False where the sink cannot. Raise IngestError."""
-        return self._sink.empty(table, self.keys.counts)
+        return self._sink.rows is not None and self._sink.rows.empty(table)
 
     def keep_only(self, table: TableId, schema: TableSchema, keys: Iterator[Sequence[bytes]]) -> int | None:
         """Delete all rows of a table but those of these keys; returns how many, None where the sink cannot.
 
         Raise IngestError.
         """
-        return self._sink.keep_only(table, schema, keys)
+        return None if self._sink.rows is None else self._sink.rows.keep_only(table, schema, keys)
 
     def marks(self) -> list[Any]:
         """Return what the checkpoint is to keep of the tables that were written to."""
-        return self._sink.marks()
+        return [] if self._sink.batches is None else self._sink.batches.marks()
 
     def show_changes(self, events: Iterable[SchemaChange]) -> None:
         """Show lines for schema changes, where the sink has any."""
-        self._show(self._sink.changed(events))
+        if self._sink.announcer is not None:
+            self._show(self._sink.announcer, self._sink.announcer.changed(events))
 
     def show_rows(self, delivered: Iterable[Any]) -> None:
         """Show lines for what a task delivered, where the sink has any."""
-        self._show(self._sink.lines(delivered))
+        if self._sink.announcer is not None:
+            self._show(self._sink.announcer, self._sink.announcer.lines(delivered))
 
-    def _show(self, lines: list[str]) -> None:
+    def _show(self, announcer: Announcer, lines: list[str]) -> None:
         if lines:
-            self._observer(Printed(self._sink.stream, tuple(lines)))
+            self._observer(Printed(announcer.stream, tuple(lines)))
+
+
+def filled_places(sink: SinkCoordinator, tables: Iterable[TableId]) -> set[str] | None:
+    """Return what has rows of these tables, each with a word for what it is; None where the sink does not know."""
+    keeper = sink.places or sink.tables
+    return None if keeper is None else keeper.filled(tables)
 
 
 class SinkComments:
@@ -152,8 +168,10 @@ class SinkComments:
                 schema = schemas.sinks.get(target)
                 if schema is None or (comment.table is None and not comment.columns):
                     continue
-                if shared or not self._sink.comment(target, schema, comment):
+                if shared or self._sink.comments is None:
                     self._tell(target, "rows of other tables are there, too" if shared else "the sink keeps none")
+                else:
+                    self._sink.comments.comment(target, schema, comment)
 
     def _tell(self, target: TableId, why: str) -> None:
         if why not in self._told:
@@ -192,16 +210,17 @@ class KeyPartitions:
         """Take the numbers of tables' topics from the checkpoint, and store those of new ones; raises IngestError."""
         wanted = {*tables}
         self._tables |= wanted
-        self._compare(self._sink.hashed(wanted))
+        if self._sink.topics is not None:
+            self._compare(self._sink.topics.hashed(wanted))
 
     def look(self) -> None:
         """Look now and then whether a topic has grown, or was made again, as far as the cluster answers."""
         now = self._clock()
-        if now - self._looked < LOOK_S or not self.counts:
+        if now - self._looked < LOOK_S or not self.counts or self._sink.topics is None:
             return
         self._looked = now
         try:
-            topics = self._sink.hashed(self._tables, again=True)
+            topics = self._sink.topics.hashed(self._tables, again=True)
         except IngestError:
             return  # the batch that comes next says more
         self._compare(topics)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ingest.sources.stateful import SourceState, of_coordinator
+from ingest.sources.stateful import SourceState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -25,7 +25,7 @@ class SourceMemory:
     """The state of one run's source, if it has one."""
 
     def __init__(self, source: SourceCoordinator) -> None:
-        self._keeper = of_coordinator(source)
+        self._keeper = source.stateful
 
     def restore(self, checkpoint: Checkpoint, progress: Progress, batch: Batch | None, notes: Sequence[Any]) -> None:
         """Let the source take over its state, with what the sink kept of a batch whose end no driver saw.

@@ -38,12 +38,13 @@ if TYPE_CHECKING:
     from ingest.driver.run_parts import RunParts
     from ingest.driver.schemas import SchemaRules
     from ingest.model.change import Change
+    from ingest.model.chunk import Chunk
     from ingest.model.record import Split
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
     from ingest.schema.infer import Inference
     from ingest.sinks import SinkCoordinator
-    from ingest.sources import Chunk, Source
+    from ingest.sources import Source
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +95,7 @@ class PipelineStartup:
         parts, source = self._parts, self._parts.source
         self._begin(checkpoint)
         where = self.identify(checkpoint)
-        parts.sink.acquire(checkpoint.id, checkpoint.run)
+        self._recovery.acquire(checkpoint)
         progress, unfinished = self.recover(checkpoint)
         resumed = bool(progress.positions) or unfinished is not None
         unfinished = self._position(checkpoint, progress, unfinished)
@@ -121,7 +122,7 @@ class PipelineStartup:
         self._sample(schemas, backlog)
         if resumed or parts.endpoints.source.sample_size:
             schemas.tell_unmatched()  # otherwise when all that is there was read
-        marks = parts.sink.marks()
+        marks = tables.marks()
         if (not resumed and progress.positions) or marks != progress.marks or self._before_reading is not None:
             # Where this pipeline starts is decided once, whatever becomes of its first batch. What somebody did to
             # tables is said once
@@ -160,7 +161,8 @@ class PipelineStartup:
     def resume(self, checkpoint: Checkpoint) -> tuple[Progress, Batch | None]:
         """Return the pipeline's progress and its unfinished batch; the sink learns what is kept of its tables."""
         progress, unfinished = checkpoint.progress()
-        self._parts.sink.resume(checkpoint.id, progress.marks, lambda table: self._remedy(checkpoint, table))
+        if (batches := self._parts.sink.batches) is not None:
+            batches.resume(checkpoint.id, progress.marks, lambda table: self._remedy(checkpoint, table))
         return progress, unfinished
 
     def _remedy(self, checkpoint: Checkpoint, table: TableId | None) -> str:
@@ -252,6 +254,11 @@ class Recovery:
         self.notes: list[Any] = []
         """What the sink kept for a source with a state, of the batch that was recovered last."""
 
+    def acquire(self, checkpoint: Checkpoint) -> None:
+        """Become the only run that writes, where the sink sees to that. Raise IngestError."""
+        if (owner := self._sink.transactions) is not None:
+            owner.acquire(checkpoint.id, checkpoint.run)
+
     def recover(self, checkpoint: Checkpoint, progress: Progress, batch: Batch | None) -> bool:
         """Add to the progress how far the sink was written in a batch; returns whether the sink knows that.
 
@@ -270,7 +277,8 @@ class Recovery:
         }  # fmt: skip
         number = progress.batch if batch is None else batch.number
         planned, age_s = (0, 0.0) if known is None else (known.run, time.time() - known.time / 1000)
-        written = self._sink.recover_in_doubt(checkpoint.scope, number, planned, starts, age_s)
+        owner = self._sink.transactions
+        written = {} if owner is None else owner.recover_in_doubt(checkpoint.scope, number, planned, starts, age_s)
         if known is None or prefix is None:
             return False
         progress.batch = known.number
@@ -284,14 +292,14 @@ class Recovery:
 
     def _carry_out(self, checkpoint: Checkpoint, progress: Progress, number: int) -> bool:
         """Add to the sink's tables what was decided of a batch; returns whether anything was. Raise IngestError."""
-        decided = checkpoint.decided(number)
-        if decided is None:
+        decided, batches = checkpoint.decided(number), self._sink.batches
+        if decided is None or batches is None:
             return False
         reached, additions = decided
-        self._sink.add(checkpoint.scope, number, additions)
+        batches.add(checkpoint.scope, number, additions)
         progress.batch, progress.ids, progress.shards = number, reached.ids, reached.shards
         progress.positions, progress.errors = reached.positions, reached.errors
-        progress.marks, progress.source_state = self._sink.marks(), reached.source_state
+        progress.marks, progress.source_state = batches.marks(), reached.source_state
         return True
 
     def _see_prefix(self, batch: Batch, prefix: str | None) -> None:

@@ -7,7 +7,6 @@ never by counting: compaction, transaction markers and aborted records leave gap
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from confluent_kafka import KafkaException
@@ -16,6 +15,7 @@ from ingest.errors import DataLoss, TopicMissing
 from ingest.kafka.failures import explain, is_access, is_away, refuse
 from ingest.kafka.handle import make_consumer, report
 from ingest.kafka.properties import BOOTSTRAP, LOG_LEVEL
+from ingest.model.chunk import Chunk
 from ingest.model.record import offset_of
 
 if TYPE_CHECKING:
@@ -50,21 +50,11 @@ range keeps the next batch's first fetch back.
 """
 
 
-@dataclass(slots=True)
-class KafkaChunk:
-    """Consecutive records of one split; see `Chunk` of ingest/sources."""
-
-    split: Split
-    messages: Sequence[Record]
-
-    @property
-    def topic(self) -> str:
-        """The topic of all of them."""
-        return self.split[0]
-
-
 class RangeReader:
     """One consumer; `read` may be called again and again, for other ranges each time."""
+
+    stateful: None = None
+    is_sample = False
 
     def __init__(self, conf: Mapping[str, str], metadata: Collection[str] = ()) -> None:
         """Make the consumer; raises ConfigError for properties that librdkafka does not take.
@@ -82,7 +72,7 @@ class RangeReader:
         except (KafkaException, ValueError, TypeError) as exc:
             raise refuse(exc, "source", self._servers) from exc
 
-    def read(self, ranges: Mapping[Split, tuple[int, int]]) -> Generator[KafkaChunk | None]:
+    def read(self, ranges: Mapping[Split, tuple[int, int]]) -> Generator[Chunk | None]:
         """Yield chunks until every range is read, and None when nothing came for a moment. Raises IngestError.
 
         The caller may stop early; `stop` ends one range, `position` says how far one was read.
@@ -99,7 +89,7 @@ class RangeReader:
             self._ends.clear()
             self.consumer.unassign()
 
-    def _pull(self) -> Iterator[KafkaChunk | None]:
+    def _pull(self) -> Iterator[Chunk | None]:
         left = sum(end - self._position[split] for split, end in self._ends.items())
         by_split = self._take(min(CHUNK, max(left, 1)))
         for split, found in by_split.items():
@@ -111,7 +101,7 @@ class RangeReader:
                 found = found[: bisect_left(found, end, key=offset_of)]  # noqa: PLW2901
             if found:
                 self._position[split] = offset_of(found[-1]) + 1
-                yield KafkaChunk(split, found)
+                yield Chunk(split, split[0], found)
             if last >= end - 1:
                 self.stop(split)
                 self._position[split] = max(self._position[split], end) if split in self._position else end

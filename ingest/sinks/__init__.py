@@ -6,6 +6,7 @@ Third parties add theirs under the entry point `ingest.sinks`.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
 
 from ingest.component.registry import Registry
@@ -60,20 +61,14 @@ class Writer(Protocol):
         """Give up what was written since the last commit, as far as the guarantee allows."""
 
 
-class SinkCoordinator(Protocol):
-    """The driver's side of a sink. Raises IngestError only."""
+class TopicOwner(Protocol):
+    """The driver's side of a sink whose tables are topics."""
 
-    stream: Literal["out", "err"]
-    """The stream that lines to show belong to."""
-
-    def connect(self) -> str:
-        """Return an identity of where records go."""
-
-    def fingerprint(self, identity: str) -> dict[str, Any]:
-        """Return what a checkpoint of this sink depends on."""
-
-    def topics(self, tables: Iterable[TableId]) -> set[str]:
+    def topics_of(self, tables: Iterable[TableId]) -> set[str]:
         """Return the topics that rows of these tables go to."""
+
+    def missing(self, tables: Iterable[TableId]) -> set[str]:
+        """Return those of these topics that do not exist. Raise TopicMissing where the sink may create none."""
 
     def hashed(self, tables: Iterable[TableId], *, again: bool = False) -> dict[str, Topic]:
         """Return those of these topics over whose partitions keys are hashed, as they were when they were looked at.
@@ -81,39 +76,25 @@ class SinkCoordinator(Protocol):
         `again`: look at them now.
         """
 
-    def missing(self, tables: Iterable[TableId]) -> set[str]:
-        """Return those of these topics that are not there."""
 
-    def vanished(self, tables: Iterable[TableId]) -> set[str]:
-        """Return what is not there of tables that were written before, each with a word for what it is."""
+class PlaceKeeper(Protocol):
+    """The driver's side of a sink that makes a place for each table by its name alone: a topic, a directory."""
 
-    def filled(self, tables: Iterable[TableId]) -> set[str] | None:
-        """Return what has rows of these tables, each with a word for what it is; None: nobody knows. Makes nothing."""
+    def prepare(self, tables: Iterable[TableId], *, dry_run: bool) -> None:
+        """Make sure that these tables can be written to. Idempotent: a crash may repeat it.
 
-    def check(self, tables: Iterable[TableId]) -> None:
-        """Raise what `prepare` would raise for these tables, and warn as it would; changes nothing."""
-
-    def prepare(self, tables: Iterable[TableId]) -> None:
-        """Make sure that these tables can be written to. Idempotent: a crash may repeat it."""
-
-    def unfit(self, table: TableId, schema: TableSchema) -> Mapping[str, str]:
-        """Return the columns that its table cannot take as a schema has them, each with the reason. Changes nothing."""
-
-    def beyond(self, table: TableId, schema: TableSchema, names: Sequence[str]) -> Collection[str]:
-        """Return those of the columns that its table has as BIGINT and that hold an integer beyond ±2^53.
-
-        Raise IngestError.
+        `dry_run`: raise and warn as without it, but change nothing.
         """
 
-    def arrange(self, layouts: Mapping[TableId, TableLayout]) -> None:
-        """Take the layouts of tables that `declare` may have to make."""
+    def filled(self, tables: Iterable[TableId]) -> set[str] | None:
+        """Return the places of these tables that have rows, each with a word for what it is; None: nobody knows."""
 
-    @property
-    def stored(self) -> StoredTypes:
-        """By table: what `declare` or `undeclared` has seen last of the types by which it keeps numbers."""
+
+class SchemaKeeper(Protocol):
+    """The driver's side of a sink that has a schema for each table: in a database, a catalog or a schema registry."""
 
     def declare(self, schemas: Mapping[TableId, TableSchema]) -> None:
-        """Tell whoever keeps them the schemas of tables, before their rows are written. Idempotent."""
+        """Create or change the schemas of tables, before their rows are written. Idempotent."""
 
     def undeclared(self, schemas: Mapping[TableId, TableSchema]) -> set[str]:
         """Return what `declare` would do, an entry each; raise what it would raise.
@@ -121,58 +102,99 @@ class SinkCoordinator(Protocol):
         Of a registry these are the subjects that get a schema, of a database the statements.
         """
 
+
+class TableKeeper(Protocol):
+    """The driver's side of a sink whose tables have columns with types, as those of databases and lakes."""
+
+    @property
+    def stored(self) -> StoredTypes:
+        """By table: what `declare` or `undeclared` has seen last of the types by which it keeps numbers."""
+
+    def filled(self, tables: Iterable[TableId]) -> set[str]:
+        """Return the tables that have rows, each with a word for what it is."""
+
+    def arrange(self, layouts: Mapping[TableId, TableLayout]) -> None:
+        """Take the layouts of tables that `declare` may have to create."""
+
+    def unfit(self, table: TableId, schema: TableSchema) -> Mapping[str, str]:
+        """Return the columns that its table cannot take as a schema has them, each with the reason. Changes nothing."""
+
+    def beyond(self, table: TableId, schema: TableSchema, names: Sequence[str]) -> Collection[str]:
+        """Return those of the columns that its table has as BIGINT and that hold an integer beyond ±2^53."""
+
+
+class TableCommenter(Protocol):
+    """The driver's side of a sink whose tables and columns have comments."""
+
+    def comment(self, table: TableId, schema: TableSchema, comments: TableComments) -> None:
+        """Set the comments of a table and its columns, between two batches."""
+
+
+class RowRemover(Protocol):
+    """The driver's side of a sink that can delete rows, between two batches. A crash may repeat it."""
+
+    def empty(self, table: TableId) -> bool:
+        """Delete all rows of a table; return False where the sink keeps rows that are gone."""
+
+    def keep_only(self, table: TableId, schema: TableSchema, keys: Iterator[Sequence[bytes]]) -> int | None:
+        """Delete all rows of a table but those of these keys.
+
+        Tables lose them in one commit. `schema`: that of the sink table; `keys`: as an encoder makes them, some at a
+        time. Return how many rows are deleted; None where the sink keeps rows that are gone.
+        """
+
+
+class TransactionOwner(Protocol):
+    """The driver's side of a sink that keeps progress with the rows, in one transaction (exactly-once)."""
+
+    def acquire(self, checkpoint: str, run: int) -> None:
+        """Become the only run that writes there."""
+
+    def recover_in_doubt(
+        self, scope: str, number: int, planned: int, starts: Mapping[int, Mapping[Split, int]], age_s: float
+    ) -> dict[int, ResumePoint]:
+        """Return how far each shard has written a batch whose end no driver saw, as far as it is known.
+
+        `starts`: where the ranges of each shard begin; `planned`: the run that planned the batch, `age_s` ago. Nothing
+        of an older run is committed after this. Raise DataLoss where it cannot be known any more.
+        """
+
+    def begin_batch(self, batch: int, shards: int) -> None:
+        """Announce that a batch is about to be written. Raise Fenced where a newer run has begun."""
+
+
+class BatchCommitter(Protocol):
+    """The driver's side of a sink whose tasks write files, which the driver commits batch by batch (exactly-once)."""
+
     def resume(self, checkpoint: str, marks: list[Any], remedy: Callable[[TableId | None], str]) -> None:
         """Take what the checkpoint has kept of what `marks` returned, before anything else is asked of tables.
 
         `remedy` says what reads the rows of a sink table again, where they are not there any more.
         """
 
+    def vanished(self, tables: Iterable[TableId]) -> set[str]:
+        """Return those of these tables, written before, that do not exist; each with a word for what it is."""
+
     def marks(self) -> list[Any]:
         """Return what the checkpoint is to keep of the tables that were written to, as JSON has values."""
-
-    def acquire(self, checkpoint: str, run: int) -> None:
-        """Become the only run that writes there (exactly-once)."""
-
-    def recover_in_doubt(
-        self, scope: str, number: int, planned: int, starts: Mapping[int, Mapping[Split, int]], age_s: float
-    ) -> dict[int, ResumePoint]:
-        """Return how far each shard has written a batch whose end no driver saw, as far as it is known (exactly-once).
-
-        `starts`: where the ranges of each shard begin; `planned`: the run that planned the batch, `age_s` ago. Nothing
-        of an older run is committed after this. Raises DataLoss where it cannot be known any more.
-        """
-
-    def begin_batch(self, batch: int, shards: int) -> None:
-        """Say that a batch is about to be written; raises Fenced where a newer run has begun (exactly-once)."""
 
     def additions(self, delivered: Sequence[Any]) -> list[Any] | None:
         """Return what a batch adds to the sink's tables, made of what its tasks delivered, as JSON has values.
 
-        None where tasks commit by themselves, or nothing is to be added. It is stored before `add` is called.
+        None where nothing is to be added. It is stored before `add` is called.
         """
 
     def add(self, scope: str, batch: int, additions: list[Any]) -> Mapping[str, int]:
-        """Commit what a batch adds to tables, to those that do not have it yet (exactly-once). A crash may repeat it.
+        """Commit what a batch adds to tables, to those that do not have it yet. A crash may repeat it.
 
-        `scope`: the owner of progress at the sink. Returns, by reason, how many changes were left out.
+        `scope`: the owner of progress at the sink. Return, by reason, how many changes were left out.
         """
 
-    def empty(self, table: TableId, partitions: Mapping[str, int]) -> bool:
-        """Delete all rows of a table, between two batches. A crash may repeat it.
 
-        `partitions`: by topic, over how many partitions keys are hashed. Returns False where the sink keeps rows that
-        are gone, and all are to stay: the caller says so.
-        """
+class Announcer(Protocol):
+    """The driver's side of a sink that shows lines."""
 
-    def keep_only(self, table: TableId, schema: TableSchema, keys: Iterator[Sequence[bytes]]) -> int | None:
-        """Delete all rows of a table but those of these keys, between two batches. A crash may repeat it.
-
-        Tables lose them in one commit. `schema`: that of the sink table; `keys`: as an encoder makes them, some at a
-        time. Returns how many rows are deleted; None where the sink keeps rows that are gone, and all are to stay.
-        """
-
-    def comment(self, table: TableId, schema: TableSchema, comments: TableComments) -> bool:
-        """Let a table and its columns have comments, between two batches; returns False where the sink keeps none."""
+    stream: Literal["out", "err"]
 
     def changed(self, events: Iterable[SchemaChange]) -> list[str]:
         """Return lines to show for schema changes."""
@@ -180,11 +202,37 @@ class SinkCoordinator(Protocol):
     def lines(self, delivered: Iterable[Any]) -> list[str]:
         """Return lines to show for what the tasks delivered."""
 
-    def probe(self) -> SideProbe | None:
-        """Return a question that shows whether the sink answers; None where there is nothing that could be away."""
 
+class SinkCoordinator(ABC):
+    """The driver's side of a sink: a destination, and the roles that it has. Methods raise IngestError only.
+
+    A role is an attribute, None where the sink does not have it. A coordinator that plays one itself says so in its
+    constructor: `self.tables = self`.
+    """
+
+    topics: TopicOwner | None = None
+    places: PlaceKeeper | None = None
+    schemas: SchemaKeeper | None = None
+    tables: TableKeeper | None = None
+    comments: TableCommenter | None = None
+    rows: RowRemover | None = None
+    transactions: TransactionOwner | None = None
+    batches: BatchCommitter | None = None
+    announcer: Announcer | None = None
+    probe: SideProbe | None = None
+    """A question that shows whether the sink answers; None where there is nothing that could be away."""
+
+    @abstractmethod
+    def connect(self) -> str:
+        """Return an identity of where records go. Changes nothing: `ingest plan` connects, too."""
+
+    @abstractmethod
+    def fingerprint(self, identity: str) -> dict[str, Any]:
+        """Return what a checkpoint of this sink depends on."""
+
+    @abstractmethod
     def close(self) -> None:
-        """Let go of what it holds."""
+        """Release connections."""
 
 
 class Sink(Protocol):

@@ -189,8 +189,8 @@ class FileSinkCoordinator(TypedSinkCoordinator[FileSink]):
     """The driver's side."""
 
     def __init__(self, options: FileSink, warn: Callable[[str], None]) -> None:
-        """Make nothing yet."""
         super().__init__(options, warn)
+        self.places = self
         self._path = Path(options.path)
 
     def connect(self) -> str:
@@ -205,8 +205,10 @@ class FileSinkCoordinator(TypedSinkCoordinator[FileSink]):
             raise self._refuse(f"{there} may not be written to")
         return str(self._path)
 
-    def prepare(self, _tables: Iterable[TableId]) -> None:
-        """Make the directory; raises ConfigError."""
+    def prepare(self, _tables: Iterable[TableId], *, dry_run: bool) -> None:
+        """Create the directory; raises ConfigError."""
+        if dry_run:
+            return  # `connect` has seen whether that can be done
         try:
             self._path.mkdir(parents=True, exist_ok=True)
         except OSError as exc:
@@ -225,6 +227,9 @@ class FileSinkCoordinator(TypedSinkCoordinator[FileSink]):
     def fingerprint(self, _identity: str) -> dict[str, Any]:
         """Return what a checkpoint of this sink depends on."""
         return {"type": "file"}
+
+    def close(self) -> None:
+        """Do nothing: tasks have the files open."""
 
 
 class FileWriter(PlainWriter):

@@ -14,7 +14,8 @@ from ingest.encode.change_encoder import ChangeEncoder
 from ingest.model.change import Kind
 from ingest.model.table import TableId, show
 from ingest.model.text import one_line
-from ingest.sinks.sink import PlainSinkCoordinator, PlainWriter, SinkOptions
+from ingest.sinks import SinkCoordinator
+from ingest.sinks.sink import PlainWriter, SinkOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -71,11 +72,11 @@ class PrintSink(SinkOptions):
         return PrintWriter()
 
 
-class PrintCoordinator(PlainSinkCoordinator):
+class PrintCoordinator(SinkCoordinator):
     """The driver's side: turns what happened into lines."""
 
     def __init__(self, options: PrintSink) -> None:
-        """Connect to nothing."""
+        self.announcer = self
         self._prefix = "" if options.identifier is None else f"{one_line(options.identifier)}> "
         self.stream: Literal["out", "err"] = "err" if options.standard_error else "out"
 
@@ -86,6 +87,9 @@ class PrintCoordinator(PlainSinkCoordinator):
     def fingerprint(self, _identity: str) -> dict[str, Any]:
         """Return what a checkpoint of this sink depends on."""
         return {"type": "print"}
+
+    def close(self) -> None:
+        """Do nothing: the driver shows the lines."""
 
     def changed(self, events: Iterable[SchemaChange]) -> list[str]:
         """Return the lines for schema changes."""

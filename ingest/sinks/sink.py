@@ -5,8 +5,7 @@ Rules: docs/spec/schema-changes.md#which-events-reach-the-sink.
 
 from __future__ import annotations
 
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Self
 
 from pydantic import BeforeValidator, Field, field_validator
 
@@ -15,16 +14,11 @@ from ingest.formats import is_binary
 from ingest.model.numbers import Numbers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from ingest.component.files import Files
-    from ingest.kafka.admin import Topic
     from ingest.model.commit import CommitScope, ResumePoint
     from ingest.model.layout import TableLayout
-    from ingest.model.probe import SideProbe
-    from ingest.model.record import Split
-    from ingest.model.schema import SchemaChange, StoredTypes, TableComments, TableSchema
     from ingest.model.table import TableId
 
 FAMILIES: Final = (
@@ -167,117 +161,6 @@ class SinkOptions(Labelled):
     def unregistered(self) -> Self:
         """Return these options for rows that are written nowhere: no schema registry is asked."""
         return self
-
-
-class PlainSinkCoordinator:
-    """The driver's side of a sink that has no topics, shows nothing and has no transactions."""
-
-    stream: Literal["out", "err"] = "out"
-    stored: StoredTypes = MappingProxyType({})
-    """By table: types by which it keeps numbers; there are no such tables."""
-
-    def topics(self, _tables: Iterable[TableId]) -> set[str]:
-        """Return none: there are no topics."""
-        return set()
-
-    def hashed(self, _tables: Iterable[TableId], *, again: bool = False) -> dict[str, Topic]:  # noqa: ARG002  (see SinkCoordinator)
-        """Return none: there are no topics."""
-        return {}
-
-    def missing(self, _tables: Iterable[TableId]) -> set[str]:
-        """Return none: there are no topics."""
-        return set()
-
-    def vanished(self, tables: Iterable[TableId]) -> set[str]:
-        """Return the topics that are missing."""
-        return {f"topic {topic}" for topic in self.missing(tables)}
-
-    def check(self, _tables: Iterable[TableId]) -> None:
-        """Do nothing: there is nothing to check."""
-
-    def filled(self, _tables: Iterable[TableId]) -> set[str] | None:
-        """Return None: nobody knows."""
-        return None
-
-    def prepare(self, _tables: Iterable[TableId]) -> None:
-        """Do nothing: there is nothing to prepare."""
-
-    def unfit(self, _table: TableId, _schema: TableSchema) -> Mapping[str, str]:
-        """Return nothing: all columns can be taken."""
-        return {}
-
-    def beyond(self, _table: TableId, _schema: TableSchema, _names: Sequence[str]) -> Collection[str]:
-        """Return nothing: there are no tables that hold numbers."""
-        return ()
-
-    def arrange(self, _layouts: Mapping[TableId, TableLayout]) -> None:
-        """Do nothing: no tables are made."""
-
-    def declare(self, _schemas: Mapping[TableId, TableSchema]) -> None:
-        """Do nothing: nobody is told of schemas."""
-
-    def undeclared(self, _schemas: Mapping[TableId, TableSchema]) -> set[str]:
-        """Return nothing: nobody is told of schemas."""
-        return set()
-
-    def resume(self, _checkpoint: str, _marks: list[Any], _remedy: Callable[[TableId | None], str]) -> None:
-        """Do nothing: nothing is kept of tables."""
-
-    def marks(self) -> list[Any]:
-        """Return nothing: nothing is kept of tables."""
-        return []
-
-    def acquire(self, _checkpoint: str, _run: int) -> None:
-        """Do nothing: one run at a time is the checkpoint's affair."""
-
-    def recover_in_doubt(
-        self,
-        _scope: str,
-        _number: int,
-        _planned: int,
-        _starts: Mapping[int, Mapping[Split, int]],
-        _age_s: float,
-    ) -> dict[int, ResumePoint]:
-        """Return nothing, as nothing is known: a batch whose end was not seen is written again."""
-        return {}
-
-    def begin_batch(self, _batch: int, _shards: int) -> None:
-        """Do nothing: nothing is announced."""
-
-    def additions(self, _delivered: Sequence[Any]) -> list[Any] | None:
-        """Return nothing: tasks commit by themselves."""
-        return None
-
-    def add(self, _scope: str, _batch: int, _additions: list[Any]) -> Mapping[str, int]:
-        """Do nothing: tasks commit by themselves."""
-        return {}
-
-    def empty(self, _table: TableId, _partitions: Mapping[str, int]) -> bool:
-        """Return False: rows stay."""
-        return False
-
-    def keep_only(self, _table: TableId, _schema: TableSchema, _keys: Iterator[Sequence[bytes]]) -> int | None:
-        """Return None: rows stay."""
-        return None
-
-    def comment(self, _table: TableId, _schema: TableSchema, _comments: TableComments) -> bool:
-        """Return False: there is no place for comments."""
-        return False
-
-    def changed(self, _events: Iterable[SchemaChange]) -> list[str]:
-        """Return nothing to show."""
-        return []
-
-    def lines(self, _delivered: Iterable[Any]) -> list[str]:
-        """Return nothing to show."""
-        return []
-
-    def probe(self) -> SideProbe | None:
-        """Return None: there is nothing that could be away."""
-        return None
-
-    def close(self) -> None:
-        """Do nothing: nothing is held."""
 
 
 class PlainWriter:

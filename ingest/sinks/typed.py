@@ -16,7 +16,8 @@ from ingest.formats.written import Rounding, RowPlace, Upserts
 from ingest.model.numbers import Numbers, rounding_of
 from ingest.model.reject import RowError
 from ingest.model.table import show
-from ingest.sinks.sink import PlainSinkCoordinator, SinkOptions
+from ingest.sinks import SinkCoordinator
+from ingest.sinks.sink import SinkOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -120,11 +121,11 @@ class TypedSinkOptions(SinkOptions):
 T = TypeVar("T", bound=TypedSinkOptions)
 
 
-class TypedSinkCoordinator(PlainSinkCoordinator, Generic[T]):
-    """The driver's side of such a sink, as far as schemas go. Raises IngestError only."""
+class TypedSinkCoordinator(SinkCoordinator, Generic[T]):
+    """The driver's side of such a sink, as far as schemas go."""
 
     def __init__(self, options: T, warn: Callable[[str], None]) -> None:
-        """Declare nothing yet."""
+        self.schemas = self if options.declares else None
         self._options = options
         self._warn = warn
         self._keys: dict[TableId, list[str]] = {}
@@ -149,7 +150,7 @@ class TypedSinkCoordinator(PlainSinkCoordinator, Generic[T]):
 
     def _writers(self, schemas: Mapping[TableId, TableSchema]) -> Iterator[tuple[TableId, TypedWriters]]:
         """Yield what makes keys and values of each table, where their formats have schemas."""
-        for table, schema in schemas.items() if self._options.declares else ():
+        for table, schema in schemas.items():
             try:
                 yield table, self._options.typed(table, schema)
             except RowError:

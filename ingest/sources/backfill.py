@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from ingest.formats import OF_ROWS
 from ingest.model.change import NOT_SELECTED, Reject, Skip
 from ingest.model.record import is_another
+from ingest.sources import SourceCoordinator
 from ingest.sources.derived import DerivedSource
 
 if TYPE_CHECKING:
@@ -19,10 +20,9 @@ if TYPE_CHECKING:
 
     from ingest.formats import Decoder
     from ingest.model.change import Decoded
-    from ingest.model.probe import SideProbe
     from ingest.model.record import Headers, Split
     from ingest.model.table import TableId
-    from ingest.sources import Reader, SourceCoordinator
+    from ingest.sources import Reader
 
 _SHOWN: Final = 5
 """Splits that a warning names."""
@@ -122,12 +122,13 @@ class BackfillDecoder:
         return decoded
 
 
-class BackfillCoordinator:
+class BackfillCoordinator(SourceCoordinator):
     """The driver's side: the pipeline's splits, from the first record that is there up to the pipeline's positions."""
 
     def __init__(self, real: SourceCoordinator, warn: Callable[[str], None]) -> None:
         """Connect to nothing yet."""
         self.ids: dict[str, str] = {}
+        self.probe = real.probe
         self._real = real
         self._warn = warn
         self._ends: dict[Split, int] = {}
@@ -210,15 +211,6 @@ class BackfillCoordinator:
     def topics(self, names: Iterable[str]) -> Mapping[str, Any]:
         """Return what the real source says."""
         return self._real.topics(names)
-
-    def commit(self, _positions: Mapping[Split, int]) -> None:
-        """Show nothing: the pipeline's positions are the group's."""
-
-    keep = commit
-
-    def probe(self) -> SideProbe | None:
-        """Return the real source's question."""
-        return self._real.probe()
 
     def close(self) -> None:
         """Release the connections."""

@@ -24,6 +24,7 @@ class DerivedSource:
     """The pipeline's source."""
 
     sample_size: ClassVar[int] = 0
+    row_letters: ClassVar[None] = None
 
     @property
     def format(self) -> Format:

@@ -19,6 +19,7 @@ from ingest.errors import ConfigError, DataLoss, Unavailable
 from ingest.formats import FORMATS, has_schemas
 from ingest.model.shared_place import SharedPlace
 from ingest.model.text import reason_of
+from ingest.sources import SourceCoordinator
 from ingest.sources.envelopes import EnvelopeDecoder
 from ingest.sources.lines import FileReader, first_line, stem_of
 from ingest.sources.records import RecordOptions
@@ -141,24 +142,25 @@ class _Topic(NamedTuple):
 class FilesProbe:
     """A question for the ends of files, with line counts of its own: another thread asks it."""
 
-    def __init__(self, coordinator: FileSourceCoordinator) -> None:
-        """Look at nothing yet."""
-        self._coordinator = coordinator
+    def __init__(self, options: FileSource) -> None:
+        self._options = options
+        self._coordinator: FileSourceCoordinator | None = None
 
     def ask(self, positions: Mapping[Split, int]) -> dict[Split, int]:
         """Return where each file ends now. Raise Unavailable for one that cannot be read."""
+        self._coordinator = self._coordinator or FileSourceCoordinator(self._options)
         return self._coordinator.ends(positions)
 
     def close(self) -> None:
         """Do nothing: nothing is held."""
 
 
-class FileSourceCoordinator:
+class FileSourceCoordinator(SourceCoordinator):
     """The driver's side of the files."""
 
     def __init__(self, options: FileSource) -> None:
-        """Look at nothing yet."""
         self.options = options
+        self.probe = FilesProbe(options)
         self.ids: dict[str, str] = {}
         self._counted: dict[str, tuple[int, int]] = {}
         """By file: bytes that were looked at, and line ends in them."""
@@ -255,16 +257,6 @@ class FileSourceCoordinator:
     def topics(self, names: Iterable[str]) -> dict[str, _Topic]:
         """Return those of these files that are there."""
         return {name: _Topic("file", 1) for name in names if Path(name).is_file()}
-
-    def probe(self) -> FilesProbe:
-        """Return a question for the ends of files."""
-        return FilesProbe(FileSourceCoordinator(self.options))
-
-    def commit(self, positions: Mapping[Split, int]) -> None:
-        """Do nothing: nobody watches."""
-
-    def keep(self, positions: Mapping[Split, int]) -> None:
-        """Do nothing: nobody watches."""
 
     def close(self) -> None:
         """Do nothing: nothing is held."""

@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
 
 from ingest.errors import Unavailable
+from ingest.model.chunk import Chunk
 from ingest.model.text import reason_of
+from ingest.sources import Reader
 from ingest.sources.envelopes import BrokenLine, LineError, read_line
 
 if TYPE_CHECKING:
@@ -84,16 +86,7 @@ class FileRecord:
         return
 
 
-@dataclass(slots=True)
-class FileChunk:
-    """Consecutive lines of one file, of one topic."""
-
-    split: Split
-    topic: str
-    messages: list[FileRecord]
-
-
-class FileReader:
+class FileReader(Reader):
     """Reads ranges of lines. Remembers where lines begin, so that going on costs nothing."""
 
     def __init__(self, *, envelope: bool, header: bool = False) -> None:
@@ -104,7 +97,7 @@ class FileReader:
         """By file: a line's number, and the byte where it begins."""
         self._position: dict[Split, int] = {}
 
-    def read(self, ranges: Mapping[Split, tuple[int, int]]) -> Generator[FileChunk | None]:
+    def read(self, ranges: Mapping[Split, tuple[int, int]]) -> Generator[Chunk | None]:
         """Yield chunks until every range is read. Raises Unavailable."""
         self._position = {split: start for split, (start, _) in ranges.items()}
         for split, (start, end) in ranges.items():
@@ -116,7 +109,7 @@ class FileReader:
                 raise Unavailable(msg) from exc
             self._position[split] = max(self._position[split], end)
 
-    def _chunks(self, file: BinaryIO, split: Split, start: int, end: int) -> Generator[FileChunk]:
+    def _chunks(self, file: BinaryIO, split: Split, start: int, end: int) -> Generator[Chunk]:
         name = split[0]
         line, begins = self._known.get(name, (0, 0))
         if line > start:
@@ -124,7 +117,7 @@ class FileReader:
         file.seek(begins)
         while line < start and file.readline():
             line += 1
-        chunk: FileChunk | None = None
+        topic, lines = "", list[FileRecord]()
         while line < end and (text := file.readline()):
             line += 1
             if line == 1:
@@ -132,17 +125,16 @@ class FileReader:
                     continue
                 text = text.removeprefix(BOM_UTF8)
             record = self._record(name, line - 1, text.rstrip(b"\r\n"))
-            if chunk is not None and (chunk.topic != record.stands_for or len(chunk.messages) >= CHUNK):
+            if lines and (topic != record.stands_for or len(lines) >= CHUNK):
                 self._position[split] = record.line
-                yield chunk
-                chunk = None
-            if chunk is None:
-                chunk = FileChunk(split, record.stands_for, [])
-            chunk.messages.append(record)
+                yield Chunk(split, topic, lines)
+                lines = []
+            topic = record.stands_for
+            lines.append(record)
         self._known[name] = (line, file.tell())
-        if chunk is not None:
+        if lines:
             self._position[split] = line
-            yield chunk
+            yield Chunk(split, topic, lines)
 
     def _record(self, name: str, line: int, text: bytes) -> FileRecord:
         stem = stem_of(name)

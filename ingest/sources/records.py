@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
     from ingest.model.text import TextError
+    from ingest.sources.stateful import RowLetters
 
 _RAW: Final = frozenset({"__raw_key__", "__raw_value__"})
 
@@ -94,6 +95,11 @@ class DeclaringOptions(Options):
     def _initial(self) -> Mapping[TableId, TableSchema]:
         """The initial schemas, by table."""
         return {} if self.ddls is None else parse_tables(self.ddls)
+
+    @property
+    def row_letters(self) -> RowLetters | None:
+        """What makes dead letters of records that are no messages; None where all are messages."""
+        return None
 
     @property
     def tolerated(self) -> int:

@@ -1,14 +1,13 @@
 """A source with a state: what the checkpoint keeps for it beside positions, and what passes between its two sides.
 
 A log of a database is such a source: its tasks need the schemas that were valid at each position, and only they see the
-statements that change these. Topics and files need none of this. A source has a state if its coordinator and its reader
-are as here; the engine asks in one place (`of_coordinator`, `of_reader`).
+statements that change these. Topics and files need none of this: `stateful` of their coordinator and reader is None.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -160,7 +159,7 @@ class StatefulReader(Protocol):
         """Return what the coordinator is to learn of a task that ended at these positions."""
 
 
-class LettersOfRows(Protocol):
+class RowLetters(Protocol):
     """The options of a source whose records are no messages: what a dead letter of one is, and how it is read again."""
 
     def as_letter(self, assigned: Any, shared: Any, split: Split, record: Record, place: Any) -> Record:  # noqa: ANN401
@@ -171,29 +170,3 @@ class LettersOfRows(Protocol):
 
     def letter_rows(self) -> Any:  # noqa: ANN401  (the source's own)
         """Return what makes a record of the source of a dead letter again, by its method `of`."""
-
-
-OF_ROWS: Final = frozenset(name for name in vars(LettersOfRows) if not name.startswith("_"))
-"""The methods of such options."""
-
-
-def with_letters_of_rows(source: object) -> LettersOfRows | None:
-    """Return the options of a source if its records are no messages."""
-    found: Any = source
-    return found if hasattr(source, "as_letter") else None
-
-
-STATEFUL: Final = frozenset(name for name in vars(StatefulCoordinator) if not name.startswith("_"))
-"""The methods of a coordinator with a state."""
-
-
-def of_coordinator(coordinator: object) -> StatefulCoordinator | None:
-    """Return a source's coordinator if it has a state."""
-    found: Any = coordinator
-    return found if hasattr(found, "restore") else None
-
-
-def of_reader(reader: object) -> StatefulReader | None:
-    """Return a reader if its source has a state."""
-    found: Any = reader
-    return found if hasattr(found, "commit_note") else None

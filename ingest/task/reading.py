@@ -36,7 +36,7 @@ class ReadChunk:
     more: bool = False
     """True if more records of the position of the last one follow: the split stays at it until all are there."""
     place: Any = None
-    """What the source says of the place of the messages, beside their offsets; see `LettersOfRows.as_letter`."""
+    """What the source says of the place of the messages, beside their offsets; see `RowLetters.as_letter`."""
 
     def position(self, index: int) -> int:
         """Return the position of the split after `messages[:index]`."""
@@ -64,20 +64,12 @@ class RangeReading:
                 if chunk is None:
                     yield None
                     continue
-                more = getattr(chunk, "more", False)
-                messages, end = chunk.messages, offset_of(chunk.messages[-1]) + (not more)
+                messages, end = chunk.messages, offset_of(chunk.messages[-1]) + (not chunk.more)
                 self._telemetry.read(messages)
                 kept = () if wanted is None else [wanted(message.headers()) for message in messages]
                 if all(kept):
-                    gone = getattr(chunk, "gone", "")
                     yield ReadChunk(
-                        chunk.split,
-                        chunk.topic,
-                        messages,
-                        end,
-                        gone=gone,
-                        more=more,
-                        place=getattr(chunk, "place", None),
+                        chunk.split, chunk.topic, messages, end, gone=chunk.gone, more=chunk.more, place=chunk.place
                     )
                 else:
                     left_out = [*compress(messages, map(not_, kept))]

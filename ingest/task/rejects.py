@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from ingest.model.cache import MAX_COUNTED
 from ingest.model.record import kept_of, offset_of
 from ingest.model.reject import Failure, RejectedRecord
-from ingest.sources.stateful import with_letters_of_rows
 from ingest.task.counters import add_counts, counters_for
 
 if TYPE_CHECKING:
@@ -70,7 +69,7 @@ class Rejects:
         """`letters`: None if workers do not send rejects anywhere; `known_tables`: those that have a schema."""
         self._limit = limit
         self._letters = letters
-        self._rows = with_letters_of_rows(setup.source)
+        self._rows = setup.source.row_letters
         self._assigned = assigned
         self.place: Any = None
         """What the chunk in hand says of its place."""

@@ -77,7 +77,7 @@ class LoneTombstones:
             first = max(0, at - count)
             try:
                 reader = self._setup.source.reader(self._setup.pipeline)
-                if getattr(reader, "is_sample", False):
+                if reader.is_sample:
                     return None
                 return [*self._records(reader, split, first, at)]
             except DataLoss:

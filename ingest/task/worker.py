@@ -25,7 +25,6 @@ from ingest.model.shared_place import unseen, unshared
 from ingest.native import native
 from ingest.native.native import NativeEncoders, TargetTable
 from ingest.schema.evolve import Schemas
-from ingest.sources.stateful import of_reader
 from ingest.task.native_support import decoded_in_python
 
 if TYPE_CHECKING:
@@ -64,7 +63,7 @@ class Clients:
     def stateful(self, task: Task) -> StatefulReader | None:
         """Return the reader once it has taken over what a task gets, if its source has a state; raises IngestError."""
         assigned = task.assigned
-        found = None if assigned is None else of_reader(self.reader())
+        found = None if assigned is None else self.reader().stateful
         if found is not None and assigned is not None:
             found.take(assigned.own, assigned.shared.value)
         return found

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 from ingest.deadletter.letter import PREFIX, headers_of
 from ingest.errors import TopicMissing
 from ingest.model.table import show
-from ingest.sinks.sink import PlainSinkCoordinator, PlainWriter
+from ingest.sinks import SinkCoordinator
+from ingest.sinks.sink import PlainWriter
+from ingest.sinks.topics import TopicsOptions
 from ingest.testing.in_memory_sink import InMemorySink
 
 if TYPE_CHECKING:
@@ -45,11 +47,11 @@ def capturing_sink(
     return InMemorySink(options, CapturingCoordinator(options), lambda: CapturingWriter(captured))
 
 
-class CapturingCoordinator(PlainSinkCoordinator):
+class CapturingCoordinator(SinkCoordinator):
     """The driver's side of a sink in memory."""
 
     def __init__(self, options: AnyOptions) -> None:
-        """Take the sink's options."""
+        self.places = self
         self._options = options
 
     def connect(self) -> str:
@@ -60,13 +62,19 @@ class CapturingCoordinator(PlainSinkCoordinator):
         """Return nothing that a checkpoint could depend on."""
         return {"type": "memory"}
 
-    def prepare(self, tables: Iterable[TableId]) -> None:
+    def prepare(self, tables: Iterable[TableId], *, dry_run: bool) -> None:  # noqa: ARG002  (nothing is made anyway)
         """Raise TopicMissing where the sink may make no topics, as none is there."""
-        if not getattr(self._options, "create", True):
+        if isinstance(self._options, TopicsOptions) and not self._options.create:
             missing = next(iter(tables), None)
             if missing is not None:
                 msg = f"topic {show(missing)!r} does not exist, and sink.topic.create is false"
                 raise TopicMissing(msg, "create it (compacted), or let the tool do it")
+
+    def filled(self, _tables: Iterable[TableId]) -> None:
+        """Return None: what earlier runs wrote is not known."""
+
+    def close(self) -> None:
+        """Keep what is captured."""
 
 
 class CapturingWriter(PlainWriter):

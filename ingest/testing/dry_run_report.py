@@ -116,7 +116,8 @@ def report(
     targets = {target for source in chosen.values() for target in source.targets}
     shown = {show(target) for target in targets}
     changes = [event for event in run.happened if isinstance(event, SchemaChanged) and event.table in shown]
-    others = tuple(f"{topic}-" for topic in probe.sink.topics(schemas.sinks.keys() - targets))
+    topics = probe.sink.topics
+    others = () if topics is None else tuple(f"{topic}-" for topic in topics.topics_of(schemas.sinks.keys() - targets))
     found = DryRunReport(
         pipeline=pipeline.pipeline.name,
         checkpoint=run.start.checkpoint.where if run.start.resumed else None,
@@ -129,7 +130,7 @@ def report(
         changes=[str(event) for event in changes],
         created={event.table: event.why for event in changes if event.change.startswith("CREATE TABLE")},
         withheld=[f"{show(event.table)}> {event}, {why}" for event, why in withheld.items() if event.table in targets],
-        new_topics=sorted(probe.sink.missing(targets)),
+        new_topics=[] if topics is None else sorted(topics.missing(targets)),
         new_schemas=sorted(one for one in probe.sink.subjects if only is None or not one.startswith(others)),
         rejects=[one for one, table in rejects if table is None or _wanted(table, only)],
         skipped=dict(run.summary.skipped),

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from ingest.sources.stateful import OF_ROWS
+from ingest.model.chunk import Chunk
+from ingest.sources import Reader, SourceCoordinator
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Mapping
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
     from ingest.model.reject import IgnoredErrors
     from ingest.model.table import TableId
     from ingest.schema.infer import Inference
-    from ingest.sources import Reader, Source, SourceCoordinator
+    from ingest.sources import Source
+    from ingest.sources.stateful import RowLetters
     from ingest.testing.records import MemoryRecord
 
 _CHUNK: Final = 100
@@ -38,11 +40,10 @@ class InMemorySource:
     rate_limit: float | None
     """Records in a second, at most."""
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401  (what the options have)
-        """Return what only the options of sources have whose records are no messages (`sources/stateful.py`)."""
-        if name not in OF_ROWS:
-            raise AttributeError(name)
-        return getattr(self.options, name)
+    @property
+    def row_letters(self) -> RowLetters | None:
+        """What makes dead letters of records that are no messages."""
+        return self.options.row_letters
 
     @property
     def left_out(self) -> str:
@@ -108,7 +109,7 @@ def in_memory(options: Source, records: dict[Split, list[MemoryRecord]]) -> InMe
     )
 
 
-class InMemoryCoordinator:
+class InMemoryCoordinator(SourceCoordinator):
     """The driver's side of given records."""
 
     def __init__(self, records: dict[Split, list[MemoryRecord]]) -> None:
@@ -162,33 +163,11 @@ class InMemoryCoordinator:
         """Return nothing new."""
         return {}
 
-    def commit(self, _positions: Mapping[Split, int]) -> None:
-        """Show nothing: nobody watches."""
-
-    def keep(self, _positions: Mapping[Split, int]) -> None:
-        """Show nothing: nobody watches."""
-
-    def probe(self) -> None:
-        """Return None: there is nothing that could be away."""
-
     def close(self) -> None:
         """Do nothing: nothing is held."""
 
 
-@dataclass(slots=True)
-class MemoryChunk:
-    """Consecutive records of one split."""
-
-    split: Split
-    messages: list[MemoryRecord]
-
-    @property
-    def topic(self) -> str:
-        """The topic of all of them."""
-        return self.split[0]
-
-
-class InMemoryReader:
+class InMemoryReader(Reader):
     """A task's side of given records."""
 
     def __init__(self, records: Mapping[Split, list[MemoryRecord]]) -> None:
@@ -196,12 +175,12 @@ class InMemoryReader:
         self._records = records
         self._position: dict[Split, int] = {}
 
-    def read(self, ranges: Mapping[Split, tuple[int, int]]) -> Generator[MemoryChunk | None]:
+    def read(self, ranges: Mapping[Split, tuple[int, int]]) -> Generator[Chunk | None]:
         """Yield chunks until every range is read."""
         self._position = {split: start for split, (start, _) in ranges.items()}
         for split, (start, end) in ranges.items():
             for at in range(start, end, _CHUNK):
-                chunk = MemoryChunk(split, self._records[split][at : min(end, at + _CHUNK)])
+                chunk = Chunk(split, split[0], self._records[split][at : min(end, at + _CHUNK)])
                 self._position[split] = at + len(chunk.messages)
                 yield chunk
 

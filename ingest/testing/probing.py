@@ -10,31 +10,33 @@ from typing import TYPE_CHECKING, Any
 
 from ingest.model.record import offset_of
 from ingest.model.reject import RejectedRecord
-from ingest.sinks.sink import PlainSinkCoordinator, PlainWriter
+from ingest.sinks import SinkCoordinator
+from ingest.sinks.sink import PlainWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from ingest.deadletter.collector import DirtyDataCollector
-    from ingest.kafka.admin import Topic
     from ingest.model.change import Reject
-    from ingest.model.layout import TableLayout
     from ingest.model.record import Record, Split
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
-    from ingest.sinks import SinkCoordinator
+    from ingest.sinks import BatchCommitter, PlaceKeeper
     from ingest.testing.sampling import Sample
 
 
-class ProbingCoordinator(PlainSinkCoordinator):
+class ProbingCoordinator(SinkCoordinator):
     """The driver's side of a sink of which no run comes: the real one is asked, and connected once for all runs."""
 
     def __init__(self, real: SinkCoordinator) -> None:
-        """Connect to nothing yet."""
         self._real = real
         self._identity: str | None = None
         self.subjects: set[str] = set()
         """The subjects that a run would register schemas for."""
+        self.topics, self.tables = real.topics, real.tables
+        self.places = None if real.places is None else ProbedPlaces(real.places)
+        self.schemas = None if real.schemas is None else self
+        self.batches = None if real.batches is None else ProbedBatches(real.batches)
 
     def connect(self) -> str:
         """Return an identity of where records would go."""
@@ -46,42 +48,59 @@ class ProbingCoordinator(PlainSinkCoordinator):
         """Return what a checkpoint of this sink depends on."""
         return self._real.fingerprint(identity)
 
-    def resume(self, checkpoint: str, marks: list[Any], remedy: Callable[[TableId | None], str]) -> None:
-        """Hand on what the checkpoint has kept, so that the real sink says what others did to tables."""
-        self._real.resume(checkpoint, marks, remedy)
-
-    def topics(self, tables: Iterable[TableId]) -> set[str]:
-        """Return the topics that rows of these tables would go to."""
-        return self._real.topics(tables)
-
-    def hashed(self, tables: Iterable[TableId], *, again: bool = False) -> dict[str, Topic]:
-        """Return those of these topics over whose partitions keys would be hashed."""
-        return self._real.hashed(tables, again=again)
-
-    def missing(self, tables: Iterable[TableId]) -> set[str]:
-        """Return those of these topics that are not there; raises TopicMissing where the sink may create none."""
-        return self._real.missing(tables)
-
-    def prepare(self, tables: Iterable[TableId]) -> None:
-        """Raise what the real sink would raise for these tables, and warn as it would; changes nothing."""
-        self._real.check(tables)
-
-    def unfit(self, table: TableId, schema: TableSchema) -> Mapping[str, str]:
-        """Return the columns that the real sink's table cannot take."""
-        return self._real.unfit(table, schema)
-
-    def beyond(self, table: TableId, schema: TableSchema, names: Sequence[str]) -> Collection[str]:
-        """Return the columns that hold an integer beyond ±2^53 in the real sink's table."""
-        return self._real.beyond(table, schema, names)
-
-    def arrange(self, layouts: Mapping[TableId, TableLayout]) -> None:
-        """Hand the layouts of tables on, so that statements show them."""
-        self._real.arrange(layouts)
-
     def declare(self, schemas: Mapping[TableId, TableSchema]) -> None:
         """Raise what the real sink would raise for these schemas; registers nothing."""
-        self.subjects |= self._real.undeclared(schemas)
-        self.stored = self._real.stored
+        self.subjects |= self.undeclared(schemas)
+
+    def undeclared(self, schemas: Mapping[TableId, TableSchema]) -> set[str]:
+        """Return what the real sink would do."""
+        assert self._real.schemas is not None
+        return self._real.schemas.undeclared(schemas)
+
+    def close(self) -> None:
+        """Keep the connection for the next run; who made the real one closes it."""
+
+
+@dataclass(slots=True)
+class ProbedPlaces:
+    """The places of a sink's tables, none of which is made."""
+
+    real: PlaceKeeper
+
+    def prepare(self, tables: Iterable[TableId], *, dry_run: bool) -> None:  # noqa: ARG002  (it always is one)
+        """Raise what the real sink would raise for these tables, and warn as it would."""
+        self.real.prepare(tables, dry_run=True)
+
+    def filled(self, tables: Iterable[TableId]) -> set[str] | None:
+        """Return the places that have rows."""
+        return self.real.filled(tables)
+
+
+@dataclass(slots=True)
+class ProbedBatches:
+    """The batches of a sink, none of which is committed."""
+
+    real: BatchCommitter
+
+    def resume(self, checkpoint: str, marks: list[Any], remedy: Callable[[TableId | None], str]) -> None:
+        """Hand on what the checkpoint has kept, so that the real sink says what others did to tables."""
+        self.real.resume(checkpoint, marks, remedy)
+
+    def vanished(self, _tables: Iterable[TableId]) -> set[str]:
+        """Return none: nothing is written in their stead."""
+        return set()
+
+    def marks(self) -> list[Any]:
+        """Return nothing: nothing was written."""
+        return []
+
+    def additions(self, _delivered: Sequence[Any]) -> list[Any] | None:
+        """Return None: nothing was written."""
+        return None
+
+    def add(self, _scope: str, _batch: int, _additions: list[Any]) -> Mapping[str, int]:
+        """Leave a batch whose commit was decided to the next run."""
+        return {}
 
 
 class NullWriter(PlainWriter):

@@ -7,21 +7,22 @@ from __future__ import annotations
 
 import time
 from contextlib import closing
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 from ingest.config.diagnostics import did_you_mean
 from ingest.errors import ConfigError
+from ingest.model.chunk import Chunk
 from ingest.model.record import offset_of
-from ingest.sources.stateful import STATEFUL, of_coordinator, of_reader, with_letters_of_rows
+from ingest.sources import Reader, SourceCoordinator
 from ingest.testing.records import MemoryRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Generator, Iterable, Mapping
 
     from ingest.model.record import Record, Split
     from ingest.model.standing import Standing
-    from ingest.sources import Chunk, Reader, Source, SourceCoordinator
+    from ingest.sources import Source
     from ingest.sources.stateful import StatefulCoordinator
 
 MOST: Final = 1_000
@@ -44,15 +45,6 @@ _STATEMENTS: Final = 20
 
 
 @dataclass(slots=True)
-class SampleChunk:
-    """Records of one split and topic."""
-
-    split: Split
-    topic: str
-    messages: Sequence[Record]
-
-
-@dataclass(slots=True)
 class Sample:
     """A few records of a source: the next ones that a run would read, and the newest."""
 
@@ -68,18 +60,18 @@ class Sample:
     stops: dict[Split, int] = field(default_factory=dict)
     """The end of the dry run, by split: up to there the sample has every record."""
     extent: dict[Split, tuple[int, int]] = field(default_factory=dict)
-    chunks: list[SampleChunk] = field(default_factory=list)
+    chunks: list[Chunk] = field(default_factory=list)
     shown: Callable[[Split, Record], tuple[bytes | None, str]] = lambda _, record: (record.value(), "")
     """Returns the value of a record as people read it, and its place where that is no offset of a topic."""
     _splits: dict[int, Split] = field(default_factory=dict)
 
-    def between(self, ranges: Mapping[Split, tuple[int, int]]) -> Generator[SampleChunk]:
+    def between(self, ranges: Mapping[Split, tuple[int, int]]) -> Generator[Chunk]:
         """Yield the records of these ranges, split by split."""
         for chunk in self.chunks:
             start, end = ranges.get(chunk.split, (0, 0))
             found = [message for message in chunk.messages if start <= offset_of(message) < end]
             if found:
-                yield SampleChunk(chunk.split, chunk.topic, found)
+                yield Chunk(chunk.split, chunk.topic, found)
 
     def split_of(self, record: Record) -> Split:
         """Return where a record of the sample is from; a copy of one only says its topic and partition."""
@@ -87,17 +79,31 @@ class Sample:
             self._splits = {id(message): chunk.split for chunk in self.chunks for message in chunk.messages}
         return self._splits.get(id(record)) or (record.topic() or "", record.partition() or 0)
 
-    def to_come(self) -> Generator[SampleChunk]:
+    def to_come(self) -> Generator[Chunk]:
         """Yield all records that a run would read."""
         return self.between({split: (start, self.extent[split][1]) for split, start in self.starts.items()})
 
 
-class SampledCoordinator:
+class SampledState:
+    """The state of the real source, but that each row of the sample has a position of its own."""
+
+    def __init__(self, real: StatefulCoordinator) -> None:
+        self._real = real
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401  (what the real one has)
+        return getattr(self._real, name)
+
+    def weight(self, split: Split) -> float:
+        """Return how many records a position stands for."""
+        return 1.0 if self._real.grows(split) else self._real.weight(split)
+
+
+class SampledCoordinator(SourceCoordinator):
     """The driver's side of a sample: the real source is asked, once for all runs over the sample, and shown nothing."""
 
     def __init__(self, source: Source, real: SourceCoordinator, pipeline: str) -> None:
-        """Connect to nothing yet."""
         self.sample = Sample()
+        self.stateful = None if real.stateful is None else cast("StatefulCoordinator", SampledState(real.stateful))
         self._source = source
         self._real = real
         self._pipeline = pipeline
@@ -106,12 +112,6 @@ class SampledCoordinator:
         """True if records that were read already are taken where none is waiting, also of a pipeline that has run."""
         self.only: tuple[Split, int] | None = None
         """The split and the offset of the one record to take; None takes those that a run would read."""
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401  (what the real source has)
-        """Return what only sources with a state have (`sources/stateful.py`): that of the real one."""
-        if name not in STATEFUL:
-            raise AttributeError(name)
-        return getattr(self._real, name)
 
     @property
     def ids(self) -> dict[str, str]:
@@ -143,7 +143,7 @@ class SampledCoordinator:
     def _take(self, positions: dict[Split, int], *, anew: bool) -> None:
         sample = self.sample
         sample.extent = extent = self._real.extent(self._real.ends(positions))
-        keeper, ends = of_coordinator(self._real), {split: end for split, (_, end) in extent.items()}
+        keeper, ends = self._real.stateful, {split: end for split, (_, end) in extent.items()}
         sample.standing = None if keeper is None else keeper.standing(positions, ends)
         if sample.standing is not None:
             since = sample.standing.read_time if sample.standing.lag_bytes else 0
@@ -176,34 +176,25 @@ class SampledCoordinator:
         """Give the rows of each chunk of a table, which have one position, positions of their own in the sample."""
         sample = self.sample
         lanes = [split for split in sample.starts if keeper.grows(split)]
+        chunks = [chunk for chunk in sample.chunks if chunk.split not in lanes]
         for split in lanes:
             at = first = sample.starts[split] << _ROWS
             stop = sample.stops[split]
             for chunk in (one for one in sample.chunks if one.split == split):
-                apart: list[Record] = []
+                rows: list[Record] = []
                 for record in chunk.messages:
                     if offset_of(record) < stop:  # else its chunk was not read to its end
                         time_made = record.timestamp()[1]
-                        apart.append(MemoryRecord(at, split[0], None, record.value(), split[1], at, time_made))
+                        rows.append(MemoryRecord(at, split[0], None, record.value(), split[1], at, time_made))
                         at += 1
-                chunk.messages = apart
+                chunks.append(replace(chunk, messages=rows))
             sample.starts[split], sample.stops[split], sample.extent[split] = first, at, (first, at)
-        sample.chunks = [chunk for chunk in sample.chunks if chunk.messages]
+        sample.chunks = [chunk for chunk in chunks if chunk.messages]
         self._show_rows(keeper)
-
-    def weight(self, split: Split) -> float:
-        """Return how many records a position stands for: in the sample each row has its own."""
-        return 1.0 if self._keeper.grows(split) else self._keeper.weight(split)
-
-    @property
-    def _keeper(self) -> StatefulCoordinator:
-        keeper = of_coordinator(self._real)
-        assert keeper is not None
-        return keeper
 
     def _show_rows(self, keeper: StatefulCoordinator) -> None:
         """Show rows, which are no messages, as dead letters have them."""
-        rows = with_letters_of_rows(self._source)
+        rows = self._source.row_letters
         if rows is None:
             return
         assigned, shared = keeper.assign({}), keeper.shared()
@@ -217,7 +208,7 @@ class SampledCoordinator:
 
     def _take_one(self, split: Split, offset: int, positions: dict[Split, int]) -> None:
         """Take one record, wherever the pipeline stands. Raise ConfigError where it is not there."""
-        sample, name, keeper = self.sample, f"{split[0]}[{split[1]}]", of_coordinator(self._real)
+        sample, name, keeper = self.sample, f"{split[0]}[{split[1]}]", self._real.stateful
         if keeper is not None:
             self._take_logged(keeper, split, offset, positions)
             return
@@ -249,7 +240,7 @@ class SampledCoordinator:
             raise ConfigError(msg, "give FILE:OFFSET of a log file that it reads, as errors and mysqlbinlog say it")
         reader = self._source.reader(self._pipeline)
         try:
-            stateful = of_reader(reader)
+            stateful = reader.stateful
             assert stateful is not None
             stateful.take(look.assigned, look.shared)
             self._read_once(reader, {look.split: (look.position, look.position + 1)}, time.monotonic() + _LOG_S)
@@ -274,7 +265,7 @@ class SampledCoordinator:
         if not wanted:
             return stops
         reader = self._source.reader(self._pipeline)
-        keeper, stateful = of_coordinator(self._real), of_reader(reader)
+        keeper, stateful = self._real.stateful, reader.stateful
         deadline = time.monotonic() + READ_S
         try:
             for _ in range(_STATEMENTS):
@@ -299,7 +290,7 @@ class SampledCoordinator:
             chunk: Chunk | None
             for chunk in reading:
                 if chunk is not None:
-                    self.sample.chunks.append(SampleChunk(chunk.split, chunk.topic, [*chunk.messages]))
+                    self.sample.chunks.append(Chunk(chunk.split, chunk.topic, [*chunk.messages]))
                     size += sum(len(message.value() or b"") for message in chunk.messages)
                 if size > MAX_BYTES or time.monotonic() > deadline:
                     break
@@ -337,20 +328,11 @@ class SampledCoordinator:
         """Return nothing new."""
         return {}
 
-    def commit(self, _positions: Mapping[Split, int]) -> None:
-        """Show nothing: a dry run leaves no trace."""
-
-    def keep(self, _positions: Mapping[Split, int]) -> None:
-        """Show nothing: a dry run leaves no trace."""
-
-    def probe(self) -> None:
-        """Return None: the sample is here."""
-
     def close(self) -> None:
         """Keep the connection for the next run over the sample; who made it closes it."""
 
 
-class SampledReader:
+class SampledReader(Reader):
     """A task's side of a sample."""
 
     is_sample = True
@@ -361,7 +343,7 @@ class SampledReader:
         self._sample = sample
         self._position: dict[Split, int] = {}
 
-    def read(self, ranges: Mapping[Split, tuple[int, int]]) -> Generator[SampleChunk | None]:
+    def read(self, ranges: Mapping[Split, tuple[int, int]]) -> Generator[Chunk | None]:
         """Yield chunks until every range is read."""
         self._position = {split: start for split, (start, _) in ranges.items()}
         for chunk in self._sample.between(ranges):

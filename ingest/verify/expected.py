@@ -191,22 +191,17 @@ class LookingCoordinator(ProbingCoordinator):
     """The driver's side of a sink that gets nothing: it says what the real one has, and stops at no table of it."""
 
     def __init__(self, real: SinkCoordinator, warn: Callable[[str], None]) -> None:
-        """Connect to nothing yet."""
         super().__init__(real)
-        self._asked = real
+        self.places = None  # what is not there shows when it is read
         self._warn = warn
-
-    def prepare(self, tables: Iterable[TableId]) -> None:
-        """Do nothing: what is not there shows when it is read."""
 
     def declare(self, schemas: Mapping[TableId, TableSchema]) -> None:
         """Ask by which types tables keep numbers; a table that a run would stop at is compared as it is."""
         for table, schema in schemas.items():
             try:
-                self._asked.undeclared({table: schema})
+                self.undeclared({table: schema})
             except SchemaChangeRefused as exc:
                 self._warn(f"a run would stop here: {exc.message}")
-        self.stored = self._asked.stored
 
 
 class OneSplit(Pacing):

@@ -6,6 +6,7 @@ rows by their keys, whatever the format. Rules: docs/spec/verify.md.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from ingest.component.options import AnyOptions
     from ingest.encode.upsert_encoder import AnyDestination
     from ingest.model.change import Change
+    from ingest.model.chunk import Chunk
     from ingest.model.data_type import DataType
     from ingest.model.record import Record, Split
     from ingest.model.table import TableId
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
     from ingest.sinks.file import FileSink
     from ingest.sinks.topics.kafka import KafkaSink
     from ingest.sinks.topics.upsert_kafka import UpsertKafka
-    from ingest.sources import Chunk, SourceCoordinator
+    from ingest.sources import SourceCoordinator
 
 _TABLE_ID = "TableId"
 
@@ -354,8 +356,7 @@ class FilesReader(RecordsReader):
             lines = path.read_bytes().count(b"\n")
             for chunk in reader.read({(str(path), 0): (0, lines)}):
                 if chunk is not None:
-                    chunk.topic = name  # each file is of this table
-                    yield chunk
+                    yield replace(chunk, topic=name)  # each file is of this table
 
 
 def _read_as(

@@ -43,8 +43,8 @@ class DeltaCoordinator(LakeCoordinator[DeltaTable]):
     """The driver's side. Raises IngestError only."""
 
     def __init__(self, options: DeltaSink, pipeline: str, warn: Callable[[str], None]) -> None:
-        """Ask nothing yet."""
         super().__init__(options, pipeline, warn)
+        self.probe = ConnectProbe(lambda: DeltaCoordinator(options, pipeline, lambda _: None))
         self._options = options
         self._warehouse = options.warehouse
         self._seen = SeenTables()
@@ -60,13 +60,12 @@ class DeltaCoordinator(LakeCoordinator[DeltaTable]):
             self._warehouse.found(("default", "ingest"))
         return self._warehouse.name
 
-    def probe(self) -> ConnectProbe:
-        """Return a question to the warehouse, by coordinators of its own."""
-        return ConnectProbe(lambda: DeltaCoordinator(self._options, self._pipeline, lambda _: None))
-
     def fingerprint(self, identity: str) -> dict[str, Any]:
         """Return what a checkpoint of this sink depends on."""
         return {"type": "delta", "warehouse": identity}
+
+    def close(self) -> None:
+        """Do nothing: the library keeps no connection."""
 
     def _asking(self, what: str) -> AbstractContextManager[None]:
         return self._warehouse.asking(what)

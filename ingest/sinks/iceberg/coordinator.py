@@ -45,8 +45,8 @@ class IcebergCoordinator(LakeCoordinator[Table]):
     """The driver's side. Raises IngestError only."""
 
     def __init__(self, options: IcebergSink, pipeline: str, warn: Callable[[str], None]) -> None:
-        """Ask nothing yet."""
         super().__init__(options, pipeline, warn)
+        self.probe = ConnectProbe(lambda: IcebergCoordinator(options, pipeline, lambda _: None))
         self._options = options
         self._warehouse = options.warehouse
 
@@ -64,10 +64,6 @@ class IcebergCoordinator(LakeCoordinator[Table]):
                 msg = f"the catalog has no warehouse {self._warehouse.name}: {one_line(str(exc))[:500]}"
                 raise ConfigError(msg, "see catalog.properties.warehouse") from exc
             return self._warehouse.name if own is None else str(own)
-
-    def probe(self) -> ConnectProbe:
-        """Return a question to the warehouse, by coordinators of its own."""
-        return ConnectProbe(lambda: IcebergCoordinator(self._options, self._pipeline, lambda _: None))
 
     def fingerprint(self, identity: str) -> dict[str, Any]:
         """Return what a checkpoint of this sink depends on."""

@@ -22,6 +22,7 @@ from ingest.model.numbers import stored_as
 from ingest.model.reject import RowError
 from ingest.model.schema import NO_ORDER, Misfit
 from ingest.model.table import show
+from ingest.sinks import SinkCoordinator
 from ingest.sinks.lake.changes import LakeChangeError, statements
 from ingest.sinks.lake.columns import has_order
 from ingest.sinks.lake.kept_rows import LastStates
@@ -29,7 +30,6 @@ from ingest.sinks.lake.keys import rows_of_other_keys
 from ingest.sinks.lake.marks import marks_of, tell, to_json
 from ingest.sinks.lake.table import AddedFile
 from ingest.sinks.sequence import no_sequence
-from ingest.sinks.sink import PlainSinkCoordinator
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
@@ -60,11 +60,13 @@ There = TypeVar("There")
 """A table as the library of a lake has it."""
 
 
-class LakeCoordinator(PlainSinkCoordinator, Generic[There]):
+class LakeCoordinator(SinkCoordinator, Generic[There]):
     """The driver's side. Raises IngestError only."""
 
     def __init__(self, options: LakeOptions, pipeline: str, warn: Callable[[str], None]) -> None:
-        """Ask nothing yet."""
+        self.schemas = self.tables = self.comments = self.batches = self
+        self._appends = options.write_mode == "append"
+        self.rows = None if self._appends or options.delete_strategy == "ignore" else self
         self._lake_options = options
         self._pipeline = pipeline
         self._warn = warn
@@ -196,10 +198,6 @@ class LakeCoordinator(PlainSinkCoordinator, Generic[There]):
                 f"checkpoint knows nothing: all that it begins with is written, whether it was before or not{twice}"
             )
 
-    @property
-    def _appends(self) -> bool:
-        return self._lake_options.write_mode == "append"
-
     def arrange(self, layouts: Mapping[TableId, TableLayout]) -> None:
         """Take the layouts of tables that may have to be made."""
         self._layouts.update(layouts)
@@ -294,7 +292,7 @@ class LakeCoordinator(PlainSinkCoordinator, Generic[There]):
     def _comment(self, there: There, comments: TableComments) -> None:
         """Let a table have comments where it has others; all columns are there. Raise what the library raises."""
 
-    def comment(self, table: TableId, schema: TableSchema, comments: TableComments) -> bool:
+    def comment(self, table: TableId, schema: TableSchema, comments: TableComments) -> None:
         """Let a table and its columns have comments. Raise IngestError."""
         for _, wanted in () if self._is_new() else self._wanted({table: schema}):
             with self._asking(f"comment the table {wanted}"):
@@ -302,15 +300,14 @@ class LakeCoordinator(PlainSinkCoordinator, Generic[There]):
                 if there is not None:
                     columns = {one: text for one, text in comments.columns.items() if one in self._columns(there)}
                     self._comment(there, replace(comments, columns=columns))
-        return True
 
     @abstractmethod
     def _empty(self, name: TableName) -> There:
         """Delete all rows of a table that is there; returns it as it is then. Raise what the library raises."""
 
-    def empty(self, table: TableId, _partitions: Mapping[str, int]) -> bool:
+    def empty(self, table: TableId) -> bool:
         """Delete all rows of a table, unless it keeps those that are gone. Raise IngestError."""
-        if self._appends or not self._lake_options.removes_rows:
+        if not self._lake_options.removes_rows:
             return False
         name = (*(table[:-1] or (self._lake_options.namespace,)), table[-1])
         if self._is_new():
@@ -329,10 +326,8 @@ class LakeCoordinator(PlainSinkCoordinator, Generic[There]):
     def _read(self, name: TableName, columns: Sequence[str]) -> pa.Table:
         """Return these columns of all rows of a table that is there. Raise what the library raises."""
 
-    def keep_only(self, table: TableId, schema: TableSchema, keys: Iterator[Sequence[bytes]]) -> int | None:
+    def keep_only(self, table: TableId, schema: TableSchema, keys: Iterator[Sequence[bytes]]) -> int:
         """Delete all rows of a table but those of these keys, or mark them as deleted; returns how many."""
-        if self._appends or self._lake_options.delete_strategy == "ignore":
-            return None
         try:
             wanted = self._lake_options.table_for(table, schema)
         except RowError:

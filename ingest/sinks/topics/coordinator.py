@@ -37,8 +37,12 @@ class TopicsCoordinator(TypedSinkCoordinator["TopicsOptions"]):
     """The driver's side of the sink. Raises IngestError only."""
 
     def __init__(self, options: TopicsOptions, pipeline: str, warn: Callable[[str], None]) -> None:
-        """Connect to nothing yet."""
         super().__init__(options, warn)
+        self.topics = self.places = self
+        self.rows = self if options.cleanup == "compact" else None
+        self._prefix = options.prefix(pipeline)
+        self.transactions = None if self._prefix is None else self
+        self.probe = ClusterProbe(options.client(pipeline))
         self._pipeline = pipeline
         self._conf = options.client(pipeline)
         self._cluster: Cluster | None = None
@@ -46,7 +50,6 @@ class TopicsCoordinator(TypedSinkCoordinator["TopicsOptions"]):
         self._found: dict[str, Topic] = {}
         """The topics that were there when they were prepared."""
         self._metric_names: dict[str, str] = {}
-        self._prefix = options.prefix(pipeline)
         self._ownership: Ownership | None = None
         self._places = 0
         """Partitions of the progress topic, as far as they are known."""
@@ -58,7 +61,7 @@ class TopicsCoordinator(TypedSinkCoordinator["TopicsOptions"]):
         KafkaWriter(self._conf, checked=True)  # a property that a producer does not take shows here, not in a task
         return cluster_id
 
-    def topics(self, tables: Iterable[TableId]) -> set[str]:
+    def topics_of(self, tables: Iterable[TableId]) -> set[str]:
         """Return the topics that rows of these tables go to."""
         wanted = set()
         for table in tables:
@@ -72,7 +75,7 @@ class TopicsCoordinator(TypedSinkCoordinator["TopicsOptions"]):
         """Return those of these topics over whose partitions keys are hashed, as far as they are there."""
         if not self._options.hashes_keys:
             return {}
-        wanted = self.topics(tables)
+        wanted = self.topics_of(tables)
         if again:
             assert self._cluster is not None
             return self._cluster.topics(wanted)
@@ -81,7 +84,7 @@ class TopicsCoordinator(TypedSinkCoordinator["TopicsOptions"]):
     def missing(self, tables: Iterable[TableId]) -> set[str]:
         """Return those of these topics that are not there; raises TopicMissing where the sink may create none."""
         assert self._cluster is not None
-        wanted = self.topics(tables)
+        wanted = self.topics_of(tables)
         missing = wanted - set(self._cluster.topics(wanted)) if wanted else set()
         self._refuse_missing(missing)
         return missing
@@ -89,7 +92,7 @@ class TopicsCoordinator(TypedSinkCoordinator["TopicsOptions"]):
     def filled(self, tables: Iterable[TableId]) -> set[str]:
         """Return the topics of these tables that have records."""
         assert self._cluster is not None
-        found = self._cluster.topics(self.topics(tables))
+        found = self._cluster.topics(self.topics_of(tables))
         splits = [(name, p) for name, topic in found.items() for p in range(topic.partitions)]
         first, end = self._cluster.earliest(splits), self._cluster.latest(splits, committed=False)
         return {f"topic {split[0]}" for split in splits if end[split] > first[split]}
@@ -103,17 +106,10 @@ class TopicsCoordinator(TypedSinkCoordinator["TopicsOptions"]):
             how = " (compacted)" if self._options.cleanup == "compact" else ""
             raise TopicMissing(msg, f"create it{how}, or let the tool do it")
 
-    def check(self, tables: Iterable[TableId]) -> None:
-        """Raise what `prepare` would raise for these tables, and warn as it would; changes nothing."""
-        self._prepare(tables, dry_run=True)
-
-    def prepare(self, tables: Iterable[TableId]) -> None:
-        """Make sure that the topics of these tables are there. Idempotent: a crash may repeat it."""
-        self._prepare(tables, dry_run=False)
-
-    def _prepare(self, tables: Iterable[TableId], *, dry_run: bool) -> None:
+    def prepare(self, tables: Iterable[TableId], *, dry_run: bool) -> None:
+        """Make sure that the topics of these tables exist, and warn of those that are not as they should be."""
         assert self._cluster is not None
-        wanted = self.topics(tables) - self._ready
+        wanted = self.topics_of(tables) - self._ready
         if not wanted:
             return
         cluster, cleanup = self._cluster, self._options.cleanup
@@ -144,22 +140,18 @@ class TopicsCoordinator(TypedSinkCoordinator["TopicsOptions"]):
         self._ready |= wanted
         self._found |= there
 
-    def empty(self, table: TableId, _partitions: Mapping[str, int]) -> bool:
+    def empty(self, table: TableId) -> bool:
         """Write a tombstone for each key that a topic of rows has, into the partition that has it."""
-        if self._options.cleanup != "compact":
-            return False
         assert self._cluster is not None
-        for topic in self.topics([table]):
+        for topic in self.topics_of([table]):
             delete_keys(self._cluster, self._conf, topic)
         return True
 
-    def keep_only(self, table: TableId, _schema: TableSchema, keys: Iterator[Sequence[bytes]]) -> int | None:
+    def keep_only(self, table: TableId, _schema: TableSchema, keys: Iterator[Sequence[bytes]]) -> int:
         """Write a tombstone for each key of a topic of rows but these; returns how many."""
-        if self._options.cleanup != "compact":
-            return None
         assert self._cluster is not None
         kept = {key for some in keys for key in some}
-        return sum(delete_keys(self._cluster, self._conf, topic, kept) for topic in self.topics([table]))
+        return sum(delete_keys(self._cluster, self._conf, topic, kept) for topic in self.topics_of([table]))
 
     # -- exactly-once ------------------------------------------------------------------------------------------------
 
@@ -241,10 +233,6 @@ class TopicsCoordinator(TypedSinkCoordinator["TopicsOptions"]):
     def fingerprint(self, cluster_id: str) -> dict[str, Any]:
         """Return what a checkpoint of this sink depends on."""
         return {**self._options.model_dump(include={"type"}), "cluster": cluster_id}
-
-    def probe(self) -> ClusterProbe:
-        """Return a question to the sink's cluster."""
-        return ClusterProbe(self._conf)
 
     def close(self) -> None:
         """Release the connections."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from ingest.errors import DataLoss, TopicMissing
 from ingest.kafka.admin import SETTLE_S, Cluster, ClusterProbe
 from ingest.model.record import is_another
+from ingest.sources import SourceCoordinator
 from ingest.sources.kafka.group import GroupOffsets
 from ingest.sources.kafka.positions import ChosenPositions
 
@@ -32,16 +33,17 @@ BACK_S: Final = 5.0
 LOSS_HINT: Final = "set scan.on-data-loss to earliest or latest to go on without, or use another pipeline.name"
 
 
-class KafkaSourceCoordinator:
+class KafkaSourceCoordinator(SourceCoordinator):
     """The driver's side of the source."""
 
     def __init__(self, options: KafkaSource, pipeline: str, warn: Callable[[str], None]) -> None:
-        """Connect to nothing yet."""
+        self.publisher = self
         self.options = options
         self.ids: dict[str, str] = {}
         """The topics that are read, with their ids."""
         self._pipeline = pipeline
         self._conf = options.client(pipeline)
+        self.probe = ClusterProbe(self._conf, self._bounded_ends)
         self._warn = warn
         self._cluster: Cluster | None = None
         self._bounds: dict[Split, int] | None = None
@@ -271,14 +273,9 @@ class KafkaSourceCoordinator:
         """Return what a checkpoint of this source depends on."""
         return {"type": "kafka", "cluster": cluster_id, "value.format": self.options.value_format}
 
-    def probe(self) -> ClusterProbe:
-        """Return a question for the ends of splits, as `ends` asks it."""
-
-        def bounded(now: dict[Split, int]) -> dict[Split, int]:
-            bounds = self._bounds
-            return now if bounds is None else {split: min(end, bounds.get(split, end)) for split, end in now.items()}
-
-        return ClusterProbe(self._conf, lambda cluster, splits: bounded(self._latest(cluster, splits)))
+    def _bounded_ends(self, cluster: Cluster, splits: Iterable[Split]) -> dict[Split, int]:
+        now, bounds = self._latest(cluster, splits), self._bounds
+        return now if bounds is None else {split: min(end, bounds.get(split, end)) for split, end in now.items()}
 
     def _latest(self, cluster: Cluster, splits: Iterable[Split]) -> dict[Split, int]:
         return cluster.latest(splits, committed=self._chosen.committed)

@@ -13,6 +13,7 @@ import msgspec
 
 from ingest.errors import CheckpointError, ConfigError, DataLoss
 from ingest.model.table import show, table_in
+from ingest.sources import SourceCoordinator
 from ingest.sources.mysql import catalogue
 from ingest.sources.mysql.checks import ServerNeeds, check_server
 from ingest.sources.mysql.comparing import (
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from ingest.model.change import Change
-    from ingest.model.probe import SideProbe
     from ingest.model.record import Split
     from ingest.model.schema import TableComments, TableSchema
     from ingest.model.standing import Standing
@@ -52,12 +52,13 @@ _BYTES_A_RECORD: Final = 160
 """Bytes of the log that a change takes, about: batches are sized by it until they have been measured."""
 
 
-class MySqlCoordinator(LogHistory):
+class MySqlCoordinator(LogHistory, SourceCoordinator):
     """The driver's side. Raises IngestError only."""
 
     def __init__(self, options: MySqlSource, pipeline: str, warn: Callable[[str], None]) -> None:
-        """Connect to nothing yet."""
         super().__init__(options, warn)
+        self.stateful = self
+        self.probe = LogProbe(self._server, lambda: None if self._state is None else self._state.files)
         self.ids = {LOG[0]: "mysql", SNAPSHOT: "mysql"}
         self._pipeline = pipeline
         self._excluded = excluded_sources(options.gtid_excludes)
@@ -490,15 +491,6 @@ class MySqlCoordinator(LogHistory):
     def topics(self, names: Iterable[str]) -> Mapping[str, Any]:
         """Return nothing: there are no topics."""
         return dict.fromkeys(names) and {}
-
-    def commit(self, _positions: Mapping[Split, int]) -> None:
-        """Show nothing: nobody watches."""
-
-    keep = commit
-
-    def probe(self) -> SideProbe:
-        """Return a question where the log ends, by a connection of its own."""
-        return LogProbe(self._server, lambda: None if self._state is None else self._state.files)
 
     def close(self) -> None:
         """Close the connection."""

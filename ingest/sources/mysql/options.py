@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from ingest.sources.mysql.letters import LetterRows
     from ingest.sources.mysql.log_model import NumberedTransactions
     from ingest.sources.mysql.reader import MySqlAssignment, MySqlReader
+    from ingest.sources.stateful import RowLetters
 
 PREFIX: Final = "jdbc.properties."
 MAX_SERVER_ID: Final = (1 << 32) - 1
@@ -448,11 +449,16 @@ class MySqlSource(Labelled, DeclaringOptions):
 
         return MySqlCoordinator(self, pipeline, warn)
 
+    @property
+    def row_letters(self) -> RowLetters:
+        """What makes dead letters of rows."""
+        return self
+
     def as_letter(
         self, assigned: MySqlAssignment, history: History, split: Split, record: Record,
         place: tuple[str, int] | NumberedTransactions | None,
     ) -> Record:  # fmt: skip
-        """Return the record that a dead letter of a row is of (`LettersOfRows` of `sources/stateful.py`)."""
+        """Return the record that a dead letter of a row is of (`RowLetters` of `sources/stateful.py`)."""
         from ingest.sources.mysql.letters import as_letter  # noqa: PLC0415  (as above)
 
         return as_letter(assigned, history, split, record, place)

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import time
 from contextlib import closing
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 import pymysql
 
 from ingest.errors import ConfigError, DataLoss
+from ingest.model.chunk import Chunk
 from ingest.model.record import offset_of
+from ingest.sources import Reader
 from ingest.sources.mysql import catalogue
 from ingest.sources.mysql.cascades import referenced
 from ingest.sources.mysql.chunk_rows import Reading
@@ -45,22 +46,9 @@ if TYPE_CHECKING:
     from ingest.sources.mysql.columns import Table
     from ingest.sources.mysql.connection import Connection
     from ingest.sources.mysql.history import History, KnownSchemas
-    from ingest.sources.mysql.log_model import NumberedTransactions, Statement
+    from ingest.sources.mysql.log_model import Statement
     from ingest.sources.mysql.options import MySqlSource
     from ingest.sources.mysql.passing import LoggedChange
-
-
-@dataclass(frozen=True, slots=True)
-class MySqlChunk:
-    """Consecutive records of one split."""
-
-    split: Split
-    messages: Sequence[Record]
-    topic: str
-    more: bool = False
-    """True if they are a part of something that has one position: the split stays at it."""
-    place: tuple[str, int] | NumberedTransactions | None = None
-    """Of rows of a chunk: the place in the log that they are of; of records of the log: their transactions."""
 
 
 _AGAIN_S: Final = 1.0
@@ -160,11 +148,11 @@ class _OneTable:
         return own and (statement.changes_rows or may_change_tables(statement.query.text))
 
 
-class MySqlReader:
+class MySqlReader(Reader):
     """Reads the log, and chunks, of one server. Connections stay from task to task."""
 
     def __init__(self, options: MySqlSource, pipeline: str) -> None:
-        """Connect to nothing yet."""
+        self.stateful = self
         self._options = options
         self._schemas: KnownSchemas = options.format.schemas
         self._server_id, self._lane_id = options.server_ids(pipeline)[0], options.lane_id()
@@ -253,7 +241,7 @@ class MySqlReader:
 
     # -- Reading ------------------------------------------------------------------------------------------------------
 
-    def read(self, ranges: Mapping[Split, tuple[int, int]]) -> Generator[MySqlChunk | None]:
+    def read(self, ranges: Mapping[Split, tuple[int, int]]) -> Generator[Chunk | None]:
         """Yield chunks until every range is read, or a statement is met. Raise IngestError."""
         self._position = {split: start for split, (start, _) in ranges.items()}
         self._places, self._reached, self._inside, self._statement = (
@@ -268,7 +256,7 @@ class MySqlReader:
             else:
                 yield from self._read_lane(split, start, end)
 
-    def _read_log(self, start: int, end: int) -> Generator[MySqlChunk | None]:
+    def _read_log(self, start: int, end: int) -> Generator[Chunk | None]:
         place = self._assigned.place
         assert place is not None
         log = self._log
@@ -294,7 +282,7 @@ class MySqlReader:
             self._keep_place(log)
             messages = found.messages if not passing else passed(found.messages, passing)
             if messages:
-                yield MySqlChunk(LOG, messages, LOG[0], place=found.transactions)
+                yield Chunk(LOG, LOG[0], messages, place=found.transactions)
         self._keep_place(log)
         self._statement = log.statement
         self._position[LOG] = self._places[-1].position if log.statement is None else log.statement.position
@@ -341,7 +329,7 @@ class MySqlReader:
 
     # -- Chunks -------------------------------------------------------------------------------------------------------
 
-    def _read_lane(self, split: Split, start: int, end: int) -> Generator[MySqlChunk | None]:
+    def _read_lane(self, split: Split, start: int, end: int) -> Generator[Chunk | None]:
         """Yield the rows of chunks.
 
         A lane ends before a chunk whose table is not as the history has it yet, and before more than a commit can note.
@@ -372,9 +360,7 @@ class MySqlReader:
             self._chunks = [*before, note]
             self._position[split] = position + 1
 
-    def _read_chunk(
-        self, split: Split, reading: Reading
-    ) -> Generator[MySqlChunk | None, None, tuple[LogPoint, LogPoint]]:
+    def _read_chunk(self, split: Split, reading: Reading) -> Generator[Chunk | None, None, tuple[LogPoint, LogPoint]]:
         """Yield a chunk's rows; return its mark, and up to where nothing is missing. Raise TableChanged, TableGone."""
         options = self._options
         try:
@@ -390,11 +376,11 @@ class MySqlReader:
                 for records in groups:
                     self._rows_given += len(records)
                     if before:
-                        yield MySqlChunk(split, before, SNAPSHOT, more=True, place=reader.mark)
+                        yield Chunk(split, SNAPSHOT, before, more=True, place=reader.mark)
                     before = records
             if before:
                 self._position[split] = reading.position
-                yield MySqlChunk(split, before, SNAPSHOT, place=reader.mark)
+                yield Chunk(split, SNAPSHOT, before, place=reader.mark)
         except pymysql.MySQLError as exc:
             name = f"{reading.table.database}.{reading.table.name}"
             raise explain(exc, f"read rows of {name}", options.server) from exc

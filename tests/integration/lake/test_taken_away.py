@@ -244,8 +244,8 @@ def test_a_table_that_the_source_empties_loses_its_rows_and_goes_on(sink: AnyLak
     """What this pipeline took away itself is nothing that anybody is told of; a crash may repeat it."""
     sink.write(TABLE, SCHEMA, row(1), row(2))
     sink.write(TABLE, SCHEMA, row(1, 5))
-    assert sink.side.empty(TABLE, {})
-    assert sink.side.empty(TABLE, {})
+    assert sink.side.empty(TABLE)
+    assert sink.side.empty(TABLE)
     assert sink.lake.rows("shop", "t") == []
     sink.write(TABLE, SCHEMA, row(2, 7))
     again = sink.driver()
@@ -253,11 +253,11 @@ def test_a_table_that_the_source_empties_loses_its_rows_and_goes_on(sink: AnyLak
     again.declare({TABLE: SCHEMA})
     assert [tuple(one) for one in sink.lake.rows("shop", "t")] == [(2, 7)]
     assert sink.warnings == []
-    assert sink.side.empty(("shop", "never-made"), {})
+    assert sink.side.empty(("shop", "never-made"))
 
 
 def test_a_table_of_all_states_is_never_emptied(kind: str, tmp_path: Path) -> None:
     """Nor is one whose deleted rows stay."""
     for more in (APPEND, {"sink.delete-strategy": "soft"}):
         found = lake_of(kind, tmp_path / "kept", **more)
-        assert not found.side.empty(TABLE, {})
+        assert found.side.rows is None or not found.side.rows.empty(TABLE)

@@ -148,10 +148,10 @@ def test_a_table_that_the_source_empties_loses_its_rows(postgres: Database, name
     table = made(sink, name, schema("id INT", "n INT"))
     write(sink, table, row(1, 1), row(2, 2))
     side = owned(sink)
-    assert side.empty((name, "t"), {})
-    assert side.empty((name, "never-made"), {})
+    assert side.empty((name, "t"))
+    assert side.empty((name, "never-made"))
     assert postgres.rows(f"{name}.t", "id") == []
     write(sink, table, row(2, 3), batch=2)
     for more in (SOFT, {"sink.write-mode": "history"}):
-        assert not owned(options(postgres, **more)).empty((name, "t"), {})
+        assert not owned(options(postgres, **more)).empty((name, "t"))
     assert postgres.rows(f"{name}.t", "id, n") == [(2, 3)]

@@ -160,7 +160,8 @@ def test_a_server_that_was_restarted_between_two_batches_fails_none(
     postgres: Database, sink: SqlSinkOptions, name: str
 ) -> None:
     table = made(sink, name, schema("id INT"))
-    writer, probe = task(sink, 1), sink.coordinator(name, warnings.append).probe()
+    writer, probe = task(sink, 1), sink.coordinator(name, warnings.append).probe
+    assert probe is not None
     writer.begin(scope())
     writer.commit({SPLIT: 1}, b"", final=True)
     probe.ask({})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from driverparts import Told, context
@@ -16,7 +16,7 @@ from ingest.errors import CheckpointError, ConfigError, Unavailable
 from ingest.kafka.admin import Topic
 from ingest.model.record import NO_ID
 from ingest.observe.events import TopicGrown
-from ingest.sinks.sink import PlainSinkCoordinator
+from ingest.sinks import SinkCoordinator
 from ingest.testing.in_process import InProcessRunner
 
 if TYPE_CHECKING:
@@ -27,12 +27,28 @@ if TYPE_CHECKING:
 A, B = ("a",), ("b",)
 
 
-class Topics(PlainSinkCoordinator):
+class Topics(SinkCoordinator):
     """A sink that hashes keys over the partitions of these topics."""
 
     def __init__(self, **topics: tuple[str, int]) -> None:
+        self.topics = self
         self.now = topics
         self.away = False
+
+    def connect(self) -> str:
+        return "sink"
+
+    def fingerprint(self, _identity: str) -> dict[str, Any]:
+        return {}
+
+    def close(self) -> None:
+        return
+
+    def topics_of(self, tables: Iterable[TableId]) -> set[str]:
+        return {table for (table,) in tables}
+
+    def missing(self, _tables: Iterable[TableId]) -> set[str]:
+        return set()
 
     def hashed(self, tables: Iterable[TableId], *, again: bool = False) -> dict[str, Topic]:
         if again and self.away:
@@ -47,7 +63,7 @@ class Run:
     def __init__(self, sink: Topics, checkpoint: Checkpoint) -> None:
         self.told, self.time = Told(), 0.0
         checkpoint.begin()
-        self.keys = KeyPartitions(context(self.told), sink, checkpoint, lambda: self.time)  # type: ignore[arg-type]
+        self.keys = KeyPartitions(context(self.told), sink, checkpoint, lambda: self.time)
 
     @property
     def grown(self) -> list[TopicGrown]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from driverparts import A, B, StopAfter, Told, backlog, context
@@ -24,7 +24,7 @@ from ingest.driver.startup import Start
 from ingest.errors import DataLoss, Unavailable
 from ingest.observe.events import RunEnded
 from ingest.schema.evolve import Schemas
-from ingest.sinks.sink import PlainSinkCoordinator
+from ingest.sinks.print import PrintCoordinator, PrintSink
 from ingest.sources.stateful import SourceState
 from ingest.testing.in_memory_source import InMemoryCoordinator
 
@@ -41,6 +41,7 @@ class Growing(InMemoryCoordinator):
 
     def __init__(self, *looks: Mapping[Split, int] | Exception) -> None:
         super().__init__({})
+        self.publisher = self
         self.ids = {"t": "memory"}
         self.looks = list(looks)
         self.shown: list[dict[Split, int]] = []
@@ -71,9 +72,9 @@ class Waiting:
         self.summary = RunEnded("p")
         self.checkpoint = Checkpoint(MemoryStorage())
         self.checkpoint.bind({})
-        sink = PlainSinkCoordinator()
-        keys = KeyPartitions(about, sink, self.checkpoint)  # type: ignore[arg-type]  # nobody connects it
-        tables = SinkTables(sink, source, self.told, keys, same_cluster=False)  # type: ignore[arg-type]  # as above
+        sink = PrintCoordinator(PrintSink(type="print"))
+        keys = KeyPartitions(about, sink, self.checkpoint)
+        tables = SinkTables(sink, source, self.told, keys, same_cluster=False)
         pipeline = about.pipeline
         rules = SchemaRules(pipeline.rules, policy_of(pipeline), pipeline.source.inference(100))
         store = SchemaStore(about, rules, tables, self.checkpoint, RunCounters(self.summary, 100), warn_withheld(about))
@@ -174,6 +175,10 @@ class WithRows(Growing):
     """A source whose second split is rows of tables, which are planned a few at a time."""
 
     need: Mapping[Split, int] = MappingProxyType({})
+
+    def __init__(self, *looks: Mapping[Split, int] | Exception) -> None:
+        super().__init__(*looks)
+        self.stateful = cast("Any", self)
 
     def restore(self, _state: SourceState) -> None:
         raise AssertionError

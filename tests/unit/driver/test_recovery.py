@@ -14,7 +14,7 @@ from ingest.checkpoint.storage import MemoryStorage
 from ingest.driver.startup import Recovery, still_there
 from ingest.errors import ConfigError
 from ingest.model.commit import ResumePoint
-from ingest.sinks.sink import PlainSinkCoordinator
+from ingest.sinks import SinkCoordinator
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,10 +22,11 @@ if TYPE_CHECKING:
 ONCE = {"sink": {"sink.delivery-guarantee": "exactly-once", "sink.transactional-id-prefix": "mine"}}
 
 
-class Remembering(PlainSinkCoordinator):
+class Remembering(SinkCoordinator):
     """A sink that knows how far each shard came."""
 
     def __init__(self, found: Mapping[int, ResumePoint]) -> None:
+        self.transactions = self
         self.found = found
         self.asked: tuple[Any, ...] = ()
 
@@ -34,6 +35,15 @@ class Remembering(PlainSinkCoordinator):
 
     def fingerprint(self, _identity: str) -> dict[str, Any]:
         return {}
+
+    def close(self) -> None:
+        return
+
+    def acquire(self, _checkpoint: str, _run: int) -> None:
+        return
+
+    def begin_batch(self, _batch: int, _shards: int) -> None:
+        return
 
     def recover_in_doubt(self, *question: Any) -> dict[int, ResumePoint]:
         self.asked = question

@@ -21,11 +21,11 @@ from ingest.model import types
 from ingest.model.schema import Column, TableSchema, TextNumbers
 from ingest.observe.events import RunEnded, SchemaChanged
 from ingest.schema.routes import Rules
-from ingest.sinks.sink import PlainSinkCoordinator
+from ingest.sinks import SinkCoordinator
 from ingest.testing.in_process import InProcessRunner
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from ingest.model.table import TableId
 
@@ -38,19 +38,32 @@ def schema(*names: str) -> TableSchema:
     return TableSchema(tuple(columns), ("id",))
 
 
-class Picky(PlainSinkCoordinator):
+class Picky(SinkCoordinator):
     """A sink that says what it is asked for, and refuses a table named so."""
 
     def __init__(self, checkpoint: Checkpoint) -> None:
+        self.topics = self.places = self.rows = self
         self.checkpoint = checkpoint
         self.prepared: list[tuple[TableId, list[int]]] = []
         self.gone: set[str] = set()
         self.emptied: list[TableId] = []
         self.keeps = False
 
-    def empty(self, table: TableId, _partitions: Mapping[str, int]) -> bool:
+    def empty(self, table: TableId) -> bool:
         self.emptied.append(table)
         return not self.keeps
+
+    def keep_only(self, *_: Any) -> int:
+        raise NotImplementedError
+
+    def hashed(self, _tables: Iterable[TableId], *, again: bool = False) -> dict[str, Any]:  # noqa: ARG002
+        return {}
+
+    def filled(self, _tables: Iterable[TableId]) -> set[str]:
+        return set()
+
+    def close(self) -> None:
+        return
 
     def connect(self) -> str:
         return "sink"
@@ -58,13 +71,14 @@ class Picky(PlainSinkCoordinator):
     def fingerprint(self, _identity: str) -> dict[str, Any]:
         return {}
 
-    def topics(self, tables: Iterable[TableId]) -> set[str]:
+    def topics_of(self, tables: Iterable[TableId]) -> set[str]:
         return {".".join(table) for table in tables}
 
     def missing(self, tables: Iterable[TableId]) -> set[str]:
-        return self.gone & self.topics(tables)
+        return self.gone & self.topics_of(tables)
 
-    def prepare(self, tables: Iterable[TableId]) -> None:
+    def prepare(self, tables: Iterable[TableId], *, dry_run: bool) -> None:
+        assert not dry_run
         for table in tables:
             self.prepared.append((table, self.checkpoint.version_numbers()))
             if table == ("refused",):

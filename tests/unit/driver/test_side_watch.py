@@ -7,12 +7,13 @@ from threading import Event as Signal
 from threading import Thread
 from typing import TYPE_CHECKING, cast
 
-from driverparts import A, B, Hands, Told, backlog
+from driverparts import A, B, Hands, Told, backlog, coordinator
 
 from ingest.driver.availability import SAY_S, WITHIN_S, Asker, SideWatch, askers_of
 from ingest.driver.context import LivenessFile
 from ingest.errors import Unavailable
 from ingest.observe.events import Alive, Pending, SideAnswers
+from ingest.sinks.print import PrintCoordinator, PrintSink
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -135,7 +136,7 @@ def test_sides_are_asked_and_told_of_until_the_run_ends(monkeypatch: pytest.Monk
 
 def test_coordinators_that_cannot_be_asked_are_not() -> None:
     class Parts:
-        source, sink = object(), type("Sink", (), {"probe": lambda _: None})()
+        source, sink = coordinator({A: 1}), PrintCoordinator(PrintSink(type="print"))
 
     assert askers_of(cast("RunParts", Parts()), dict) == []
 
