@@ -112,18 +112,20 @@ def is_written(info: ValidationInfo) -> bool:
     return bool(info.context and info.context.get(WRITTEN))
 
 
+def label_warning(name: str | None) -> list[tuple[str, str]]:
+    """Return the warning of a component that has a name, as `warnings` has it."""
+    return [] if name is None else [("name", "name has no effect: it is a label for people")]
+
+
 class Labelled(Options):
-    """Options of a component that may have a name. The name is for people only."""
+    """Options of a source, or a collector, that may have a name. The name is for people only."""
 
     name: str | None = None
     """A label for people; it has no effect."""
 
     def warnings(self) -> list[tuple[str, str]]:
         """Return the options that are accepted but have no effect: for each its key, and why it has none."""
-        found = super().warnings()
-        if self.name is not None:
-            found.append(("name", "name has no effect: it is a label for people"))
-        return found
+        return [*super().warnings(), *label_warning(self.name)]
 
 
 class InlineSchemaOptions(Options):

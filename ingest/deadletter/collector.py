@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 from pydantic import Field, model_validator
 
-from ingest.component.options import OptionErrors
+from ingest.component.options import Labelled, OptionErrors
 from ingest.kafka.connection import KafkaConnection
 from ingest.kafka.properties import LARGEST
 
@@ -43,7 +43,7 @@ class Collector(Protocol):
         """Get the topic ready, and return an identity of where it is. Raises IngestError."""
 
 
-class DirtyDataCollector(KafkaConnection):
+class DirtyDataCollector(KafkaConnection, Labelled):
     """Options of `dirty-data.collector` in `pipeline:`."""
 
     formats: ClassVar[str | None] = None

@@ -5,23 +5,22 @@ Rules: docs/spec/configuration.md#client-properties. Starts no client and import
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar, Final, Literal, Self
 
 from pydantic import Field, PrivateAttr, field_validator, model_validator
 
-from ingest.component.options import Labelled, OptionErrors
+from ingest.component.options import OptionErrors, Options
 from ingest.kafka import files as files_of
 from ingest.kafka.properties import check, idle, uses_msk
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from ingest.component.files import Files
 
 _CLOUD: Final = "aliyun.kafka."
 
 
-class KafkaConnection(Labelled):
+class KafkaConnection(Options):
     """Options that Kafka sources and sinks share."""
 
     scope: ClassVar[Literal["C", "P"]]

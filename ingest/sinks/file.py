@@ -28,7 +28,7 @@ from ingest.model.shared_place import SharedPlace
 from ingest.model.table import TableId, show
 from ingest.model.text import reason_of
 from ingest.model.values import has_times
-from ingest.sinks.sink import PlainWriter
+from ingest.sinks.sink import PlainWriter, SinkOptions
 from ingest.sinks.typed import TypedSinkCoordinator, TypedSinkOptions, WrittenPart
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ _MAX_NAME: Final = 150
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 
 
-class FileSink(TypedSinkOptions):
+class FileSink(TypedSinkOptions, SinkOptions):
     """Options of `sink:` with `type: file`."""
 
     keyed: ClassVar[bool] = False

@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Self
 
 from pydantic import BeforeValidator, Field, field_validator
 
-from ingest.component.options import Labelled
-from ingest.formats import is_binary
+from ingest.component.options import Options, label_warning
 from ingest.model.numbers import Numbers
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ingest.component.files import Files
     from ingest.model.commit import CommitScope, ResumePoint
     from ingest.model.layout import TableLayout
     from ingest.model.table import TableId
@@ -35,8 +33,11 @@ def _split(value: object) -> object:
 Changes = Annotated[tuple[str, ...], BeforeValidator(_split)]
 
 
-class SinkOptions(Labelled):
+class SinkOptions(Options):
     """Options that sinks share."""
+
+    name: str | None = None
+    """A label for people; it has no effect."""
 
     formats: ClassVar[str | None] = None
     keyed: ClassVar[bool] = True
@@ -52,6 +53,10 @@ class SinkOptions(Labelled):
 
     lays_out: ClassVar[tuple[str, ...]] = ()
     """Those of `partition-keys` and `table-options` that the sink follows in tables that it makes."""
+
+    def warnings(self) -> list[tuple[str, str]]:
+        """Return the options that are accepted but have no effect: for each its key, and why it has none."""
+        return [*super().warnings(), *label_warning(self.name)]
 
     def packages(self) -> list[tuple[str, str]]:
         """Return the options that need packages which may be missing: for each its key, and the name of the extra."""
@@ -78,12 +83,6 @@ class SinkOptions(Labelled):
     """Schema changes that do not reach the sink, even where they are included: new columns are left out of its rows,
     and values that its columns cannot take are rejects. What is left out is counted and said."""
 
-    def with_files(self, files: Files) -> Self:
-        """Return these options with what is in the files that they and their format name; raises IngestError."""
-        made = super().with_files(files)
-        chosen: Any = getattr(made, "format", None)
-        return made if chosen is None else made.model_copy(update={"format": chosen.with_files(files)})
-
     @field_validator("include", "exclude")
     @classmethod
     def _check_changes(cls, value: tuple[str, ...]) -> tuple[str, ...]:
@@ -95,9 +94,8 @@ class SinkOptions(Labelled):
 
     @property
     def numbers(self) -> Numbers:
-        """What becomes of a number that no binary number is: formats of binary numbers round it."""
-        of_values, *of_keys = map(is_binary, self.chosen_formats or (None,))
-        return Numbers.COUNTED if of_values else Numbers.IN_KEYS if any(of_keys) else Numbers.TEXTS
+        """What becomes of a number that no binary number is."""
+        return Numbers.TEXTS
 
     @property
     def changelog(self) -> bool:

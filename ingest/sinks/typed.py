@@ -11,17 +11,18 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, TypeAlias, Typ
 
 from pydantic import Field, PrivateAttr
 
+from ingest.component.options import Options
 from ingest.formats import has_schemas, is_binary
 from ingest.formats.written import Rounding, RowPlace, Upserts
 from ingest.model.numbers import Numbers, rounding_of
 from ingest.model.reject import RowError
 from ingest.model.table import show
 from ingest.sinks import SinkCoordinator
-from ingest.sinks.sink import SinkOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from ingest.component.files import Files
     from ingest.component.options import AnyOptions
     from ingest.formats.written import ChangeBytes, RowBytes
     from ingest.model.numbers import Rounds
@@ -57,7 +58,7 @@ class WrittenPart(NamedTuple):
         return {one.name: rounds for one in columns if (rounds := rounding_of(one.type)) is not None}
 
 
-class TypedSinkOptions(SinkOptions):
+class TypedSinkOptions(Options):
     """Options of sinks whose values may be of a format with schemas."""
 
     format: Any = Field(None, alias="*format", exclude=True)
@@ -79,6 +80,17 @@ class TypedSinkOptions(SinkOptions):
 
     def _place(self, part: str, table: TableId) -> RowPlace:
         return RowPlace(self.topic_of(table), part, table, self._asks)
+
+    def with_files(self, files: Files) -> Self:
+        """Return these options with what is in the files that they and their format name; raises IngestError."""
+        made = super().with_files(files)
+        return made if made.format is None else made.model_copy(update={"format": made.format.with_files(files)})
+
+    @property
+    def numbers(self) -> Numbers:
+        """What becomes of a number that no binary number is: formats of binary numbers round it."""
+        of_values, *of_keys = map(is_binary, self.chosen_formats)
+        return Numbers.COUNTED if of_values else Numbers.IN_KEYS if any(of_keys) else Numbers.TEXTS
 
     @property
     def chosen_formats(self) -> tuple[Any, ...]:

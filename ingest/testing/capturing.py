@@ -10,7 +10,7 @@ from ingest.errors import TopicMissing
 from ingest.model.table import show
 from ingest.sinks import SinkCoordinator
 from ingest.sinks.sink import PlainWriter
-from ingest.sinks.topics import TopicsOptions
+from ingest.sinks.topics.options import TopicsOptions
 from ingest.testing.in_memory_sink import InMemorySink
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ from ingest.sinks.lake.kept_rows import LastStates
 from ingest.sinks.lake.keys import rows_of_other_keys
 from ingest.sinks.lake.marks import marks_of, tell, to_json
 from ingest.sinks.lake.table import AddedFile
-from ingest.sinks.sequence import no_sequence
+from ingest.sinks.rows import no_sequence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence

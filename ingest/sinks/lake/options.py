@@ -13,7 +13,8 @@ from ingest.encode.upsert_encoder import Coarse, UpsertEncoder
 from ingest.model.numbers import Numbers
 from ingest.model.reject import RowError
 from ingest.model.table import show
-from ingest.sinks.sequence import SequencedSinkOptions
+from ingest.sinks.rows import RowOptions
+from ingest.sinks.sink import SinkOptions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from ingest.sinks.lake.table import LakeTable
 
 
-class LakeOptions(SequencedSinkOptions):
+class LakeOptions(RowOptions, SinkOptions):
     """Options of a sink whose tasks write files, which the driver adds to tables."""
 
     codes: ClassVar[Mapping[str, str]] = {"bad-name": "a name that the table, its namespace or a column cannot have"}

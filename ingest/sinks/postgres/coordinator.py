@@ -25,7 +25,7 @@ from ingest.sinks.postgres.history_columns import ChangeError
 from ingest.sinks.postgres.kept import keep_only
 from ingest.sinks.postgres.progress import ProgressTables, RunOwner
 from ingest.sinks.postgres.tables import beyond, has_rows, look_up, planned, unfit
-from ingest.sinks.sequence import no_sequence
+from ingest.sinks.rows import no_sequence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence

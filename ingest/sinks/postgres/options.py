@@ -6,15 +6,17 @@ Rules: docs/spec/postgres.md.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
+from ingest.component.options import OptionErrors
 from ingest.encode.upsert_encoder import Coarse, UpsertEncoder
 from ingest.model.numbers import Numbers
 from ingest.model.reject import RowError
 from ingest.model.table import show
-from ingest.sinks.history import HistorySinkOptions
+from ingest.sinks.rows import RowOptions
+from ingest.sinks.sink import SinkOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -34,10 +36,11 @@ MAX_NAME: Final = 63
 SYSTEM_COLUMNS: Final = frozenset({"tableoid", "xmin", "cmin", "xmax", "cmax", "ctid"})
 """Columns that each table of PostgreSQL has: no other one can have such a name."""
 _ENDPOINT: Final = re.compile(r"(?P<host>\[[0-9A-Fa-f:.%]+\]|[^\s:/@?,\[\]]+)(?::(?P<port>\d{1,5}))?")
+_NAMES: Final = {"valid_from": "sink.valid-from-column", "valid_to": "sink.valid-to-column"}
 _PREFIX: Final = r"^[A-Za-z0-9._-]{1,150}$"
 
 
-class SqlSinkOptions(HistorySinkOptions):
+class SqlSinkOptions(RowOptions, SinkOptions):
     """Options of a sink on such a server."""
 
     codes: ClassVar[Mapping[str, str]] = {"bad-name": "a name that the table, its namespace or a column cannot have"}
@@ -51,6 +54,17 @@ class SqlSinkOptions(HistorySinkOptions):
 
     port: ClassVar[int] = 5432
     """The port of an endpoint that has none."""
+
+    write_mode: Literal["upsert", "history"] = Field("upsert", alias="sink.write-mode")
+    """What becomes of a row. `upsert`: a table has the last state of each key. `history`: it has all states, as rows
+    with the time in which each was the current one. The time is that of `sink.sequence-by`, or else the server's clock;
+    a delete ends the current row."""
+
+    valid_from: str = Field("valid_from", alias="sink.valid-from-column", min_length=1)
+    """With `history`: the column that says since when a row is the current one. It is part of the primary key."""
+
+    valid_to: str = Field("valid_to", alias="sink.valid-to-column", min_length=1)
+    """With `history`: the column that says until when a row was the current one. It is null in the current row."""
 
     type: str
     """The name of the sink."""
@@ -87,6 +101,20 @@ class SqlSinkOptions(HistorySinkOptions):
     sslkey: str | None = None
     """A file with the client's key."""
 
+    @model_validator(mode="after")
+    def _check_history(self) -> Self:
+        if self.write_mode == "upsert":
+            given = [alias for name, alias in _NAMES.items() if name in self.model_fields_set]
+            if given:
+                raise OptionErrors(*((alias, f"{alias} needs sink.write-mode: history") for alias in given))
+        elif self.delete_strategy == "soft":
+            text = "sink.delete-strategy: history removes no rows, and a delete ends the last one: write hard or ignore"
+            raise OptionErrors(("sink.delete-strategy", text))
+        elif self.valid_from == self.valid_to:
+            alias = _NAMES["valid_to"]
+            raise OptionErrors((alias, f"{alias} is the name of {_NAMES['valid_from']}, too"))
+        return self
+
     @field_validator("endpoint")
     @classmethod
     def _check_endpoint(cls, value: str) -> str:
@@ -112,6 +140,21 @@ class SqlSinkOptions(HistorySinkOptions):
             msg = f"write the name of a column: up to {MAX_NAME} bytes, and not one of PostgreSQL's own"
             raise ValueError(msg)
         return value
+
+    @property
+    def supersedes(self) -> bool:
+        """True if a row that comes again takes the place of the one that is there."""
+        return self.write_mode == "upsert"
+
+    @property
+    def keeps_states(self) -> bool:
+        """True if its tables keep each state of a row."""
+        return self.write_mode == "history"
+
+    @property
+    def removes_rows(self) -> bool:
+        """True if nothing is left of a row that is deleted: a history has it, with its end."""
+        return super().removes_rows and self.write_mode == "upsert"
 
     @property
     def numbers(self) -> Numbers:

@@ -21,6 +21,7 @@ from ingest.kafka.properties import CREATE, FALSE
 from ingest.model.record import METADATA
 from ingest.model.reject import RowError
 from ingest.model.table import TableId, show
+from ingest.sinks.sink import SinkOptions
 from ingest.sinks.typed import TypedSinkOptions
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ Headers = Annotated[
 ]
 
 
-class TopicsOptions(KafkaConnection, TypedSinkOptions):
+class TopicsOptions(KafkaConnection, TypedSinkOptions, SinkOptions):
     """Options that sinks in Kafka share."""
 
     scope: ClassVar[Literal["C", "P"]] = "P"

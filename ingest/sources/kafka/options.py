@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from ingest.component.options import Duration, OptionErrors
+from ingest.component.options import Duration, Labelled, OptionErrors
 from ingest.kafka import headers
 from ingest.kafka.connection import KafkaConnection
 from ingest.kafka.offsets import parse_offsets
@@ -34,7 +34,7 @@ Millis = Annotated[int, Field(ge=0, lt=1 << 62)]
 """Milliseconds since the epoch."""
 
 
-class KafkaSource(KafkaConnection, RecordOptions):
+class KafkaSource(KafkaConnection, Labelled, RecordOptions):
     """Options of `source:` with `type: kafka`."""
 
     left_out: ClassVar[str] = "header-filter"
