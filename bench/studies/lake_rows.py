@@ -1,4 +1,4 @@
-"""`.venv/bin/python bench/lake_rows.py`: what a row costs that becomes a row of Arrow, and then of Parquet.
+"""`.venv/bin/python bench/studies/lake_rows.py`: what a row costs that becomes a row of Arrow, and then of Parquet.
 
 Rows of ten columns and about 300 bytes, as an upsert encoder writes them. The reference, native code, the reader of
 JSON that Arrow has, and writers of Parquet take turns in one process, on one core: the ratios are what counts.

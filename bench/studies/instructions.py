@@ -1,4 +1,4 @@
-"""`.venv/bin/python bench/instructions.py`: what a message costs in the hot loop's C, in instructions.
+"""`.venv/bin/python bench/studies/instructions.py`: what a message costs in the hot loop's C, in instructions.
 
 Valgrind counts them (Debian package `valgrind`), so that two versions can be compared where other load makes times
 worthless. Messages are those of the other benchmarks; what becomes of their records is no part of what is counted.

@@ -1,4 +1,4 @@
-"""`.venv/bin/python bench/rows_in_csv.py`: what a message of CSV costs beside one of Debezium with the same row.
+"""`.venv/bin/python bench/studies/rows_in_csv.py`: what CSV costs beside Debezium JSON with the same row.
 
 Native code decodes and encodes both, and the reference decodes CSV for native code to encode, in turn, in one process:
 the ratios are what counts. Messages are objects here; those of a Kafka consumer cost native code less.

@@ -1,4 +1,4 @@
-"""`.venv/bin/python bench/columns.py`: what a message costs whose rows get columns from its key and its record.
+"""`.venv/bin/python bench/studies/columns.py`: what a message costs whose rows get columns from its key and its record.
 
 The same messages are decoded and encoded by native code and by the reference, in turn, in one process: the ratio is
 what counts. Messages are objects here; those of a Kafka consumer cost native code less.
