@@ -25,10 +25,9 @@ class Files:
     """A reader of the files that one section of a pipeline file names."""
 
     def __init__(self, section: str, fetch: Callable[[str], bytes], warn: Callable[[str], None]) -> None:
-        """Read nothing yet.
+        """`section`: the name of the section, for errors.
 
-        `section`: the name of the section, for errors. `fetch` returns the bytes of a remote file, and raises
-        IngestError. `warn` is told of certificates that have expired.
+        `fetch` returns the bytes of a remote file, and raises IngestError. `warn` is told of expired certificates.
         """
         self._section = section
         self._fetch = fetch

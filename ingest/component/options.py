@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, NamedTuple, S
 from pydantic import BaseModel, BeforeValidator, ConfigDict, PrivateAttr, ValidationInfo, WithJsonSchema
 
 from ingest.model.data_type import DataType
+from ingest.model.text import TextError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from ingest.component.files import Files
     from ingest.model.shared_place import SharedPlace
-    from ingest.model.text import TextError
 
 AnyOptions: TypeAlias = Any
 """Options of a component, or the class of them, whose own attributes are asked for."""
@@ -193,3 +195,59 @@ Duration = Annotated[
 
 It is written as a number and a unit (`5 min`); a number without a unit is milliseconds, as in Flink.
 """
+
+
+def _split(value: object) -> object:
+    """Return the names in a text, in their order. Raise TextError for one that is there twice, or for none."""
+    if not isinstance(value, str):
+        return value
+    names: list[str] = []
+    at = 0
+    for part in value.split(";"):
+        name = part.strip()
+        if name in names:
+            msg = f"{name[:100]!r} is there twice"
+            raise TextError(msg, at + part.index(name), len(name))
+        if name:
+            names.append(name)
+        at += len(part) + 1
+    if not names:
+        msg = "names no column; columns are separated by ';'"
+        raise ValueError(msg)
+    return tuple(names)
+
+
+KeyFields = Annotated[
+    tuple[str, ...], BeforeValidator(_split), WithJsonSchema({"type": "string", "examples": ["user_id;item_id"]})
+]
+"""Names of columns, separated by `;`, each once."""
+
+
+def unprefixed(names: Iterable[str], prefix: str) -> list[tuple[str, str]]:
+    """Return what is wrong with columns of a key that do not begin with the keys' prefix: option, and reason."""
+    return [
+        ("key.fields", f"key.fields: {name[:100]!r} does not begin with key.fields-prefix {prefix[:100]!r}")
+        for name in names
+        if not name.startswith(prefix) or name == prefix
+    ]
+
+
+def metadata_names(text: str, known: Collection[str], others: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the names in a text, which are separated by commas.
+
+    Raise TextError for a name that is there twice, or is not `known`; `others` says of some names why they are not.
+    """
+    at = 0
+    names: list[str] = []
+    for part in text.split(","):
+        name = part.strip()
+        if name and (name not in known or name in names):
+            what = "is there twice" if name in names else f"is none of {', '.join(known)}"
+            if name in others and name not in known:
+                what = f"{others[name]} (possible: {', '.join(known)})"
+            msg = f"{name[:100]!r} {what}"
+            raise TextError(msg, at + part.index(name), len(name))
+        if name:
+            names.append(name)
+        at += len(part) + 1
+    return tuple(names)

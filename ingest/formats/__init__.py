@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Protocol
 from pydantic import AfterValidator, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from ingest.component.registry import Registry
+from ingest.component.plugins import Registry
 from ingest.errors import ProgramMissing
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ class Family(Metric):
     """Gauges or counters of one name, as the values of their labels and numbers: no object for each is kept."""
 
     def __init__(self, kind: str, name: str, text: str, labels: Sequence[str]) -> None:
-        """Have no numbers yet. `kind`: `gauge` or `counter`; `labels`: the names of labels."""
+        """`kind`: `gauge` or `counter`; `labels`: the names of labels."""
         self.name, self.documentation, self.type, self.unit = name, text, kind, ""
         self.sample_name = f"{name}_total" if kind == "counter" else name
         self.numbers: list[tuple[tuple[str, ...], float]] = []

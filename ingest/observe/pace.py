@@ -24,7 +24,6 @@ class Pace:
     """Numbers by name, at moments of the last minute. Any thread may note and ask."""
 
     def __init__(self) -> None:
-        """Know no number yet."""
         self._moments: deque[tuple[float, Mapping[str, float]]] = deque()
         self._lock = Lock()
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from ingest.model.text import one_line
+from ingest.observe.atomic_file import AtomicFile
 from ingest.observe.events import (
     BatchDone,
     BatchMeasured,
@@ -27,7 +28,6 @@ from ingest.observe.events import (
     Warned,
 )
 from ingest.observe.report_page import page
-from ingest.observe.whole_file import WholeFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -121,11 +121,8 @@ class RunReport:
     """An observer that writes a page about the run: when it starts, now and then, and when it ends."""
 
     def __init__(self, path: Path, facts: RunFacts, tell: Observer, clean: Callable[[str], str] = str) -> None:
-        """Write nothing yet.
-
-        `tell` hears where the page cannot be written, once. `clean` removes secrets from texts.
-        """
-        self._file = WholeFile(path, "the report", tell, private=True)
+        """`tell` hears where the page cannot be written, once. `clean` removes secrets from texts."""
+        self._file = AtomicFile(path, "the report", tell, private=True)
         self._facts = facts
         self._clean = clean
         self._written = time.monotonic()

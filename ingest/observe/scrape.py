@@ -186,7 +186,6 @@ class Watcher:
     """Looks at the same pipelines again and again."""
 
     def __init__(self) -> None:
-        """Have seen nothing yet."""
         self._paces: dict[tuple[str, str], tuple[float | None, Pace]] = {}
         """By place and pipeline: when the run began, and its numbers."""
 

@@ -19,9 +19,9 @@ from prometheus_client.exposition import basic_auth_handler, default_handler
 from ingest.errors import ConfigError
 from ingest.model.text import reason_of
 from ingest.observe import exposition
+from ingest.observe.atomic_file import AtomicFile
 from ingest.observe.events import BatchDone, RunEnded, SideAnswers, Warned
 from ingest.observe.scrape import basic_login
-from ingest.observe.whole_file import WholeFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,7 +59,6 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def __init__(self, host: str, port: int, handler: type[BaseHTTPRequestHandler]) -> None:
-        """Listen."""
         if ":" in host:
             self.address_family = socket.AF_INET6
         super().__init__((host, port), handler)
@@ -133,8 +132,8 @@ class MetricsFile:
     """An observer that writes metrics to a file for the text-file collector of a node exporter."""
 
     def __init__(self, path: Path, text: Exposition, tell: Observer) -> None:
-        """Write nothing yet. `tell` hears where that fails, once."""
-        self._file = WholeFile(path, "metrics", tell)
+        """`tell` hears where that fails, once."""
+        self._file = AtomicFile(path, "metrics", tell)
         self._text = text
         self._written = 0.0
 
@@ -154,7 +153,7 @@ class MetricsPush:
     """
 
     def __init__(self, url: str, pipeline: str, registry: CollectorRegistry, tell: Observer) -> None:
-        """Begin to push. `url` may have a user and a password. `tell` hears where the last push fails."""
+        """`url` may have a user and a password. `tell` hears where the last push fails."""
         whole = urlsplit(url)
         name = whole.hostname or ""
         host = f"[{name}]" if ":" in name else name

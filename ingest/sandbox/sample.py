@@ -68,7 +68,7 @@ class Shop:
     """The shop's rows, and the messages that its database's changes become. The same seed gives the same changes."""
 
     def __init__(self, to: Producer | None, now_ms: int, seed: int = 7) -> None:
-        """Have no rows yet. `to`: where messages go; None where there are none."""
+        """`to`: where messages go; None where there are none."""
         self.tables: dict[str, dict[int, Row]] = {table: {} for table in _TYPES}
         self._to = to
         self._random = Random(seed)  # noqa: S311  (it makes an example, no secret)

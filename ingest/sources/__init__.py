@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from ingest.component.registry import Registry
+from ingest.component.plugins import Registry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Mapping

@@ -11,9 +11,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self
 
 from pydantic import Field, PrivateAttr, ValidationInfo, field_validator, model_validator
 
-from ingest.component.key_fields import KeyFields, unprefixed
-from ingest.component.metadata_list import metadata_names
-from ingest.component.options import InlineSchemaOptions, OptionErrors, Options, Synonym
+from ingest.component.options import (
+    InlineSchemaOptions,
+    KeyFields,
+    OptionErrors,
+    Options,
+    Synonym,
+    metadata_names,
+    unprefixed,
+)
 from ingest.formats import FORMATS, FormatName, ReadKeyFormatName, is_of_rows
 from ingest.formats.debezium.avro_confluent import DebeziumAvroConfluent
 from ingest.formats.debezium.confluent import DebeziumJsonConfluent

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from pyspark import TaskContext
 
-from ingest.component.registry import failure_of
+from ingest.component.plugins import failure_of
 from ingest.errors import CommitOutcomeUnknown, IngestError
 from ingest.task import worker
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ingest.component.registry import wrong_result
+from ingest.component.plugins import wrong_result
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

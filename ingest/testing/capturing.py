@@ -81,7 +81,6 @@ class CapturingWriter(PlainWriter):
     """A task's side of a sink in memory."""
 
     def __init__(self, captured: Captured) -> None:
-        """Put what is committed into `captured`."""
         self._captured = captured
         self._queued: list[tuple[str, bytes | None, bytes | None]] = []
 
@@ -106,7 +105,6 @@ class CapturingCollector:
     """A pipeline's collector of rejects, whose letters are kept."""
 
     def __init__(self, options: DirtyDataCollector, captured: Captured) -> None:
-        """Put letters into `captured`."""
         self.type: str = options.type
         self.topic = options.topic
         self.properties: Mapping[str, str] = options.properties
@@ -127,7 +125,6 @@ class CapturingLetters:
     shared = False
 
     def __init__(self, topic: str, captured: Captured) -> None:
-        """Put what is committed into `captured`."""
         self._topic = topic
         self._captured = captured
         self._queued: list[tuple[str, bytes | None, bytes | None, dict[str, str]]] = []

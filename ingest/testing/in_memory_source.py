@@ -113,7 +113,6 @@ class InMemoryCoordinator(SourceCoordinator):
     """The driver's side of given records."""
 
     def __init__(self, records: dict[Split, list[MemoryRecord]]) -> None:
-        """Take the records by split."""
         self.ids = {topic: "memory" for topic, _ in records}
         self._ends = {split: len(found) for split, found in records.items()}
 
@@ -171,7 +170,6 @@ class InMemoryReader(Reader):
     """A task's side of given records."""
 
     def __init__(self, records: Mapping[Split, list[MemoryRecord]]) -> None:
-        """Take the records by split."""
         self._records = records
         self._position: dict[Split, int] = {}
 

@@ -339,7 +339,6 @@ class SampledReader(Reader):
     """What was before its records is not known."""
 
     def __init__(self, sample: Sample) -> None:
-        """Take the sample."""
         self._sample = sample
         self._position: dict[Split, int] = {}
 

@@ -18,7 +18,7 @@ from ingest.model.record import offset_of
 from ingest.observe.events import SchemaChanged
 from ingest.testing.capturing import Captured, CapturingWriter
 from ingest.testing.in_process import NoStop
-from ingest.testing.probe import ALL, Probe
+from ingest.testing.sample_run import ALL, SampleRun
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -82,29 +82,28 @@ def tap(
     """
     pipeline = with_files(pipeline, settings.conf, tell)
     with ExitStack() as resources:
-        probe = Probe(pipeline, settings, pipeline.source, pipeline.sink, resources, tell)
-        return tap_sample(probe, show, most, tables, at)
+        sample_run = SampleRun(pipeline, settings, pipeline.source, pipeline.sink, resources, tell)
+        return tap_sample(sample_run, show, most, tables, at)
 
 
 def tap_sample(
-    probe: Probe,
+    sample_run: SampleRun,
     show: Callable[[Tapped], None],
     most: int,
     tables: Selector | None = None,
     at: tuple[Split, int] | None = None,
 ) -> Looked:
-    """Show records of a probe's sample, which is taken now if it was not yet, as `tap` does."""
-    probe.source.older, probe.source.only = True, at
-    taps = Taps(probe.source.sample, show, most, tables)
-    run = probe.drive(ALL, lambda: CapturingWriter(taps.captured), taps, taps, taps.observe)
-    return Looked(taps.looked_at, probe.source.sample.old, None if taps.asked else run.error)
+    """Show records of a sample, which is taken now if it was not yet, as `tap` does."""
+    sample_run.source.older, sample_run.source.only = True, at
+    taps = Taps(sample_run.source.sample, show, most, tables)
+    run = sample_run.drive(ALL, lambda: CapturingWriter(taps.captured), taps, taps, taps.observe)
+    return Looked(taps.looked_at, sample_run.source.sample.old, None if taps.asked else run.error)
 
 
 class Taps(Pacing, NoStop):
     """The pace of a run that is looked at: a record each batch, and an end when enough of them are shown."""
 
     def __init__(self, sample: Sample, show: Callable[[Tapped], None], most: int, tables: Selector | None) -> None:
-        """Show nothing yet."""
         super().__init__(0.0, None, 1)
         self.captured = Captured()
         self.asked = False

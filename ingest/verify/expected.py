@@ -24,10 +24,10 @@ from ingest.observe.events import RunEnded, Warned
 from ingest.sinks.sink import PlainWriter
 from ingest.sources.backfill import BackfillCoordinator, BackfillSource
 from ingest.task import worker
+from ingest.testing.discarding_sink import DiscardingCoordinator
 from ingest.testing.in_memory_sink import InMemorySink
 from ingest.testing.in_process import InProcessEngine, InProcessRunner, NoStop
-from ingest.testing.probe import ALL
-from ingest.testing.probing import ProbingCoordinator
+from ingest.testing.sample_run import ALL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -187,7 +187,7 @@ class _ExpectedSink(InMemorySink):
         return 1
 
 
-class LookingCoordinator(ProbingCoordinator):
+class LookingCoordinator(DiscardingCoordinator):
     """The driver's side of a sink that gets nothing: it says what the real one has, and stops at no table of it."""
 
     def __init__(self, real: SinkCoordinator, warn: Callable[[str], None]) -> None:

@@ -29,7 +29,7 @@ from ingest.driver.sink_tables import remedy
 from ingest.errors import CheckpointError, ConfigError
 from ingest.model.table import show
 from ingest.paths import is_remote
-from ingest.testing.probe import session_on_demand
+from ingest.testing.sample_run import session_on_demand
 from ingest.verify.comparison import ComparedSides, Comparison
 from ingest.verify.expected import ExpectedRows, Readings
 from ingest.verify.rows import Counts, TableVerdict

@@ -17,7 +17,7 @@ from commands import called
 from harness import INGEST, Result, finish, finished
 from pairs_package import PAIRS
 
-from ingest.component.registry import ComponentError, Registry
+from ingest.component.plugins import ComponentError, Registry
 from ingest.formats import FORMATS
 from ingest.sinks import SINKS
 from ingest.sources import SOURCES

@@ -24,8 +24,8 @@ GRAPH = grimp.build_graph("ingest", exclude_type_checking_imports=True)
 ]
 LAYERS: list[set[str]] = [set(layer.split(" | ")) for layer in CONTRACT["layers"]]
 LOAD_BY_NAME = {
-    "ingest.cli.lazy_group": "commands are loaded when a command line names them",
-    "ingest.component.registry": "components are loaded when a pipeline names them",
+    "ingest.cli.screen": "commands are loaded when a command line names them",
+    "ingest.component.plugins": "components are loaded when a pipeline names them",
     "ingest.expressions.user_code": "functions and classes of the user's are loaded when a pipeline names them",
 }
 """Modules that import others by their names, and why."""

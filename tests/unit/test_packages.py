@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ingest.component.registry import failure_of
+from ingest.component.plugins import failure_of
 from ingest.errors import ConfigError, InternalError, ProgramMissing
 from ingest.packages import EXTRAS, failed_import
 

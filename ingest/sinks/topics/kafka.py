@@ -13,8 +13,7 @@ from zlib import crc32
 import msgspec
 from pydantic import Field, PrivateAttr, field_validator, model_validator
 
-from ingest.component.key_fields import KeyFields, unprefixed
-from ingest.component.options import OptionErrors, Synonym
+from ingest.component.options import KeyFields, OptionErrors, Synonym, unprefixed
 from ingest.encode.change_encoder import ChangeEncoder, RecordTemplate
 from ingest.encode.typed_records import TypedKey, TypedRecords
 from ingest.expressions.user_code import CodeError

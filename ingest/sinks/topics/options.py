@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Name
 
 from pydantic import BeforeValidator, Field, PrivateAttr, WithJsonSchema, field_validator, model_validator
 
-from ingest.component.metadata_list import metadata_names
-from ingest.component.options import OptionErrors, Synonym
+from ingest.component.options import OptionErrors, Synonym, metadata_names
 from ingest.encode.record_metadata import WRITABLE, RecordMetadata
 from ingest.errors import ProgramMissing
 from ingest.formats import FORMATS

@@ -9,8 +9,7 @@ from zlib import crc32
 
 from pydantic import Field, field_validator, model_validator
 
-from ingest.component.metadata_list import metadata_names
-from ingest.component.options import Duration, Labelled, OptionErrors
+from ingest.component.options import Duration, Labelled, OptionErrors, metadata_names
 from ingest.formats.metadata_columns import ExtraColumns
 from ingest.model.reject import IgnoredErrors
 from ingest.model.table import MAX_ID, selector

@@ -11,7 +11,7 @@ import pytest
 from counted import counting, done, measured, started
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
-from ingest.config.metrics import MetricsOptions
+from ingest.config.pipeline import MetricsOptions
 from ingest.observe.events import RunEnded, Warned
 from ingest.observe.otlp import MetricsExport
 

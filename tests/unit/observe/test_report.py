@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ingest.observe import report as module
-from ingest.observe.chart import HEIGHT, WIDTH, Axes, between_labels, nice, short, span
 from ingest.observe.events import (
     BatchDone,
     Event,
@@ -28,6 +27,7 @@ from ingest.observe.events import (
     Warned,
 )
 from ingest.observe.report import DatedChange, RunFacts, RunReport
+from ingest.observe.report_page import HEIGHT, WIDTH, Axes, between_labels, nice, short, span
 from ingest.task.counters import TableCounters
 
 if TYPE_CHECKING:

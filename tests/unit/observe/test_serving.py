@@ -21,9 +21,9 @@ from ingest.observe.events import Alive, Event, RunEnded, RunStarted, Serving, S
 from ingest.observe.exposition import Exposition
 from ingest.observe.health import STALE_S, Health
 from ingest.observe.metrics import Metrics
+from ingest.observe.metrics_outputs import MetricsOutputs, watched
 from ingest.observe.scrape import read
 from ingest.observe.serving import MetricsPush, MetricsServer, registry_of
-from ingest.observe.watching import Watch, watched
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -223,9 +223,9 @@ def test_a_push_that_fails_is_told_without_the_password() -> None:
 
 def test_nobody_watches_unless_that_is_asked_for() -> None:
     shown: list[Event] = []
-    with watched(shown.append, "p", Watch("127.0.0.1", None, None, None, 10, 300), str) as observer:
+    with watched(shown.append, "p", MetricsOutputs("127.0.0.1", None, None, None, 10, 300), str) as observer:
         assert observer == shown.append
-    with watched(shown.append, "p", Watch("127.0.0.1", 0, None, None, 10, 300), str) as observer:
+    with watched(shown.append, "p", MetricsOutputs("127.0.0.1", 0, None, None, 10, 300), str) as observer:
         (serving,) = shown
         assert isinstance(serving, Serving)
         observer(STARTED)

@@ -13,14 +13,13 @@ import pytest
 from harness import debezium, free_port
 
 from ingest.cli.app import main
-from ingest.cli.plan_text import lines
+from ingest.cli.plan import lines
 from ingest.driver.context import Settings
 from ingest.errors import Unavailable
 from ingest.model import types
 from ingest.schema.ddl import parse_tables
 from ingest.testing.capturing import Captured, capturing_sink
-from ingest.testing.dry_run import dry_run
-from ingest.testing.dry_run_report import DryRunReport, TableReport
+from ingest.testing.dry_run import DryRunReport, TableReport, dry_run
 from ingest.testing.in_memory_run import by_split, run_in_memory
 from ingest.testing.in_memory_source import InMemoryCoordinator, in_memory
 from ingest.testing.records import MemoryRecord

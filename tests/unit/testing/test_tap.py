@@ -18,8 +18,8 @@ from ingest.driver.context import Settings
 from ingest.errors import ConfigError
 from ingest.model.record import offset_of
 from ingest.testing.capturing import Captured, capturing_sink
-from ingest.testing.probe import Probe
 from ingest.testing.records import MemoryRecord
+from ingest.testing.sample_run import SampleRun
 from ingest.testing.sampling import IN_LOG
 from ingest.testing.tap import Looked, Tapped, tap_sample
 
@@ -41,7 +41,7 @@ def look(shop: BackfillShop, most: int = 10, at: Any = None) -> tuple[Looked, li
     settings = Settings(str(shop.folder / "c"), shop.folder)
     sink = capturing_sink(pipeline.sink, Captured(), "test", print)
     with ExitStack() as resources:
-        probe = Probe(pipeline, settings, shop.source(pipeline), sink, resources, print)
+        probe = SampleRun(pipeline, settings, shop.source(pipeline), sink, resources, print)
         return tap_sample(probe, found.append, most, at=at), found
 
 

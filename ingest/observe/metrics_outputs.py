@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Watch:
+class MetricsOutputs:
     """The places to which metrics and health go."""
 
     host: str
@@ -39,16 +39,15 @@ class Watch:
     """What `port` asks for before it answers; None if it answers to everybody."""
 
     @property
-    def watches(self) -> bool:
-        """True if anybody is to be told anything."""
-        return any(one is not None for one in (self.port, self.file, self.push_url, self.otlp_url))
+    def any(self) -> bool:
+        """True if metrics go anywhere."""
+        return any(output is not None for output in (self.port, self.file, self.push_url, self.otlp_url))
 
 
 class Observers:
     """Several observers as one. Each is told of every event, the first one last of all: it shows, the others count."""
 
     def __init__(self, shown: Observer, others: list[Observer]) -> None:
-        """Tell nobody yet."""
         self._all = (*others, shown)
         self._lock = RLock()
 
@@ -61,35 +60,35 @@ class Observers:
 
 
 @contextmanager
-def watched(shown: Observer, name: str, watch: Watch, clean: Callable[[str], str]) -> Iterator[Observer]:
+def watched(shown: Observer, name: str, outputs: MetricsOutputs, clean: Callable[[str], str]) -> Iterator[Observer]:
     """Yield an observer that tells `shown`, and metrics where anybody watches. Raise ConfigError.
 
     `name` is the pipeline's. `clean` removes secrets from a text.
     """
-    if not watch.watches:
+    if not outputs.any:
         yield shown
         return
     from ingest.observe.exposition import Exposition  # noqa: PLC0415  (as the next ones)
     from ingest.observe.metrics import Metrics  # noqa: PLC0415  (most runs have none, and each start is timed)
     from ingest.observe.serving import MetricsFile, MetricsPush, MetricsServer, registry_of  # noqa: PLC0415
 
-    health = Health(watch.deadline_s)
-    metrics = Metrics(name, watch.max_tables, health, clean)
+    health = Health(outputs.deadline_s)
+    metrics = Metrics(name, outputs.max_tables, health, clean)
     registry = registry_of(metrics)
     text = Exposition(registry)
     others: list[Observer] = [health, metrics]
-    if watch.file is not None:
-        others.append(MetricsFile(watch.file, text, shown))
-    if watch.push_url is not None:
-        others.append(MetricsPush(watch.push_url, name, registry, shown))
-    if watch.otlp_url is not None:
+    if outputs.file is not None:
+        others.append(MetricsFile(outputs.file, text, shown))
+    if outputs.push_url is not None:
+        others.append(MetricsPush(outputs.push_url, name, registry, shown))
+    if outputs.otlp_url is not None:
         from ingest.observe.otlp import MetricsExport  # noqa: PLC0415  (its package may be missing)
 
-        others.append(MetricsExport(watch.otlp_url, name, metrics, shown))
+        others.append(MetricsExport(outputs.otlp_url, name, metrics, shown))
     server = None
-    if watch.port is not None:
-        server = MetricsServer(watch.host, watch.port, text, health, watch.password)
-        shown(Serving(watch.host, server.port))
+    if outputs.port is not None:
+        server = MetricsServer(outputs.host, outputs.port, text, health, outputs.password)
+        shown(Serving(outputs.host, server.port))
     try:
         yield Observers(shown, others)
     finally:

@@ -19,10 +19,10 @@ from ingest.errors import IngestError
 from ingest.observe.events import RunEnded
 from ingest.spark.session import Session
 from ingest.task import worker
+from ingest.testing.discarding_sink import CountingCollector, DiscardingCoordinator, DiscardingWriter
 from ingest.testing.in_memory_sink import InMemorySink
 from ingest.testing.in_memory_source import InMemorySource
 from ingest.testing.in_process import InProcessEngine, InProcessRunner, NoStop
-from ingest.testing.probing import CountingCollector, NullWriter, ProbingCoordinator
 from ingest.testing.sampling import SampledCoordinator, SampledReader
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class DryRun:
     """The error that it ended with; None after a success."""
 
 
-class Probe:
+class SampleRun:
     """The common parts of a pipeline's dry runs: one sample, one connection to everything."""
 
     def __init__(
@@ -71,7 +71,7 @@ class Probe:
         resources: ExitStack,
         tell: Callable[[str], None],
     ) -> None:
-        """Connect to nothing yet; `resources` closes what is connected, `tell` gets warnings until then."""
+        """`resources` closes what is connected, `tell` gets warnings until then."""
         name = pipeline.pipeline.name
         self.pipeline = pipeline
         self.options = source
@@ -84,7 +84,7 @@ class Probe:
         self.source = SampledCoordinator(source, reading, name)
         writing = sink.coordinator(name, self.warn)
         resources.callback(writing.close)
-        self.sink = ProbingCoordinator(writing)
+        self.sink = DiscardingCoordinator(writing)
         self._sink = sink
         self._session = session_on_demand(settings, resources)
 
@@ -99,7 +99,7 @@ class Probe:
 
         Raises IngestError for what ends a run before it reads anything.
         """
-        return self.drive(tolerated, NullWriter, Pacing(0.0, None, self._sink.most_per_batch), NoStop(), _ignore)
+        return self.drive(tolerated, DiscardingWriter, Pacing(0.0, None, self._sink.most_per_batch), NoStop(), _ignore)
 
     def drive(
         self, tolerated: int, writers: Callable[[], Writer], pacing: Pacing, stop: Stop, observe: Observer

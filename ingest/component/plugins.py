@@ -36,11 +36,10 @@ class Registry(Mapping[str, type[T]], Generic[T]):
     """
 
     def __init__(self, group: str, base: str, needed: Sequence[str], places: Mapping[str, str]) -> None:
-        """Keep the places of the classes, and import nothing yet.
+        """`places` maps each name to the place of a class, `package.module:Class`; nothing is imported yet.
 
-        `places` maps each name to the place of a class, `package.module:Class`. Components of other packages have entry
-        points in `group`. They must derive from the class at the place `base` and have all attributes in `needed`; a
-        field of an options model counts as one.
+        Components of other packages have entry points in `group`. They must derive from the class at the place `base`
+        and have all attributes in `needed`; a field of an options model counts as one.
         """
         self._group = group
         self._base = base

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from ingest.observe.events import Observer
 
 
-class WholeFile:
+class AtomicFile:
     """A file that is replaced as a whole: whoever reads it never sees a half of it."""
 
     def __init__(self, path: Path, what: str, tell: Observer, *, private: bool = False) -> None:
-        """Write nothing yet. `tell` hears once where that fails: `what` cannot be written.
+        """`tell` hears once where that fails: `what` cannot be written.
 
         `private`: only this user may read it.
         """

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ingest.testing.sampling import Sample
 
 
-class ProbingCoordinator(SinkCoordinator):
+class DiscardingCoordinator(SinkCoordinator):
     """The driver's side of a sink of which no run comes: the real one is asked, and connected once for all runs."""
 
     def __init__(self, real: SinkCoordinator) -> None:
@@ -103,7 +103,7 @@ class ProbedBatches:
         return {}
 
 
-class NullWriter(PlainWriter):
+class DiscardingWriter(PlainWriter):
     """A task's side of a sink that gets nothing."""
 
     def write(self, _records: Sequence[Any]) -> None:
@@ -130,7 +130,6 @@ class CountingCollector:
     shared = False
 
     def __init__(self, options: DirtyDataCollector | None, sample: Sample) -> None:
-        """Count nothing yet."""
         self.type: str = "none" if options is None else options.type
         self.topic = None if options is None else options.topic
         self.properties: Mapping[str, str] = {} if options is None else options.properties
