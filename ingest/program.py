@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ingest.config.loader import load_strictly, locate
-from ingest.config.masking import mask
 from ingest.config.pipeline import Pipeline
+from ingest.config.redaction import mask
 from ingest.driver.context import Settings
 from ingest.driver.run import run as run_pipeline
 from ingest.errors import IngestError, TransformError

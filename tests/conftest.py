@@ -21,7 +21,7 @@ from schedule import at_night
 from shared_java import SharedJava
 from wording import words_of_python
 
-from ingest.config.masking import SEEN
+from ingest.config.redaction import SEEN
 from ingest.errors import IngestError
 from ingest.formats.avro import native_nodes
 from ingest.kafka import handle

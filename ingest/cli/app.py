@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import typer
 
-from ingest.cli.lazy_group import LazyGroup, not_loaded
-from ingest.cli.screen import WIDEST_HELP, highlighted
+from ingest.cli.screen import WIDEST_HELP, LazyGroup, highlighted, not_loaded
 from ingest.errors import INTERRUPTED, IngestError, InternalError
 
 if TYPE_CHECKING:
@@ -136,7 +135,7 @@ def _complain(text: str) -> None:
 
 def _whose(exc: Exception) -> str:
     """Return what is said of an exception that nobody expected: whose bug it is."""
-    registry = sys.modules.get("ingest.component.registry")  # the module is loaded only where there are components
+    registry = sys.modules.get("ingest.component.plugins")  # the module is loaded only where there are components
     error = None if registry is None else registry.failure_of(exc, "the command", "the stack trace is above")
     if error is None or isinstance(error, InternalError):
         return f"error: {type(exc).__name__}\n{_BUG}"
@@ -145,8 +144,8 @@ def _whose(exc: Exception) -> str:
 
 def _masked(text: str) -> str:
     """Return the text without the secrets of the pipeline files that this process has read."""
-    masking = sys.modules.get("ingest.config.masking")  # the module is loaded only where a file was read
-    return text if masking is None else str(masking.mask(text, masking.SEEN))
+    redaction = sys.modules.get("ingest.config.redaction")  # the module is loaded only where a file was read
+    return text if redaction is None else str(redaction.mask(text, redaction.SEEN))
 
 
 def _text(exc: IngestError) -> str:

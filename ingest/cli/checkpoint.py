@@ -13,21 +13,22 @@ import typer
 
 from ingest.checkpoint.inspect import apply_reset, as_offsets, exported, opened, overview, plan_reset
 from ingest.cli.completing import TARGETS, sink_topics, topics
+from ingest.cli.output import counted
 from ingest.cli.parameters import FormatOption, OutputFormat, SetOption, parse_variables
 from ingest.cli.screen import CommandGroup
-from ingest.cli.secrets import warner
-from ingest.cli.table import counted
 from ingest.config.loader import load_strictly
+from ingest.config.redaction import mask
 from ingest.driver.files import with_files
 from ingest.kafka.offsets import parse_time
 from ingest.model.text import one_line, size, yaml_text
 from ingest.paths import is_remote, usual_checkpoint
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from ingest.checkpoint.checkpoint import Checkpoint
     from ingest.checkpoint.inspect import Reset, Target
+    from ingest.config.pipeline import Pipeline
     from ingest.sources.kafka.coordinator import KafkaSourceCoordinator
 
 app = typer.Typer(
@@ -260,3 +261,8 @@ def _parse(text: str) -> Target:
     except ValueError:
         msg = f"{text!r} is none of earliest, latest, offset:N, timestamp:T (milliseconds since 1970, or ISO 8601)"
         raise typer.BadParameter(msg, param_hint="--to") from None
+
+
+def warner(pipeline: Pipeline) -> Callable[[str], None]:
+    """Return a function that prints a warning on standard error, without the pipeline's secrets."""
+    return lambda text: typer.echo(f"warning: {one_line(mask(text, pipeline.secrets))}", err=True)

@@ -13,7 +13,7 @@ from ingest.checkpoint.schema_history import current, history
 from ingest.cli.checkpoint import CheckpointOption
 from ingest.cli.parameters import SetOption, parse_variables
 from ingest.config.loader import load_checked
-from ingest.config.masking import mask
+from ingest.config.redaction import mask
 from ingest.errors import CheckpointError
 from ingest.model.table import show
 from ingest.model.text import one_line
@@ -79,7 +79,7 @@ class Drawing:
     """Nodes and arrows, each drawn once."""
 
     def __init__(self, clean: Callable[[str], str]) -> None:
-        """Have drawn nothing yet. `clean` removes secrets from a text, which it would not know in a label."""
+        """`clean` removes secrets from a text, which it would not know in a label."""
         self._clean = clean
         self.lines: dict[str, None] = {}
         self._names: dict[str, str] = {}

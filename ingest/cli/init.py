@@ -13,12 +13,11 @@ import typer
 from ingest import __version__
 from ingest.cli.completing import client_properties
 from ingest.cli.json_schema import PLACE, schema_text
+from ingest.cli.output import counted
 from ingest.cli.parameters import SetOption, parse_variables
 from ingest.cli.render import manifests
-from ingest.cli.table import counted
 from ingest.config.loader import load_text
-from ingest.config.masking import mask
-from ingest.config.written import scalar
+from ingest.config.redaction import mask
 from ingest.errors import ConfigError, IngestError
 from ingest.formats import FORMATS
 from ingest.formats.appearance import REGISTERED, looks_like
@@ -37,6 +36,7 @@ from ingest.packages import require
 from ingest.program import masked_errors
 from ingest.render.first_pipeline import SINKS, Answers, DatabaseAnswers, asks_for_key, pipeline_text
 from ingest.render.repository import repository_files
+from ingest.render.yaml_text import scalar
 from ingest.testing.first_look import FirstLook, first_look
 
 if TYPE_CHECKING:
@@ -353,7 +353,7 @@ def _asked_for_key(answers: Answers) -> str:
 
 def _planned(out: Path, variables: dict[str, str]) -> None:
     """Print what a run of the file would do, and the error that it would end with."""
-    from ingest.cli.plan_text import lines  # noqa: PLC0415  (the driver is slow to import, and --no-look needs none of it)
+    from ingest.cli.plan import lines  # noqa: PLC0415  (the driver is slow to import, and --no-look needs none of it)
     from ingest.cli.run import running  # noqa: PLC0415
     from ingest.testing.dry_run import dry_run  # noqa: PLC0415
 

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ingest.cli.checkpoint import warner
 from ingest.cli.completing import codes, source_tables
+from ingest.cli.output import counted, rows_as_text
 from ingest.cli.parameters import (
     FilesConfOption,
     FormatOption,
@@ -22,8 +24,6 @@ from ingest.cli.parameters import (
     selector_of,
 )
 from ingest.cli.screen import CommandGroup
-from ingest.cli.secrets import warner
-from ingest.cli.table import counted, rows_as_text
 from ingest.config.dead_letters import dead_letters_of
 from ingest.config.diagnostics import did_you_mean
 from ingest.config.loader import load_strictly

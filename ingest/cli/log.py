@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 import structlog
 
 from ingest.cli.summary import print_lines, print_summary
-from ingest.config.masking import masked
+from ingest.config.redaction import masked
 from ingest.model.text import one_line
 from ingest.observe.events import (
     Alive,
@@ -86,7 +86,6 @@ class Repeats:
     """Lines of Kafka clients, of which one a minute is written of each kind: librdkafka repeats them while it tries."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
-        """Have seen none yet."""
         self._now = now
         self._kinds: dict[tuple[str, int, str], tuple[float, int]] = {}
         """By client, level and facility: when a line was written, and the lines that were not since."""

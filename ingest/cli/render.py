@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from ingest.cli.output import counted
 from ingest.cli.screen import CommandGroup
-from ingest.cli.table import counted
 from ingest.config.deployment import SETTINGS, pipelines_in, read_deployments
 from ingest.config.diagnostics import render as render_all
-from ingest.config.interpolate import NOT_SET
 from ingest.config.loader import load
-from ingest.config.written import write_documents
+from ingest.config.placeholders import NOT_SET
 from ingest.errors import ConfigError, PipelineFileError
 from ingest.model.text import reason_of
 from ingest.render.kubernetes import Rendered, documents, kustomization, object_name
+from ingest.render.yaml_text import write_documents
 
 if TYPE_CHECKING:
     from ingest.config.deployment import Deployment

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from ingest.cli.letters import CodeOption, SinceOption, TableOption, UntilOption, by_code, selection_of
+from ingest.cli.output import counted
 from ingest.cli.parameters import OutputFormat, SetOption, parse_variables
 from ingest.cli.run import (
     CheckpointOption,
@@ -20,7 +21,6 @@ from ingest.cli.run import (
     log_options,
     running,
 )
-from ingest.cli.table import counted
 from ingest.driver.replay import plan_replay
 from ingest.driver.replay import replay as run_replay
 

@@ -9,19 +9,22 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
+from ingest import __version__
+from ingest.checkpoint.inspect import opened
 from ingest.checkpoint.run_status import RunEnd, note_failed_start, now_ms
+from ingest.checkpoint.schema_history import history, told
 from ingest.checkpoint.storage import LocalStorage
 from ingest.cli.completing import MASTERS
 from ingest.cli.log import USUAL, LogFormat, LogOptions
 from ingest.cli.parameters import SetOption, parse_start, parse_variables
 from ingest.cli.progress import observer_for
-from ingest.cli.reporting import reported
 from ingest.config.loader import load_strictly
-from ingest.config.masking import HIDDEN, SEEN, mask, secrets_in, sensitive
-from ingest.config.metrics import is_gateway
+from ingest.config.pipeline import is_gateway
+from ingest.config.redaction import HIDDEN, SEEN, is_secret, mask, secrets_in
 from ingest.driver.run import run as run_pipeline
 from ingest.errors import IngestError
-from ingest.observe.watching import Watch, watched
+from ingest.model.table import show
+from ingest.observe.metrics_outputs import MetricsOutputs, Observers, watched
 from ingest.paths import OWN_FOLDER, is_remote, usual_checkpoint
 from ingest.program import masked_errors, placed, settings_of
 
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
     from ingest.config.pipeline import Pipeline
     from ingest.driver.context import Settings
     from ingest.observe.events import Observer
+    from ingest.observe.report import DatedChange
 
 CheckpointOption = Annotated[
     str | None,
@@ -131,7 +135,7 @@ def measured(
 ) -> AbstractContextManager[Observer]:
     """Return a block with an observer that also keeps metrics, as the pipeline says where the command line does not."""
     options = pipeline.pipeline
-    watch = Watch(
+    outputs = MetricsOutputs(
         options.metrics_host,
         options.metrics_port if port is None else port,
         file or (None if options.metrics_file is None else Path(options.metrics_file)),
@@ -141,7 +145,7 @@ def measured(
         options.metrics_otlp,
         options.metrics_password,
     )
-    return watched(observer, options.name, watch, lambda text: mask(text, pipeline.secrets))
+    return watched(observer, options.name, outputs, lambda text: mask(text, pipeline.secrets))
 
 
 def push_url(text: str) -> str:
@@ -210,10 +214,40 @@ def running(
     pipeline.require_packages()
     observer = observer_for(pipeline.secrets, log, once=once, live=not looks)
     if log.verbose:
-        spark = {f"--conf {name}": HIDDEN if sensitive(name) else value for name, value in conf.items()}
+        spark = {f"--conf {name}": HIDDEN if is_secret(name) else value for name, value in conf.items()}
         observer.configured({**pipeline.describe(), "--master": master, **spark})
     try:
         with masked_errors(pipeline.secrets), placed(file):
             yield pipeline, settings_of(pipeline, checkpoint, master, conf, once=once, start=start), observer
     finally:
         observer.close()
+
+
+@contextmanager
+def reported(shown: Observer, path: Path | None, pipeline: Pipeline, settings: Settings) -> Iterator[Observer]:
+    """Yield an observer that tells `shown`, and keeps what the page at `path` shows; without a path only the first."""
+    if path is None:
+        yield shown
+        return
+    from ingest.observe.report import RunFacts, RunReport  # noqa: PLC0415  (most runs have none, and each start is timed)
+
+    facts = RunFacts(pipeline.pipeline.name, __version__, pipeline.describe())
+    report = RunReport(path, facts, shown, lambda text: mask(text, pipeline.secrets))
+    try:
+        yield Observers(shown, [report])
+    finally:
+        report.write(_kept(settings))
+
+
+def _kept(settings: Settings) -> list[DatedChange] | None:
+    """Return all schema changes that the checkpoint knows; None where it cannot be read."""
+    from ingest.observe.report import DatedChange  # noqa: PLC0415  (it is loaded where there is a report)
+
+    try:
+        with opened(settings.checkpoint, settings.conf, write=False) as checkpoint:
+            return [
+                DatedChange(version.millis / 1000, show(version.table), str(change))
+                for version, change in told(history(checkpoint, observed=False))
+            ]
+    except IngestError:
+        return None  # the run has said what is wrong with it; the page shows what this run changed

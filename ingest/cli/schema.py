@@ -14,9 +14,9 @@ from ingest.checkpoint.inspect import opened
 from ingest.checkpoint.schema_history import check_version, current, difference, history, told
 from ingest.cli.checkpoint import CheckpointOption, ConfOption, TargetArgument
 from ingest.cli.completing import tables
+from ingest.cli.output import counted
 from ingest.cli.parameters import FormatOption, OutputFormat, SetOption, parse_variables
 from ingest.cli.screen import CommandGroup
-from ingest.cli.table import counted
 from ingest.config.loader import load
 from ingest.errors import ConfigError
 from ingest.model.table import show as shown

@@ -8,13 +8,48 @@ from typing import TYPE_CHECKING, Final
 from rich.console import Console
 from rich.text import Text
 
-from ingest.cli.layout import table_lines
-from ingest.cli.table import counted, lag_text
-from ingest.config.masking import mask
+from ingest.cli.output import counted, lag_text
+from ingest.config.redaction import mask
 from ingest.model.text import one_line
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from ingest.observe.events import Printed, RunEnded
+
+GAP: Final = "  "
+"""What is between two columns, and between two parts of a line."""
+_NAME: Final = 44
+"""Characters that the first column gets before others are left out for it, where its texts are as long."""
+
+
+def table_lines(rows: Sequence[Sequence[str]], width: int | None, first_out: Sequence[str] = ()) -> Iterator[Text]:
+    """Yield a heading and rows of a name and numbers, as lines of at most `width` characters; None: of any width.
+
+    Where there is no room, columns are left out in the order of `first_out`, by their headings. A name that is longer
+    than the room that is left has a line of its own.
+    """
+    heading = rows[0]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    shown = list(range(len(heading)))
+
+    def room() -> int:
+        return widths[0] if width is None else width - sum(widths[i] + len(GAP) for i in shown[1:])
+
+    for name in first_out:
+        if room() >= min(widths[0], _NAME):
+            break
+        shown.remove(heading.index(name))
+    names = max(0, min(widths[0], room()))
+    for row in rows:
+        numbers = "".join(f"{GAP}{row[i]:>{widths[i]}}" for i in shown[1:])
+        if len(row[0]) > names:
+            yield Text(row[0], overflow="fold")
+            if numbers.strip():
+                yield Text(f"{' ' * names}{numbers}")
+        else:
+            yield Text(f"{row[0]:<{names}}{numbers}".rstrip())
+
 
 MAX_TOPICS: Final = 10
 """Topics of which a summary says how much is left."""

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from ingest.cli.completing import records, source_tables
+from ingest.cli.output import counted
 from ingest.cli.parameters import FormatOption, OutputFormat, SetOption, parse_variables, selector_of
 from ingest.cli.run import CheckpointOption, ConfOption, running
 from ingest.cli.screen import with_headings
-from ingest.cli.table import counted
-from ingest.config.masking import mask, masked
+from ingest.config.redaction import mask, masked
 from ingest.config.scenario import ScenarioError, accept, read, write
 from ingest.deadletter.browse import content, contents
 from ingest.model.record import offset_of

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
+from ingest.cli.output import counted
 from ingest.cli.screen import paint
-from ingest.cli.table import counted
 from ingest.config.scenario import NoTest, ScenarioError, accept, read
 from ingest.testing.scenario_runner import compared
 

@@ -19,9 +19,9 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from ingest.cli.layout import flowed, table_lines
+from ingest.cli.output import counted, length
 from ingest.cli.parameters import FormatOption, OutputFormat, SetOption, parse_variables
-from ingest.cli.table import counted, length
+from ingest.cli.summary import GAP, table_lines
 from ingest.config.loader import load_checked
 from ingest.errors import ConfigError, Unavailable
 from ingest.model.text import one_line, size
@@ -29,6 +29,8 @@ from ingest.observe.scrape import CHANGES, Watcher
 from ingest.observe.serving import USER
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from ingest.observe.scrape import Look
 
 HEADINGS: Final[tuple[str, ...]] = (
@@ -106,7 +108,6 @@ class Keys:
     """Single keys of the terminal that standard input is, without a line's end; none where it is no terminal."""
 
     def __init__(self) -> None:
-        """Change nothing yet."""
         self._before: list[Any] | None = None
 
     def __enter__(self) -> Self:
@@ -243,7 +244,7 @@ def _summary(look: Look, width: int | None) -> list[Text]:
         parts.append((f"rejected {look.rejects:,.0f}", "yellow"))
     marks = [(f"marked: {one_line(table)}, whose rows may differ (ingest status)", "yellow") for table in look.marked]
     shown = marks[:MARKED] + ([(f"and {len(marks) - MARKED:,} more", "yellow")] if len(marks) > MARKED else [])
-    return [*flowed(head, width), *flowed(parts, width), *(line for mark in shown for line in flowed([mark], width))]
+    return [*_flowed(head, width), *_flowed(parts, width), *(line for mark in shown for line in _flowed([mark], width))]
 
 
 def _backlog(look: Look) -> list[tuple[str, str]]:
@@ -278,3 +279,16 @@ def _tables(look: Look, number: int, width: int | None) -> list[Text]:
     heading.stylize("bold")
     more = len(look.tables) - number
     return [heading, *lines, *([Text(f"and {more:,} more", style="dim")] if more > 0 else [])]
+
+
+def _flowed(parts: Sequence[tuple[str, str]], width: int | None) -> Iterator[Text]:
+    """Yield texts with their styles side by side, in as many lines as they need."""
+    line = Text(overflow="fold")
+    for text, style in parts:
+        if line and width is not None and len(line) + len(GAP) + len(text) > width:
+            yield line
+            line = Text(overflow="fold")
+        if line:
+            line.append(GAP)
+        line.append(text, style=style)
+    yield line

@@ -2,12 +2,13 @@
 
 In: a file's text. Out: a tree of values that know their positions, and diagnostics. Scalars stay text as the file has
 it: the models convert them, so no value loses its spelling on the way. Limits of size, depth and number keep the cost
-of a hostile file small. Duplicate keys, tags and merge keys are refused. The module `visible` decides which parts of
-the text errors may show.
+of a hostile file small. Duplicate keys, tags and merge keys are refused. The module `redaction` decides which parts
+of the text errors may show.
 """
 
 from __future__ import annotations
 
+import re
 import warnings
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
@@ -20,12 +21,22 @@ from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from ruamel.yaml.reader import ReaderError
 
 from ingest.config.diagnostics import Diagnostic, did_you_mean
-from ingest.config.masking import forms, mask
-from ingest.config.syntax import explain
-from ingest.config.visible import Visible, covered, is_ours, line_alone, line_of, shown_key, words
+from ingest.config.redaction import (
+    HIDDEN,
+    SECTIONS,
+    forms,
+    hides_value,
+    is_own_word,
+    is_setting,
+    listed_words,
+    mask,
+    redact_line,
+    redact_unparsed,
+    shown_key,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from ruamel.yaml.error import StringMark
 
@@ -62,6 +73,11 @@ class Scalar:
     filled: tuple[str, ...] = ()
     """The texts that placeholders put in. Messages do not show them: they may be secrets."""
 
+    @property
+    def text(self) -> str:
+        """The text as the file has it, empty for null."""
+        return (self.value if self.written is None else self.written) or ""
+
 
 @dataclass(slots=True)
 class Sequence:
@@ -89,7 +105,6 @@ class Document:
     def __init__(self, file: str, text: str) -> None:
         """Parse the text. Problems go to `diagnostics`; `root` stays None when nothing could be read."""
         self.file = file
-        self.visible = Visible()
         self.diagnostics: list[Diagnostic] = []
         self.root: Value | None = None
         self._lines = text.removeprefix("\ufeff").splitlines(keepends=True)
@@ -141,6 +156,7 @@ class Document:
         if not found:
             return []
         places = None if self._node is None else self._places(self._node)
+        secrets = {*secrets, *(() if places is None else places.values)}
         there = "\0".join({*(d.message for d in found), *(self._line(d.line) for d in found)})
         seen = [form for form in forms(frozenset(secrets)) if form in there]
         return [self._with_line(diagnostic, places, seen) for diagnostic in found]
@@ -166,36 +182,38 @@ class Document:
     def _with_line(self, found: Diagnostic, places: _Places | None, secrets: Iterable[str]) -> Diagnostic:
         line = self._line(found.line)
         if places is None:
-            visible = line_alone(line)
+            source, where = redact_unparsed(line, "".join(self._lines))
         else:
-            visible = line_of(line, places.shown.get(found.line, []), places.hidden.get(found.line, []))
-        source, where = covered(line, visible, secrets)
+            shown, hidden = places.shown.get(found.line, []), places.hidden.get(found.line, [])
+            source, where = redact_line(line, shown, hidden, secrets)
         start = min(found.column - 1, len(line))
         end = min(start + found.length, len(line))
-        last = where[end] if end == len(line) or visible[end] or visible[end - 1] else where[-1]
+        inside = 0 < end < len(line) and where[end] == where[end - 1]  # the mark ends inside of a hidden part
+        last = where[-1] if inside else where[end]
         caret = (where[start], max(where[start] + 1, last))
         # Asterisks in place of a known name would tell that this name is a password: messages list these names
-        message = mask(found.message, [secret for secret in secrets if secret not in words()], is_ours)
+        message = mask(found.message, [secret for secret in secrets if secret not in listed_words()], is_own_word)
         return replace(found, message=message, source=source, caret=caret)
 
     def _places(self, root: Node) -> _Places:
-        """Return the places of all texts of the file, by line. Texts that may be shown are apart from the others."""
+        """Return the places of all keys and values of the file, by line: those that may be shown, and the others."""
         text = "".join(self._lines)
         starts = list(accumulate((len(line) for line in self._lines), initial=0))
-        places = _Places({}, {})
-
-        def add(node: Node, *, shown: bool) -> None:
+        places = _Places({}, {}, set())
+        for node, option, is_key in _leaves(root, None):
             start, end = node.start_mark, node.end_mark
+            if is_key:
+                shown = shown_key(str(node.value), option) != HIDDEN
+            else:
+                written = text[start.index : end.index]
+                anchored = written.startswith(("&", "!")) and "&" in written  # the name of an anchor is no value
+                hidden = hides_value(option, written)
+                shown = not anchored and not hidden
+                if hidden and not is_setting(node.value):
+                    places.values.add(node.value)
             into = places.shown if shown else places.hidden
             for number in range(start.line, min(end.line + 1, len(self._lines))):
                 into.setdefault(number + 1, []).append((start.index - starts[number], end.index - starts[number]))
-
-        for node, section, option, is_key in _leaves(root, "", ""):
-            if is_key:
-                add(node, shown=self.visible.key(section, option, str(node.value)))
-            else:
-                written = text[node.start_mark.index : node.end_mark.index]
-                add(node, shown=bool(option) and self.visible.value(section, option, written))
         return places
 
     # -- reading -----------------------------------------------------------------------------------------------------
@@ -221,7 +239,7 @@ class Document:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # the warning about an anchor that is given twice would show its line
                 node: Node | None = yaml.compose(text)
-            self.root = None if node is None else self._value(node, 0, "", "")
+            self.root = None if node is None else self._value(node, 0, None)
             self._node = node
         except _TooMuchError as exc:
             self.report(exc.span, str(exc))
@@ -229,7 +247,7 @@ class Document:
         except MaxDepthExceededError as exc:
             self.report(_at(exc.problem_mark), f"nested deeper than {MAX_DEPTH} levels")
         except MarkedYAMLError as exc:
-            mark, why = explain(exc, self._line)
+            mark, why = explain_yaml(exc, self._line)
             self.report(_at(mark), f"not YAML: {why}")
         except ReaderError as exc:
             before = text[: int(exc.position)].splitlines(keepends=True) or [""]
@@ -239,7 +257,7 @@ class Document:
         except Exception as exc:  # noqa: BLE001  (a foreign parser may raise anything for a broken file)
             self.report(_at(yaml.reader.get_mark()), f"not YAML: nothing that can be read ({type(exc).__name__})")
 
-    def _value(self, node: Node, depth: int, section: str, option: str) -> Value:
+    def _value(self, node: Node, depth: int, option: str | None) -> Value:
         self._values += 1
         span = _span(node)
         if depth > MAX_DEPTH:
@@ -258,20 +276,20 @@ class Document:
                 text = text.encode(errors="replace").decode()
             return Scalar(None if is_null else text, span)
         if isinstance(node, SequenceNode):
-            return Sequence([self._value(item, depth + 1, section, option) for item in node.value], span)
+            return Sequence([self._value(item, depth + 1, option) for item in node.value], span)
         assert isinstance(node, MappingNode)
         mapping = Mapping({}, span)
         for key_node, value_node in node.value:
             where = _span(key_node)
             key = str(key_node.value) if isinstance(key_node, ScalarNode) else ""
-            value = self._value(value_node, depth + 1, *_below(section, option, key))
+            value = self._value(value_node, depth + 1, _below(option, key))
             if not isinstance(key_node, ScalarNode):
                 self.report(where, "a key must be a plain text")
             elif str(key_node.tag).endswith(":merge"):
                 self.report(where, "merge keys (<<) are not allowed: write the options out")
             elif key in mapping.items:
-                shown = shown_key(key if self.visible.key(section, option, key) else "")
-                self.report(where, f"duplicate key {shown!r}, first given in line {mapping.keys[key].line}")
+                first = mapping.keys[key].line
+                self.report(where, f"duplicate key {shown_key(key, option or '')!r}, first given in line {first}")
             else:
                 mapping.items[key] = value
                 mapping.keys[key] = where
@@ -284,6 +302,8 @@ class _Places:
 
     shown: dict[int, list[tuple[int, int]]]
     hidden: dict[int, list[tuple[int, int]]]
+    values: set[str]
+    """Values that are not shown where they stand, and nowhere else."""
 
 
 class _TooMuchError(Exception):
@@ -302,25 +322,25 @@ class _Composer(Composer):
         return super().compose_node(parent, index)
 
 
-def _below(section: str, option: str, key: str) -> tuple[str, str]:
-    """Return the section and the option of a key's value. `section` and `option` are those around the key."""
-    if not section:
-        return key or "?", option
-    return section, f"{option}.{key}" if option else key
+def _below(option: str | None, key: str) -> str:
+    """Return the option of a key's value. `option` is the one around the key: None for the file, "" for a section."""
+    if option is None:
+        return "" if key in SECTIONS else key
+    return f"{option}.{key}" if option else key
 
 
-def _leaves(node: Node, section: str, option: str) -> Iterator[tuple[ScalarNode, str, str, bool]]:
-    """Yield each text with its section, its option, and whether it is a key in that option."""
+def _leaves(node: Node, option: str | None) -> Iterator[tuple[ScalarNode, str, bool]]:
+    """Yield each text with its option, and whether it is a key in that option."""
     if isinstance(node, ScalarNode):
-        yield node, section, option, False
+        yield node, option or "", False
     elif isinstance(node, SequenceNode):
         for item in node.value:
-            yield from _leaves(item, section, option)
+            yield from _leaves(item, option)
     else:
         for key, value in node.value:
             if isinstance(key, ScalarNode):
-                yield key, section, option, True
-                yield from _leaves(value, *_below(section, option, str(key.value)))
+                yield key, option or "", True
+                yield from _leaves(value, _below(option, str(key.value)))
 
 
 def _at(mark: StringMark | None) -> Span:
@@ -332,3 +352,69 @@ def _span(node: Node) -> Span:
     end: StringMark = node.end_mark
     length = end.column - start.column if end.line == start.line else 1
     return Span(start.line + 1, start.column + 1, max(1, length))
+
+
+# -- errors of YAML -------------------------------------------------------------------------------------------------
+
+_QUOTES: Final = "put the value in quotes"
+_AT_BEGIN: Final[tuple[tuple[str, str], ...]] = (
+    ("quoted scalar, found unexpected", "a quote is opened here and not closed"),
+    ("while parsing a flow", "a '[' or '{' is opened here and not closed, or a ',' between two entries is missing"),
+    ("could not find expected ':'", "here a ':' with a blank after it is missing; write key: value"),
+    ("alias", f"a value that begins with '*' is an alias in YAML; {_QUOTES}"),
+    ("scanning an anchor", f"a value that begins with '&' is an anchor in YAML; {_QUOTES}"),
+)
+"""Parts of the parser's message, and the advice. The advice is shown where the wrong construct begins."""
+_WHERE_SEEN: Final[tuple[tuple[str, str], ...]] = (
+    (r"found character '\t'", "a tab: YAML is indented with blanks only; replace the tab by blanks"),
+    ("that cannot start any token", f"no value begins with this character; {_QUOTES}"),
+    ("tag", f"a value that begins with '!' is a tag in YAML; {_QUOTES}"),
+    ("escape", "in double quotes a backslash begins an escape, and this is none; use single quotes, or write \\\\"),
+    ("scanning a block scalar", f"after '|' or '>' the text begins in the next line; or {_QUOTES}"),
+    ("single document", "a file holds one document only; remove what follows '---'"),
+    ("sequence entries are not allowed", f"a list begins on a line of its own; or {_QUOTES}"),
+    ("mapping keys are not allowed", f"no '? ' is possible here; {_QUOTES}"),
+    ("expected the node content", f"a value is missing here; or {_QUOTES}"),
+    ("duplicate key", "this key is there twice in one map"),
+    ("directive", "a line that begins with '%' in front of a document is a directive of YAML's: remove it"),
+)
+"""Patterns in the parser's message, and the advice.
+
+The advice is shown at the place where the parser noticed the error.
+"""
+_ANY_QUOTED: Final = re.compile(r"'[^']*'|\"[^\"]*\"|<[^>]*>")
+
+
+def explain_yaml(error: MarkedYAMLError, line_of: Callable[[int], str]) -> tuple[StringMark | None, str]:
+    """Return the best position to show an error at, and the advice.
+
+    `line_of` returns a line of the file, counted from 1. The position is None where the parser gave none.
+    """
+    said = ", ".join(part for part in (error.context, error.problem) if part).replace("\n", " ")
+    seen = error.problem_mark or error.context_mark
+    line = "" if seen is None else line_of(seen.line + 1)
+    before = "" if seen is None else line[: seen.column]
+    if "mapping values are not allowed" in said:
+        if re.search(r":\s", before.strip()):
+            return seen, f"a second ': ' in one line; {_QUOTES}"
+        return seen, "this key is indented deeper than the line above allows: give it the column of its neighbours"
+    if "while parsing a flow" in said and "${" in line:
+        return seen, f"in brackets and braces a text with ${{…}} needs quotes; {_QUOTES}"
+    for part, why in _AT_BEGIN:
+        if part in said:
+            return error.context_mark or seen, why
+    if "expected '<document start>'" in said:
+        return (
+            seen,
+            "this follows the end of the file's map; remove it, or the quotes or brackets that end it",
+        )
+    if "expected <block end>" in said:
+        if line[len(before) : len(before) + 1] in {"]", "}"}:
+            return seen, f"this bracket closes nothing; remove it, or {_QUOTES}"
+        if before.rstrip().endswith(("'", '"')):
+            return seen, "something follows a closing quote; put all of the value in quotes"
+        return seen, "the indentation does not fit: keys of one map, and entries of one list, begin in the same column"
+    for part, why in _WHERE_SEEN:
+        if part in said:
+            return seen, why
+    return seen, _ANY_QUOTED.sub("…", said)

@@ -8,35 +8,40 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from ingest.config.diagnostics import Diagnostic, render
 from ingest.config.document import MAX_BYTES, MAX_FOUND, Document, Mapping, Scalar, Sequence, Span, Value
-from ingest.config.filling import PREFIX, Filling, unresolved
-from ingest.config.layouts import check_layouts
-from ingest.config.masking import SEEN, opaque
+from ingest.config.messages import redacted
 from ingest.config.models import ModelReader, plain_map
 from ingest.config.pipeline import Pipeline, PipelineOptions, Route, Transform, UserFunction
+from ingest.config.placeholders import PlaceholderFiller, unresolved
+from ingest.config.redaction import PROPERTIES, SECTIONS, SEEN, always_text, shown_key
 from ingest.config.secrets import SecretError, Secrets, installed
-from ingest.config.visible import shown_key
-from ingest.config.wording import FUNCTIONS, SECTIONS, Wording
 from ingest.deadletter.collector import DirtyDataCollector
 from ingest.errors import ConfigError, PipelineFileError
 from ingest.expressions.lint import unknown_functions
 from ingest.kafka.properties import KRB5
-from ingest.model.text import reason_of
+from ingest.model.layout import TableLayout, partition_keys, table_options
+from ingest.model.text import TextError, reason_of
 from ingest.sinks import SINKS
 from ingest.sources import SOURCES
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from collections.abc import Mapping as AnyMapping
     from pathlib import Path
 
     from ingest.component.options import AnyOptions
+    from ingest.model.layout import PartitionKey
     from ingest.sinks.sink import SinkOptions
 
 _COLLECTOR: Final = "dirty-data.collector."
+_FUNCTIONS: Final = "user-defined-function"
+_LAYOUT: Final = ("partition-keys", "table-options")
+"""Options of a transform that lay a table out."""
 _START: Final = Span(1, 1, 1)
 
 
@@ -148,9 +153,8 @@ class _Loader:
         self._code = code
         self._folder = folder
         self._secrets = secrets
-        self._filling = Filling(document, variables, secrets, environment)
-        self._wording = Wording(document)
-        self._models = ModelReader(document, self._filling, self._wording)
+        self._placeholders = PlaceholderFiller(document, variables, secrets, environment)
+        self._models = ModelReader(document, self._placeholders)
 
     def load(self, stem: str) -> Loaded:
         root = self._document.root
@@ -160,7 +164,7 @@ class _Loader:
                 report(_START, "a pipeline file is a map with the keys source and sink")
             return self._loaded(None)
         options = self._flat(root.items.get("pipeline"))
-        self._filling.fill(root, options)
+        self._placeholders.fill(root, options)
         for key, span in root.keys.items():
             if key not in SECTIONS:
                 hint = self._document.suggest(key, SECTIONS)
@@ -173,13 +177,13 @@ class _Loader:
         routes = self._models.list_of(root, "route", Route)
         transforms = self._models.list_of(root, "transform", Transform)
         if sink is not None:
-            self._models.warnings += check_layouts(self._document, self._wording, root, sink)
+            self._models.warnings += self._check_layouts(root, sink)
         if options is None:
             options = Mapping({}, _START)
         options.items.setdefault("name", Scalar(stem, _START))
         collector = self._collector(options, sink)
         self._check_code(root, sink)
-        self._check_calls(root, options.items.get(FUNCTIONS))
+        self._check_calls(root, options.items.get(_FUNCTIONS))
         functions = self._functions(options)
         settings = self._models.model(PipelineOptions, options, plain_map(options), "pipeline")
         if settings is not None:
@@ -229,7 +233,7 @@ class _Loader:
         def add(mapping: Mapping, prefix: str) -> None:
             for key, item in mapping.items.items():
                 name, span = prefix + key, mapping.keys[key]
-                if isinstance(item, Mapping) and name != "variables" and not opaque(name):
+                if isinstance(item, Mapping) and name != "variables" and not always_text(name):
                     add(item, f"{name}.")
                 elif name in out.items:
                     self._document.report(span, f"duplicate key {name!r}, first given in line {out.keys[name].line}")
@@ -266,11 +270,11 @@ class _Loader:
 
         The directory of the pipeline file becomes part of Python's search path.
         """
-        given = options.items.pop(FUNCTIONS, None)
+        given = options.items.pop(_FUNCTIONS, None)
         if given is None:
             return ()
         self._search_folder()
-        models = [*self._models.list_of(Mapping({FUNCTIONS: given}, given.span), FUNCTIONS, UserFunction)]
+        models = [*self._models.list_of(Mapping({_FUNCTIONS: given}, given.span), _FUNCTIONS, UserFunction)]
         if self._has_errors() or not isinstance(given, Sequence):
             return ()
         names: set[str] = set()
@@ -285,7 +289,7 @@ class _Loader:
             try:
                 model.load()
             except ValueError as exc:
-                text = self._wording.discreet(str(exc), python, FUNCTIONS, "python")
+                text = redacted(str(exc), python, "python")
                 self._document.report(python.span, f"function {model.name!r}: {text}")
         return tuple(models)
 
@@ -302,8 +306,43 @@ class _Loader:
         self._search_folder()
         for key, text in sink.load_code():
             if not unresolved(section, key):
-                said = self._wording.discreet(text, section.items.get(key), "sink", key)
+                said = redacted(text, section.items.get(key), key)
                 self._document.report(section.items[key].span, f"{key}: {said}")
+
+    def _check_layouts(self, root: Mapping, sink: SinkOptions) -> Iterator[str]:
+        """Report layouts that no table of the sink can have. Yield warnings of those that the sink does not follow."""
+        section = root.items.get("transform")
+        why = "tables of this sink have none" if sink.lays_out else "it is for sinks that create tables"
+        for entry in section.items if isinstance(section, Sequence) else []:
+            if not isinstance(entry, Mapping):
+                continue
+            options = entry.items
+            values = {key: item for key in _LAYOUT if isinstance(item := options.get(key), Scalar) and item.value}
+            for key in [key for key in values if key not in sink.lays_out]:
+                del values[key]
+                text = f"{key} has no effect: {why}"
+                self._document.report(entry.keys[key], text, severity="warning")
+                yield f"transform: {text}"
+            if any(item.unresolved for item in values.values()):
+                continue
+            for key, problem in sink.check_layout(self._layout(options, values)):
+                self._document.report(values[key].span, f"{key}: {redacted(problem, values[key], key)}")
+
+    def _layout(self, options: dict[str, Value], values: dict[str, Scalar]) -> TableLayout:
+        """Return the layout of one transform, as far as it is one: the rest is reported, here or by its model."""
+        keys, entries = (values[key].value or "" if key in values else "" for key in _LAYOUT)
+        partitions: tuple[PartitionKey, ...] = ()
+        with suppress(TextError):  # the model reports it
+            partitions = partition_keys(keys)
+        delimiter = options.get("table-options.delimiter")
+        try:
+            layout = table_options(entries, (delimiter.value if isinstance(delimiter, Scalar) else None) or ",")
+        except TextError as exc:
+            value = values["table-options"]
+            text = redacted(str(exc), value, "table-options")
+            self._document.report(self._document.within(value, exc.at, exc.length), f"table-options: {text}")
+            layout = ()
+        return TableLayout(partitions, layout)
 
     def _check_calls(self, root: Mapping, given: Value | None) -> None:
         """Report each call of an unknown function in an expression.
@@ -324,7 +363,7 @@ class _Loader:
                     guesses -= 1
                     said = str(error)
                     if guesses >= 0:  # errors over this limit are only counted
-                        said = self._wording.discreet(said, text, "transform", option)
+                        said = redacted(said, text, option)
                     span = self._document.within(text, error.at, error.length)
                     self._document.report(span, f"{option}: {said}")
 
@@ -336,8 +375,8 @@ class _Loader:
             section = root.items[name]
             if place == given[first] or "${" in place or "${" in given[first]:
                 continue
-            where = section.keys.get(PREFIX + KRB5) if isinstance(section, Mapping) else None
-            text = f"{PREFIX}{KRB5} names another file in {first}; put the realms of both into one file"
+            where = section.keys.get(PROPERTIES + KRB5) if isinstance(section, Mapping) else None
+            text = f"{PROPERTIES}{KRB5} names another file in {first}; put the realms of both into one file"
             self._document.report(where or root.keys[name], text)
 
     def _check_files(self, root: Mapping, source: AnyOptions, sink: AnyOptions) -> None:

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from pydantic import ValidationError
 
 from ingest.component.options import WRITTEN, Options
-from ingest.component.registry import ComponentError
-from ingest.config import elsewhere
+from ingest.component.plugins import ComponentError
+from ingest.config import misplaced_options
 from ingest.config.document import Mapping, Scalar, Sequence
-from ingest.config.filling import PREFIX
-from ingest.config.visible import shown_key
-from ingest.config.wording import names
+from ingest.config.messages import names, problems, quoted, redacted
+from ingest.config.redaction import PROPERTIES, shown_key
 from ingest.formats import FORMATS, is_written_by_options, options_of_keys
 from ingest.packages import lacking
 from ingest.sinks.sink import SinkOptions
@@ -27,10 +26,9 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
     from ingest.component.options import AnyOptions
-    from ingest.component.registry import Registry
+    from ingest.component.plugins import Registry
     from ingest.config.document import Document, Span, Value
-    from ingest.config.filling import Filling
-    from ingest.config.wording import Wording
+    from ingest.config.placeholders import PlaceholderFiller
 
 _VALUE: Final = "value."
 """Beginning of options of the values' format, which may be left out."""
@@ -42,9 +40,8 @@ _Model = TypeVar("_Model", bound=Options)
 class ModelReader:
     """Reader of options models from one document."""
 
-    def __init__(self, document: Document, filling: Filling, wording: Wording) -> None:
-        """Keep the parts."""
-        self._document, self._filling, self._wording = document, filling, wording
+    def __init__(self, document: Document, placeholders: PlaceholderFiller) -> None:
+        self._document, self._placeholders = document, placeholders
         self.warnings: list[str] = []
         """Warnings about options so far, each with its section."""
         self._written: dict[str, str] = {}
@@ -73,18 +70,18 @@ class ModelReader:
         try:
             cls = registry.find(kind.value)
         except ComponentError as exc:
-            self._document.report(kind.span, self._wording.discreet(f"{section} type {exc}", kind, section, "type"))
+            self._document.report(kind.span, redacted(f"{section} type {exc}", kind, "type"))
             return None
         if cls is None:
             names = registry.names()
-            given = self._wording.given(kind, section, "type")
-            here = elsewhere.SINKS.get(kind.value.lower()) if section == "sink" else None
-            database = elsewhere.of_source(kind.value) if section == "source" and not kind.filled else ""
+            given = quoted(kind, "type")
+            here = misplaced_options.SINK_NAMES.get(kind.value.lower()) if section == "sink" else None
+            database = misplaced_options.of_source(kind.value) if section == "source" and not kind.filled else ""
             if database:
                 text = f"there is no source type {given}{database}"
             elif here:
                 text = f"{section} type {given} is called {here} here"
-            elif kind.value.lower() in elsewhere.CONNECTORS:
+            elif kind.value.lower() in misplaced_options.CONNECTORS:
                 text = f"{section} type {given} is not there yet"
             else:
                 text = (
@@ -101,9 +98,8 @@ class ModelReader:
         """
         value = self._shortened(cls, self._by_own_keys(cls, value, section), section)
         connects = "properties" in cls.model_fields
-        self._document.visible.allow(names(cls))
         if connects:
-            self._filling.reveal(value)
+            self._placeholders.reveal(value)
         chosen = None if cls.formats is None else self._chosen(cls, value)
         given = value.items.get("key.format")
         of_key = given.value if isinstance(given, Scalar) else None
@@ -111,14 +107,14 @@ class ModelReader:
         formats: dict[str, Value] = {}
         of_keys = Mapping({}, value.keys.get("key.format", value.span))
         properties: dict[str, str] = {}
-        if self._filling.holds_secret(value.items.get("path", value)):
+        if self._placeholders.holds_secret(value.items.get("path", value)):
             text = (
                 "path: a secret is not allowed here: checkpoints keep the names of files; take ${env:…} or a variable"
             )
             self._document.report(value.items["path"].span, text)
         for key, item in value.items.items():
-            if connects and key.startswith(PREFIX):
-                properties[key.removeprefix(PREFIX)] = self._text(item, value.keys[key])
+            if connects and key.startswith(PROPERTIES):
+                properties[key.removeprefix(PROPERTIES)] = self._text(item, value.keys[key])
             elif self._of_format(cls, key, chosen):
                 formats[key] = item
             elif key.startswith(_KEY) and self._of_format(cls, key.removeprefix(_KEY), of_key):
@@ -132,8 +128,8 @@ class ModelReader:
         fmt = None if chosen is None else self._format(chosen, cls.formats, value, formats, written=written)
         model = self.model(cls, value, own, section, with_formats=cls.formats is not None)
         if model is not None and fmt is not None:
-            model, problems = model.with_format(fmt)
-            self._report(problems, value)
+            model, wrong = model.with_format(fmt)
+            self._report(wrong, value)
         if model is not None and cls.formats is not None:
             model = self._with_keys(model, fmt, of_keys, section, written=written)
         self._report(getattr(model, "wrong_key_fields", ()), value)
@@ -268,15 +264,15 @@ class ModelReader:
             for fmt in FORMATS.values() if with_formats else ():
                 known += names(fmt)
             wrong = exc.errors(include_url=False, include_input=False)
-        say = partial(self._wording.problems, where=where, known=known, section=section)
-        problems = dict.fromkeys(p for error in wrong for p in say(error))
+        say = partial(problems, self._document, where=where, known=known, section=section)
+        found = dict.fromkeys(p for error in wrong for p in say(error))
         open_ = [key for key, value in where.items.items() if isinstance(value, Scalar) and value.unresolved]
         if open_:
             # An error that disappears without the unknown options may depend on their values, so it is not reported yet
             settled = self._without(cls, values, open_)
             same = {p for error in settled for p in say(error)}
-            problems = {p: None for p in problems if p in same and p[0] not in open_}
-        for key, span, text in problems:
+            found = {p: None for p in found if p in same and p[0] not in open_}
+        for key, span, text in found:
             name = self._written.get(key, key)
             self._document.report(span, name + text.removeprefix(key) if text.startswith(f"{key}: ") else text)
         return None
@@ -287,7 +283,7 @@ class ModelReader:
         left = {key: value for key, value in values.items() if key not in keys}
         properties = left.get("properties.*")
         if isinstance(properties, dict):
-            left["properties.*"] = {k: v for k, v in properties.items() if PREFIX + k not in keys}
+            left["properties.*"] = {k: v for k, v in properties.items() if PROPERTIES + k not in keys}
         try:
             model.model_validate(left)
         except ValidationError as exc:
@@ -303,7 +299,6 @@ class ModelReader:
             return None
         if cls is None:
             return None
-        self._document.visible.allow(names(cls))
         for key in [k for k in options if not k.startswith(f"{name}.")]:
             text = f"{shown_key(key)!r} is an option of another format than {option}: {name}"
             self._document.report(section.keys[key], text)
@@ -335,17 +330,17 @@ class ModelReader:
 
     def _warn(self, options: Options, where: Mapping, section: str) -> None:
         for key, said in options.warnings():
-            text = self._wording.discreet(said, where.items.get(key), section, key)
+            text = redacted(said, where.items.get(key), key)
             self._document.report(where.keys.get(key, where.span), text, severity="warning")
             self.warnings.append(f"{section}: {text}")
         for key, said in options.notes():
-            text = self._wording.discreet(said, where.items.get(key), section, key)
+            text = redacted(said, where.items.get(key), key)
             self._document.report(where.keys.get(key, where.span), text, severity="note")
         for key, remark in options.remarks():
             value = where.items[key]
             assert isinstance(value, Scalar)
             span = self._document.within(value, remark.at, remark.length)
-            text = f"{key}: {self._wording.discreet(str(remark), value, section, key)}"
+            text = f"{key}: {redacted(str(remark), value, key)}"
             self._document.report(span, text, severity="warning")
             self.warnings.append(f"{section}: {text}")
 

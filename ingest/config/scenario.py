@@ -21,8 +21,8 @@ from ruamel.yaml.error import MarkedYAMLError
 from ruamel.yaml.nodes import MappingNode
 
 from ingest.config.diagnostics import did_you_mean
+from ingest.config.document import explain_yaml
 from ingest.config.loader import Loaded, load, load_text
-from ingest.config.syntax import explain
 from ingest.errors import ConfigError
 from ingest.model.text import reason_of
 
@@ -181,7 +181,7 @@ def _parsed(file: Path, text: bytes) -> object:
         raise ScenarioError(f"{file}: cannot be read: it is not UTF-8") from exc
     except MarkedYAMLError as exc:
         lines = text.decode().splitlines()
-        mark, why = explain(exc, lambda number: lines[number - 1] if number <= len(lines) else "")
+        mark, why = explain_yaml(exc, lambda number: lines[number - 1] if number <= len(lines) else "")
         place = "" if mark is None else f":{mark.line + 1}:{mark.column + 1}"
         # Manifests of Kubernetes may live beside tests
         several = "single document" in (exc.context or "") and not any(line.startswith("messages:") for line in lines)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from ingest.checkpoint.location import CheckpointAccess, CheckpointLocation
 from ingest.checkpoint.run_status import RunEnd, note_end, note_failed_start, now_ms
-from ingest.config.masking import SEEN, mask
+from ingest.config.redaction import SEEN, mask
 from ingest.driver.availability import Outages, Retries, SideWatch, askers_of
 from ingest.driver.backlog import WaitingNotes
 from ingest.driver.batch_checks import BatchChecks, DataLossCheck, ErrorBudget

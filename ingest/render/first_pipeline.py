@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from ingest.config.written import scalar
 from ingest.formats import OF_ROWS
 from ingest.model.text import one_line
+from ingest.render.yaml_text import scalar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

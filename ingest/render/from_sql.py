@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ingest.config.loader import load_text
-from ingest.config.masking import PLACEHOLDERS, concealed, sensitive
-from ingest.config.written import scalar
+from ingest.config.redaction import PLACEHOLDERS, is_secret, may_be_secret
 from ingest.errors import ConfigError
 from ingest.expressions.clauses import condition, projection
 from ingest.expressions.lint import unknown_functions
@@ -24,6 +23,7 @@ from ingest.model.reject import RowError
 from ingest.model.text import TextError, one_line
 from ingest.model.types import quoted
 from ingest.render.first_pipeline import SCHEMA_LINE, Answers, sink_lines
+from ingest.render.yaml_text import scalar
 from ingest.schema.ddl import parse_tables
 from ingest.schema.sql_script import Left, SelectItem, SqlCopy, Token
 from ingest.sinks import SINKS
@@ -167,7 +167,7 @@ class _Turning:
             value = given
             if option == "connector":
                 continue
-            hidden = sensitive(option) or (concealed(option) and "jaas" in option)
+            hidden = is_secret(option) or (may_be_secret(option) and "jaas" in option)
             if hidden and option not in decrypted and value and not PLACEHOLDERS.fullmatch(value):
                 secret = re.sub(r"[^a-z0-9]+", "_", option.removeprefix("properties.").lower()).strip("_")
                 self._leave(line, f"{option}: its value is a secret; give it as INGEST_SECRET_{secret.upper()}")

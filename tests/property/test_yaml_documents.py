@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
-from ingest.config.written import write_documents
+from ingest.render.yaml_text import write_documents
 
 _TEXTS = st.one_of(
     st.text(),

@@ -16,7 +16,7 @@ from ingest.checkpoint.inspect import opened
 from ingest.checkpoint.run_status import RunEnd, has_notes, note_end, note_failed_start, note_start, now_ms, status
 from ingest.checkpoint.storage import LocalStorage, MemoryStorage, holder
 from ingest.cli.status import lines
-from ingest.config.masking import SEEN
+from ingest.config.redaction import SEEN
 from ingest.driver.backlog import WaitingNotes
 from ingest.errors import CheckpointError, ConfigError
 from ingest.observe.events import OptionChanged, Pending

@@ -12,7 +12,7 @@ from typer.main import get_command
 
 from ingest import errors
 from ingest.cli.app import app
-from ingest.cli.lazy_group import LazyGroup
+from ingest.cli.screen import LazyGroup
 from ingest.config.loader import load_text
 
 FILES = sorted((Path(__file__).parents[3] / "docker" / "k8s").glob("*.yaml"))

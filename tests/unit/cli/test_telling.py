@@ -17,10 +17,9 @@ from counted import measured
 from driverparts import Hands
 
 from ingest.cli import summary
-from ingest.cli.layout import table_lines
 from ingest.cli.log import MAX_KINDS, Log, LogFormat, LogOptions, Repeats
 from ingest.cli.progress import Terminal, observer_for
-from ingest.cli.summary import print_summary
+from ingest.cli.summary import print_summary, table_lines
 from ingest.errors import INTERRUPTED
 from ingest.model.client_report import ClientReport, reports
 from ingest.observe.events import (

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ingest.config.loader import Loaded, load_text
-from ingest.config.metrics import is_gateway
+from ingest.config.pipeline import is_gateway
 
 FILE = """\
 source: {type: kafka, properties.bootstrap.servers: b:9092, topic: t}

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ingest.config.interpolate import Filled, Interpolation
 from ingest.config.loader import load
-from ingest.config.masking import mask
+from ingest.config.placeholders import Filled, Interpolation
+from ingest.config.redaction import mask
 from ingest.config.secrets import Secrets
 from ingest.kafka.properties import PropertyError, translate
 from ingest.sinks.topics.upsert_kafka import UpsertKafka

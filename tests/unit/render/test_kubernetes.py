@@ -13,7 +13,7 @@ from typer.main import get_command
 
 from ingest import __version__, errors
 from ingest.cli.app import app, main
-from ingest.cli.lazy_group import LazyGroup
+from ingest.cli.screen import LazyGroup
 from ingest.render.kubernetes import object_name
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "render"

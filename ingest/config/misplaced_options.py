@@ -5,10 +5,16 @@ In: names of components and options, as a file has them. Out: advice.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Final
 
+from ingest.config.pipeline import PipelineOptions, Route, Transform
+from ingest.config.redaction import CONNECTOR
+from ingest.sinks import SINKS
+from ingest.sources import SOURCES
+
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from ingest.component.options import Options
 
 FORMATS: Final = frozenset({
     "bson", "changelog-json", "cbor", "debezium-bson", "debezium-protobuf", "dts-json", "dms-json", "msgpack", "orc",
@@ -41,14 +47,12 @@ CONNECTORS: Final = frozenset({
 })  # fmt: skip
 """Sources and sinks that this program lacks."""
 
-SINKS: Final = {
+SINK_NAMES: Final = {
     "postgresql": "postgres", "pg": "postgres", "deltalake": "delta", "delta-lake": "delta", "delta_lake": "delta",
     "apache-iceberg": "iceberg", "holo": "hologres",
 }  # fmt: skip
 """Names that sinks of this program have elsewhere, with those that they have here."""
 
-CONNECTOR: Final = "connector"
-"""The name in Flink of a component's type. Its value is no secret."""
 _DATABASES: Final = frozenset({
     "cassandra", "cockroachdb", "db2", "informix", "mariadb", "mongo", "mongodb", "mssql", "mysql", "oracle", "pg",
     "postgres", "postgresql", "spanner", "sqlserver", "vitess", "yugabytedb",
@@ -77,20 +81,37 @@ def of_source(kind: str) -> str:
     return f": databases are read by way of Kafka, to which Debezium's connector writes: use type: kafka with {how}"
 
 
-def advice(section: str, kind: str, option: str, owners: Mapping[str, Mapping[str, Collection[str]]]) -> str:
+def advice(section: str, kind: str, option: str) -> str:
     """Return where an option belongs that a section does not have; an empty text for one that is not known.
 
-    `owners`: options by section, and by type of a component; of a section without types all are of an empty one.
+    `kind`: the type of the section's component, where it has one.
     """
     if own := _OWN.get((section, kind, option)):
         return f": {own}"
     if option == CONNECTOR and section in {"source", "sink"}:
         return ": it is called type here"
-    here = [name for name, options in owners.get(section, {}).items() if name and option in options]
+    here = [name for name, options in _owners().get(section, {}).items() if name and option in options]
     if here:
         return f": it is an option of {section} type {_listed(here)}"
-    places = [place for place, types in owners.items() if any(option in options for options in types.values())]
+    places = [place for place, types in _owners().items() if any(option in options for options in types.values())]
     return f": it belongs below {_listed(places)}" if places else ""
+
+
+@cache
+def _owners() -> dict[str, dict[str, frozenset[str]]]:
+    """Return the names of the options of each section, by the type of its component; of others below an empty one."""
+
+    def of(cls: type[Options]) -> frozenset[str]:
+        aliases = {field.alias for field in cls.model_fields.values() if field.alias is not None}
+        return frozenset({*aliases, *cls.synonyms} - {"name", "type"})
+
+    return {
+        "source": {name: of(SOURCES[name]) for name in SOURCES},
+        "sink": {name: of(SINKS[name]) for name in SINKS},
+        "route": {"": of(Route)},
+        "transform": {"": of(Transform)},
+        "pipeline": {"": of(PipelineOptions)},
+    }
 
 
 def _listed(names: list[str]) -> str:

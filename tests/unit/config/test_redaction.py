@@ -12,10 +12,9 @@ from marked_files import JAAS, LONG, MARK, NAMES, OTHERS, SECRETS, file, options
 from scale import growth
 
 from ingest.cli.app import main
-from ingest.config import masking, visible
+from ingest.config import redaction
 from ingest.config.loader import load, load_text
-from ingest.config.masking import HIDDEN, concealed, mask, masked, sensitive
-from ingest.config.visible import conceal
+from ingest.config.redaction import HIDDEN, is_secret, mask, masked, may_be_secret, redact
 from ingest.errors import InternalError, Unavailable
 
 if TYPE_CHECKING:
@@ -57,8 +56,8 @@ def test_options_are_described_as_a_file_writes_them() -> None:
 def test_names_that_hold_secrets_and_names_that_do_not() -> None:
     for option in SECRETS:
         if option.removeprefix("properties.") in NAMES or option in OTHERS:
-            assert concealed(option), option
-    quiet = {option for _, option in options() if sensitive(option) or concealed(option)}
+            assert may_be_secret(option), option
+    quiet = {option for _, option in options() if is_secret(option) or may_be_secret(option)}
     assert quiet == {
         "aliyun.kafka.accessKeyId", "aliyun.kafka.accessKeySecret", "aliyun.kafka.endpoint",
         "aliyun.kafka.instanceId", "aliyun.kafka.regionId", "catalog.properties.*", "metrics.password", "password",
@@ -138,12 +137,12 @@ def test_a_message_keeps_names_and_nothing_of_a_value() -> None:
         repr(value.encode()[:50]),
         "twain",
     ):
-        said = conceal(f"{quoted} is wrong, did you mean 'sasl.password'?", [value])
+        said = redact(f"{quoted} is wrong, did you mean 'sasl.password'?", [value])
         assert not any(part in said for part in parts(value)), said
         assert "twain" not in said, said
-    said = conceal("'a' is wrong, did you mean 'sasl.password'?", [value])
+    said = redact("'a' is wrong, did you mean 'sasl.password'?", [value])
     assert said == f"'{HIDDEN}' is wrong, did you mean 'sasl.password'?"
-    assert conceal("'a topic' cannot be a topic's name", [value], ["a topic"]) == "'a topic' cannot be a topic's name"
+    assert redact("'a topic' cannot be a topic's name", [value], ["a topic"]) == "'a topic' cannot be a topic's name"
 
 
 def test_masks_leave_keys_of_outputs_alone() -> None:
@@ -156,8 +155,8 @@ def test_masks_leave_keys_of_outputs_alone() -> None:
 def test_a_large_file_is_checked_in_time_by_its_length(piece: str) -> None:
     def look(size: int) -> None:
         text = piece * (size // len(piece))
-        visible.Visible().value("source", "topic", text)
-        list(masking.secrets_in("properties.sasl.jaas.config", text))
+        redaction.hides_value("topic", text)
+        list(redaction.secrets_in("properties.sasl.jaas.config", text))
 
     assert growth(look, 1 << 14, 3) < 3  # what looks again from each character on is 8, or never done
 
@@ -183,7 +182,7 @@ sink:
 
 A word that is none of ours (`locaton`) is masked where it contains a secret (`cat`), as any other text of the writer.
 """
-OURS = sorted(word for word in visible.vocabulary() if len(word) >= 3)
+OURS = sorted(word for word in redaction.vocabulary() if len(word) >= 3)
 STRANGE = "Zq7kXm2pW"
 SAID = "username and password are missing; use sasl.username and sasl.password"
 

@@ -1,34 +1,127 @@
-"""Filling of placeholders and secrets into a parsed pipeline file, before the models check it.
+"""Placeholders `${…}` and secrets, filled into a parsed pipeline file before the models check it.
 
-In: the tree of a file. Out: the same tree with its texts filled in, and a note for each placeholder that nothing fills
-in. All secrets are remembered, so that every later message can mask them.
+A value can never become structure: texts are filled in after the YAML is parsed. `${name}` and `${name:-default}` are
+from `--set` and `pipeline.variables`; `${secret_values.name}` from the environment or a mounted directory;
+`${env:NAME}`; `${file:PATH}`. `$${` is a literal `${`. Messages name placeholders, never what was filled in; secrets
+are remembered, so that every later message can mask them. Rules: docs/spec/configuration.md#placeholders.
 """
 
 from __future__ import annotations
 
+import os
 import re
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ingest.config.document import Document, Mapping, Scalar, Sequence, Value
-from ingest.config.interpolate import Interpolation
-from ingest.config.masking import MIN_MASKED, opaque, secrets_in
-from ingest.config.secrets import SecretError, Secrets
-from ingest.config.visible import conceal, shown_key
+from ingest.config.redaction import MIN_MASKED, PROPERTIES, always_text, is_option, redact, secrets_in, shown_key
+from ingest.config.secrets import SecretError, Secrets, read_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping as AnyMapping
     from collections.abc import Sequence as Names
 
-PREFIX: Final = "properties."
-"""Prefix of the options that are Kafka client properties."""
+_PLACEHOLDER: Final = re.compile(r"\$\$\{|\$\{([^${}]*)\}")
+_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+_SECRET_PREFIX: Final = "secret_values."  # noqa: S105  (a prefix, not a secret)
+
+
+NOT_SET: Final = ("variable ", "environment variable ")
+"""How the reasons begin of placeholders whose values come with the file; secrets come from elsewhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A placeholder that could not be filled in: why, and where in the text."""
+
+    why: str
+    at: int
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """A text with its placeholders filled in, what was put in, and what could not be."""
+
+    text: str
+    values: tuple[str, ...] = ()
+    problems: tuple[Problem, ...] = ()
+
+
+@dataclass(slots=True)
+class Interpolation:
+    """Fills placeholders in, and remembers every secret it saw."""
+
+    variables: AnyMapping[str, str]
+    environment: AnyMapping[str, str] = field(default_factory=lambda: os.environ)
+    secrets: Secrets = field(default_factory=Secrets)
+
+    def fill(self, text: str) -> Filled:
+        """Fill in a text's placeholders."""
+        if "${" not in text:
+            return Filled(text)
+        values: list[str] = []
+        problems: dict[str, Problem] = {}
+        known: dict[str, str | _Missing] = {}
+
+        def value(found: re.Match[str]) -> str:
+            name = found.group(1)
+            if name is None:
+                return "${"
+            got = known.get(name)
+            if got is None:
+                got = known[name] = self._lookup(name)
+            if isinstance(got, _Missing):
+                if got.text not in problems:
+                    problems[got.text] = Problem(got.text, found.start(), found.end() - found.start())
+                return found.group(0)
+            values.append(got)
+            return got
+
+        return Filled(_PLACEHOLDER.sub(value, text), tuple(values), tuple(problems.values()))
+
+    def _lookup(self, expression: str) -> str | _Missing:
+        name, has_default, default = expression.partition(":-")
+        if name.startswith("env:") and _NAME.fullmatch(name[4:]):
+            got = self.environment.get(name[4:])
+            where = f"environment variable {name[4:]} is not set"
+        elif name.startswith("file:"):
+            got, where = read_text(Path(name[5:]).expanduser())
+        elif name.startswith(_SECRET_PREFIX) and not _NAME.fullmatch(name[len(_SECRET_PREFIX) :]):
+            # Not what stands there: it may be the secret itself
+            return _Missing("this names no secret: a name has letters, digits, '_', '-' and '.' only")
+        elif name.startswith(_SECRET_PREFIX):
+            try:
+                got, where = self.secrets.find(name[len(_SECRET_PREFIX) :]), ""
+            except SecretError as exc:
+                got, where = None, str(exc)
+        elif not _NAME.fullmatch(name):
+            # Not what stands there: it may be a part of a password
+            return _Missing("this is no placeholder (${name}, ${name:-default}); write '$${' for a literal '${'")
+        else:
+            got = self.variables.get(name)
+            where = f"variable {name!r} is not set: looked in --set {name}=… and pipeline.variables"
+        if got is None and has_default:
+            got = default
+        if got is not None and any(c == "\0" or "\ud800" <= c <= "\udfff" for c in got):
+            got, where = None, f"the value of {name!r} is no text: it has bytes that are not UTF-8, or NUL"
+        return _Missing(where) if got is None else got
+
+
+@dataclass(frozen=True, slots=True)
+class _Missing:
+    text: str
+
+
 _MAX_NOTES: Final = 20
 """Number of placeholders of one text that get a note at most."""
 _WHOLE: Final = "properties-from-secret"
-_SECRET: Final = "dew.csms.secretName"  # noqa: S105  (an option)
+_SECRET_NAME: Final = "dew.csms.secretName"  # noqa: S105  (an option)
 _FIELDS: Final = "dew.csms.decrypt.fields"
 
 
-class Filling:
+class PlaceholderFiller:
     """Filler of the placeholders and secrets of one document."""
 
     def __init__(
@@ -38,7 +131,7 @@ class Filling:
         secrets: Secrets,
         environment: AnyMapping[str, str] | None = None,
     ) -> None:
-        """Keep the parts. `variables` come before those that the file itself has.
+        """`variables` come before those that the file itself has.
 
         `environment`: that of where the pipeline will run, if not this process's.
         """
@@ -59,7 +152,7 @@ class Filling:
         if options is not None:
             self._fill(options)
         for section, value in root.items.items():
-            self._learn(value if options is None or section != "pipeline" else options, "", _named(value), section)
+            self._learn(value if options is None or section != "pipeline" else options, "", _named(value))
         for name, text in self._set.items():
             self._secrets.known.update(secrets_in(name, text))
 
@@ -84,7 +177,7 @@ class Filling:
         for item in value.items.values() if isinstance(value, Mapping) else value.items:
             self._fill(item)
 
-    def _learn(self, value: Value, option: str, named: Names[str], section: str) -> None:
+    def _learn(self, value: Value, option: str, named: Names[str]) -> None:
         """Remember the values of options that hold secrets, so that they are masked in all other texts.
 
         The options in `named` are left out: they hold the name of a key in a secret, not the secret.
@@ -94,15 +187,15 @@ class Filling:
                 self._secrets.known.update(secrets_in(option, value.value))
         elif isinstance(value, Sequence):
             for item in value.items:
-                self._learn(item, option, named, section)
+                self._learn(item, option, named)
         else:
             before = ""
             for key, item in value.items.items():
-                if before and not self._document.visible.option(section, key):
+                if before and not is_option(key):
                     self._secrets.known.add(key)  # a secret that is written on the next line looks like a key
                 empty = isinstance(item, Scalar) and item.value is None
-                before = key if empty and opaque(key) else ""
-                self._learn(item, f"{option}.{key}" if option else key, named, section)
+                before = key if empty and always_text(key) else ""
+                self._learn(item, f"{option}.{key}" if option else key, named)
 
     def reveal(self, section: Mapping) -> None:
         """Put in the values of secrets that have several values.
@@ -119,11 +212,11 @@ class Filling:
             self._missing(section, _WHOLE, exc)
             self._wait(section, _WHOLE)
         try:
-            if not self._open(section, _FIELDS) or (names and not self._open(section, _SECRET)):
+            if not self._open(section, _FIELDS) or (names and not self._open(section, _SECRET_NAME)):
                 return
-            values = self._several(section, _SECRET) if names else {}
+            values = self._several(section, _SECRET_NAME) if names else {}
         except SecretError as exc:
-            self._missing(section, _SECRET, exc)
+            self._missing(section, _SECRET_NAME, exc)
             self._wait(section, *names)
             return
         for name in names:
@@ -131,7 +224,7 @@ class Filling:
             if not isinstance(target, Scalar) or target.value is None:
                 fields = section.items[_FIELDS]
                 text = f"{_FIELDS} names {name!r}, which is not given here"
-                self._document.report(fields.span, conceal(text, fields.filled if isinstance(fields, Scalar) else ()))
+                self._document.report(fields.span, redact(text, fields.filled if isinstance(fields, Scalar) else ()))
             elif target.value not in values:
                 # The message does not quote the text: somebody may have written the secret itself there
                 self._document.report(target.span, f"the secret has no value under the key that {name} names")
@@ -163,7 +256,7 @@ class Filling:
         If not, mark it and all client properties of the section as unresolved.
         """
         if unresolved(section, key):
-            self._wait(section, *(name for name in section.items if name.startswith(PREFIX)), key)
+            self._wait(section, *(name for name in section.items if name.startswith(PROPERTIES)), key)
             return False
         return True
 
@@ -177,13 +270,13 @@ class Filling:
             item = section.items.get(name)
             if isinstance(item, Scalar):
                 item.unresolved = True
-        name = f"{PREFIX}bootstrap.servers"
+        name = f"{PROPERTIES}bootstrap.servers"
         section.items.setdefault(name, Scalar("unknown:1", section.span))
         section.keys.setdefault(name, section.span)
 
     def _put_in(self, section: Mapping, values: dict[str, str], option: str) -> None:
         for key, value in values.items():
-            name = PREFIX + key.removeprefix(PREFIX)
+            name = PROPERTIES + key.removeprefix(PROPERTIES)
             if name in section.items:
                 text = f"the secret holds {shown_key(name)!r}, which this file gives as well"
                 self._document.report(section.keys[name], text)
