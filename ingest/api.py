@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ingest.component.options import Duration, Options
 from ingest.encode.change_encoder import ChangeEncoder, RecordTemplate
-from ingest.encode.upsert_encoder import Record, TableEncoder
+from ingest.encode.upsert_encoder import Destination, Record, TableEncoder
 from ingest.errors import ConfigError, DataLoss, IngestError, Unavailable
 from ingest.formats import Decoder, Format
 from ingest.formats.template import ColumnRef, ImageRef, ValueTemplate, json_key
@@ -58,6 +58,7 @@ __all__ = [
     "DataLoss",
     "Decoded",
     "Decoder",
+    "Destination",
     "Duration",
     "Format",
     "Headers",

@@ -154,14 +154,14 @@ class TableReplacement:
                     msg = f"there are more than {MOST_KEYS:,} keys, which is too much for the driver's memory"
                     raise RowError("no-key", f"{msg}; `ingest verify FILE` shows such rows")
                 encoded: list[Record] = []
-                for _, _, before, _, key, declared in changes:
+                for change in changes:
                     try:
-                        encoder.delete(before, key, declared, encoded.append)
+                        encoder.delete(change, encoded.append)
                     except RowError:
                         continue
                 self._context.liveness.touch()
                 count, taken = count + len(changes), taken + len(encoded)
-                yield [key for _, key, _ in encoded if key is not None]
+                yield [record.key for record in encoded if record.key is not None]
             if count and not taken:
                 raise RowError("no-key", "the sink takes none of its keys")  # so that nobody knows whose its rows are
         self._checkpoint.refuse_newer_run()  # what is deleted now is not there again by then

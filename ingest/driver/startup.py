@@ -20,6 +20,7 @@ from ingest.driver.sink_tables import KeyPartitions, SinkTables, remedy
 from ingest.driver.source_state import SourceMemory
 from ingest.errors import ConfigError, IngestError
 from ingest.formats.metadata_columns import MetadataColumns
+from ingest.model.change import Change
 from ingest.model.numbers import Numbers
 from ingest.model.reject import RowError
 from ingest.observe.events import OptionChanged
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from ingest.driver.ledger import RunCounters
     from ingest.driver.run_parts import RunParts
     from ingest.driver.schemas import SchemaRules
-    from ingest.model.change import Change
     from ingest.model.chunk import Chunk
     from ingest.model.record import Split
     from ingest.model.schema import TableSchema
@@ -363,16 +363,15 @@ def observe_chunks(source: Source, chunks: Iterable[Chunk], inference: Inference
     for chunk in chunks:
         messages = [m for m in chunk.messages if wanted is None or wanted(m.headers())]
         for decoded in decoder.decode(chunk.split, chunk.topic, messages):
-            if type(decoded) is not tuple and type(decoded) is not list:
+            if not isinstance(decoded, (Change, list)):
                 continue
-            parts: list[Change] = decoded if isinstance(decoded, list) else [decoded]
-            for change in parts:
-                table = change[0]
+            for change in decoded if isinstance(decoded, list) else [decoded]:
+                table = change.table
                 source_table = known.sources.get(table)
                 before = seen.get(table) or (None if source_table is None else source_table.schema)
                 declared = table in inference.initial and before is None and inference.static
                 # A delete may show only some of a row
-                if change[3] is None or declared:
+                if change.after is None or declared:
                     continue
                 stored = known.number_types(table) if inference.numbers is Numbers.STORED else {}
                 fixed = inference.static and source_table is not None

@@ -14,12 +14,11 @@ from ingest.model.jsontext import fields_of, object_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import msgspec
-
-    from ingest.encode.upsert_encoder import AnyDestination, Record
-    from ingest.model.change import InlineSchema, Kind
+    from ingest.encode.upsert_encoder import Destination, Record
+    from ingest.model.change import Change
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
+    from ingest.schema.evolve import SourceTable
     from ingest.schema.infer import Inference
 
 
@@ -31,51 +30,40 @@ class AppendEncoder(UpsertEncoder):
     def __init__(
         self,
         table: TableId,
-        source: TableSchema,
+        source: SourceTable,
         sink: TableSchema,
-        destination: AnyDestination,
+        destination: Destination,
         inference: Inference,
         *,
-        key_from_message: bool,
         deleted: str,
+        sequence: str | None = None,
     ) -> None:
         """Compare both schemas. `deleted`: the column that is true in the row of a delete."""
         super().__init__(
-            table, source, sink, destination, inference, key_from_message=key_from_message, coarse=Coarse.KEYS
+            table,
+            source,
+            sink,
+            destination,
+            inference,
+            coarse=Coarse.KEYS,
+            sequence=sequence,
         )
         self._mark = {deleted: b"true"}
 
-    def upsert(
-        self,
-        kind: Kind,
-        before: msgspec.Raw | None,
-        after: msgspec.Raw,
-        message_key: bytes | None,
-        declared: InlineSchema | None,
-        emit: Callable[[Record], None],
-    ) -> None:
+    def upsert(self, change: Change, emit: Callable[[Record], None]) -> None:
         """Emit the row of an insert or update, behind that of a delete where the key changes."""
-        super().upsert(
-            kind, before, after, message_key, declared, lambda record: emit(self._row(record, before, declared))
-        )
+        super().upsert(change, lambda record: emit(self._row(record, change)))
 
-    def delete(
-        self,
-        before: msgspec.Raw | None,
-        message_key: bytes | None,
-        declared: InlineSchema | None,
-        emit: Callable[[Record], None],
-    ) -> None:
+    def delete(self, change: Change, emit: Callable[[Record], None]) -> None:
         """Emit the row of a delete; raises as `upsert` does."""
-        super().delete(before, message_key, declared, lambda record: emit(self._row(record, before, declared)))
+        super().delete(change, lambda record: emit(self._row(record, change)))
 
-    def _row(self, record: Record, before: msgspec.Raw | None, declared: InlineSchema | None) -> Record:
+    def _row(self, record: Record, change: Change) -> Record:
         """Return a record as it is, and for a tombstone that of the row which is gone."""
-        destination, key, value = record
-        if value is not None:
+        if record.value is not None:
             return record
-        image = {} if before is None else self._coercer.last_row(before, declared)
-        if key is not None and not image.keys() >= {*self._primary_key}:
-            of_key = {name: bytes(value) for name, value in fields_of(key).items() if name not in image}
-            self._coercer.count_rounded(of_key, declared)
-        return destination, key, object_of({**image, **self._mark})
+        image = {} if change.before is None else self._coercer.last_row(change.before, change.declared)
+        if record.key is not None and not image.keys() >= {*self._primary_key}:
+            of_key = {name: bytes(value) for name, value in fields_of(record.key).items() if name not in image}
+            self._coercer.count_rounded(of_key, change.declared)
+        return record._replace(value=object_of({**image, **self._mark}))

@@ -6,9 +6,10 @@ use it are for looking, for tests and for small things; each row is taken apart.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from ingest.encode.coercer import OTHERS, RowCoercer, check_before, check_key
+from ingest.encode.upsert_encoder import Record
 from ingest.formats.template import ColumnRef, fill
 from ingest.model.cache import count_up
 from ingest.model.change import Kind, is_number, value_in_key
@@ -24,10 +25,10 @@ if TYPE_CHECKING:
     import msgspec
 
     from ingest.encode.record_metadata import RecordMetadata
-    from ingest.encode.upsert_encoder import Record
+    from ingest.encode.upsert_encoder import Destination
     from ingest.formats.template import Image, Segments, Value
     from ingest.formats.written import Rounding
-    from ingest.model.change import InlineSchema
+    from ingest.model.change import Change, InlineSchema
     from ingest.model.data_type import DataType
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
@@ -63,8 +64,7 @@ class RowChange(NamedTuple):
 class RecordTemplate(NamedTuple):
     """The form of records that are put together of pieces. A `ChangeEncoder` and native code both render by it."""
 
-    destination: Any
-    """The sink's own."""
+    destination: Destination
     key: Segments | None
     value: Value
     """The value; native code takes a `ValueTemplate` only."""
@@ -90,7 +90,7 @@ class RecordTemplate(NamedTuple):
         return records_of(self.destination, value, key, old)
 
 
-def records_of(destination: object, value: bytes | None, key: bytes | None, old: bytes | None) -> Iterator[Record]:
+def records_of(destination: Destination, value: bytes | None, key: bytes | None, old: bytes | None) -> Iterator[Record]:
     """Yield the records for a change.
 
     `key` is None where records have no keys: then a change without a value has no record. `old` is the key that the
@@ -98,11 +98,11 @@ def records_of(destination: object, value: bytes | None, key: bytes | None, old:
     """
     if key is None:
         if value is not None:
-            yield (destination, None, value)
+            yield Record(destination, None, value)
         return
     if old is not None and old != key:
-        yield (destination, old, None)
-    yield (destination, key, value)
+        yield Record(destination, old, None)
+    yield Record(destination, key, value)
 
 
 class ChangeEncoder:
@@ -186,16 +186,10 @@ class ChangeEncoder:
         """True if every column is the sink's and wide enough."""
         return not self._coercer.absent and not self._coercer.narrow
 
-    def upsert(
-        self,
-        kind: Kind,
-        before: msgspec.Raw | None,
-        after: msgspec.Raw,
-        message_key: bytes | None,
-        declared: InlineSchema | None,
-        emit: Callable[[Record], None],
-    ) -> None:
+    def upsert(self, change: Change, emit: Callable[[Record], None]) -> None:
         """Emit an insert or update; raises Drift, KeyChanged or RowError, having emitted nothing."""
+        _, kind, before, after, message_key, declared = change
+        assert after is not None, "an insert or update has it"
         text = self._coercer.row(parse_row(after), declared)
         row = {name: text.get(name, b"null") for name in self._columns}
         key = self._key_in(after, declared)
@@ -208,8 +202,8 @@ class ChangeEncoder:
             check_before(self._key_columns, old_key, declared)
             old, old_key = self._with_written_key(old, old_key, message_key, declared)
             old = self._writable(old)
-        change = RowChange(kind, old, row, key, old_key)
-        parts = change.split() if self._splits else (change,)
+        shown = RowChange(kind, old, row, key, old_key)
+        parts = shown.split() if self._splits else (shown,)
         for record in [one for part in parts for one in self._render(part)]:  # all or none
             emit(record)
         self._count_numbers(row, old, declared, moved=bool(old_key) and old_key != key)
@@ -221,14 +215,9 @@ class ChangeEncoder:
         else:
             self.inserted += 1
 
-    def delete(
-        self,
-        before: msgspec.Raw | None,
-        message_key: bytes | None,
-        declared: InlineSchema | None,
-        emit: Callable[[Record], None],
-    ) -> None:
+    def delete(self, change: Change, emit: Callable[[Record], None]) -> None:
         """Emit a delete; raises as `upsert` does."""
+        before, message_key, declared = change.before, change.key, change.declared
         row, key = ({}, {}) if before is None else (self._coercer.image(before), self._key_in(before, declared))
         check_before(self._key_columns, key, declared)
         row, key = self._with_written_key(row, key, message_key, declared)

@@ -87,12 +87,13 @@ def encode(
                 return result
             if failed is None:
                 for row in rows:
-                    if row[5] is not None and (row[5].unread or row[5].left_out):
-                        encoder = cache.compiled[row[0]]
-                        _count(row[5].unread, encoder.unread)
-                        _count(row[5].left_out, encoder.withheld)
+                    declared = row.declared
+                    if declared is not None and (declared.unread or declared.left_out):
+                        encoder = cache.compiled[row.table]
+                        _count(declared.unread, encoder.unread)
+                        _count(declared.left_out, encoder.withheld)
                 if rows and not marked:
-                    cache.compiled[rows[0][0]].bytes_out += bytes_of(result.records[before:])
+                    cache.compiled[rows[0].table].bytes_out += bytes_of(result.records[before:])
                 continue
             stage, reject = stage_of(failed), failed
         result.rejects.append((index, stage, reject))
@@ -133,18 +134,19 @@ def _encode_all(
     counts: list[Counts] = []
     complete = False
     try:
-        for table, kind, before, after, key, declared in changes:
+        for change in changes:
+            table = change.table
             encoder = cache.compiled.get(table) or cache.find(table)
             done.append((encoder, encoder.inserted, encoder.updated, encoder.deleted))
             counts += counts_by_column(encoder)
-            if kind is Kind.DELETE:
-                encoder.delete(before, key, declared, records.append)
+            if change.kind is Kind.DELETE:
+                encoder.delete(change, records.append)
             else:
-                encoder.upsert(kind, before, after, key, declared, records.append)  # type: ignore[arg-type]  # `after` is set
+                encoder.upsert(change, records.append)
         why = None if refused is None else refused(records[mark:])
         complete = why is None
         if why is not None:
-            return Reject("refused", why, changes[0][0])
+            return Reject("refused", why, changes[0].table)
     except RowError as exc:
         return Reject(exc.code, str(exc), table)
     finally:

@@ -12,10 +12,8 @@ from ingest.schema.evolve import Schemas
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    import msgspec
-
     from ingest.encode.upsert_encoder import Record, TableEncoder
-    from ingest.model.change import InlineSchema
+    from ingest.model.change import Change
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
     from ingest.schema.evolve import SourceTable
@@ -23,8 +21,6 @@ if TYPE_CHECKING:
 
     MakeEncoder: TypeAlias = Callable[[TableId, SourceTable, TableId, TableSchema, Inference], TableEncoder]
     """A sink's way to write rows: source table, what is known of it, sink table, its schema, and how values read."""
-
-_UPDATE = Kind.UPDATE
 
 
 class RejectingEncoder:
@@ -83,37 +79,23 @@ class FanOutEncoder:
         """By column: numbers that the encoders rounded since the last time that this was asked for."""
         return _taken(encoder.rounded for encoder in self._encoders)
 
-    def upsert(
-        self,
-        kind: Kind,
-        before: msgspec.Raw | None,
-        after: msgspec.Raw,
-        message_key: bytes | None,
-        declared: InlineSchema | None,
-        emit: Callable[[Record], None],
-    ) -> None:
+    def upsert(self, change: Change, emit: Callable[[Record], None]) -> None:
         """Emit the records for all sink tables; raises as the encoders do, having emitted nothing."""
         made: list[Record] = []
         for encoder in self._encoders:
-            encoder.upsert(kind, before, after, message_key, declared, made.append)
-        if kind is _UPDATE:
+            encoder.upsert(change, made.append)
+        if change.kind is Kind.UPDATE:
             self.updated += 1
         else:
             self.inserted += 1
         for record in made:
             emit(record)
 
-    def delete(
-        self,
-        before: msgspec.Raw | None,
-        message_key: bytes | None,
-        declared: InlineSchema | None,
-        emit: Callable[[Record], None],
-    ) -> None:
+    def delete(self, change: Change, emit: Callable[[Record], None]) -> None:
         """Emit the tombstones for all sink tables; raises as the encoders do, having emitted nothing."""
         made: list[Record] = []
         for encoder in self._encoders:
-            encoder.delete(before, message_key, declared, made.append)
+            encoder.delete(change, made.append)
         if made:
             self.deleted += 1
         else:

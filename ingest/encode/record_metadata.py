@@ -71,9 +71,10 @@ class RecordMetadata:
         headers, millis, wrong = self._of(row)
         if wrong and change.after is not None:
             raise next(iter(wrong.values()))
-        for (topic, of_table, partition), key, value in records:
+        for record in records:
+            topic, of_table, partition = record.destination
             together = (*(of_table or ()), *headers)
-            yield RecordDestination(topic, together or None, partition, millis), key, value
+            yield record._replace(destination=RecordDestination(topic, together or None, partition, millis))
 
     def unread(self, row: Image) -> Iterable[str]:
         """Return the columns of a row before a delete that say no headers, or no time of a record."""

@@ -50,10 +50,8 @@ from ingest.model.values import coarse, has_times
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    import msgspec
-
     from ingest.encode.compiled_transform import CompiledTransforms
-    from ingest.model.change import InlineSchema
+    from ingest.model.change import Change, InlineSchema
     from ingest.model.data_type import DataType
     from ingest.model.table import TableId
     from ingest.schema.evolve import SourceTable
@@ -128,16 +126,10 @@ class TransformInputEncoder:
         self.unread: dict[str, int] = {}
         """By column: values of rows before a change that are not known, as they cannot be read."""
 
-    def upsert(
-        self,
-        kind: Kind,
-        before: msgspec.Raw | None,
-        after: msgspec.Raw,
-        message_key: bytes | None,
-        declared: InlineSchema | None,
-        emit: Callable[[Any], None],
-    ) -> None:
+    def upsert(self, change: Change, emit: Callable[[Any], None]) -> None:
         """Emit an insert or update; raises Drift, KeyChanged or RowError, having emitted nothing."""
+        _, kind, before, after, message_key, declared = change
+        assert after is not None, "an insert or update has it"
         image = parse_row(after)
         row = self._coercer.row(image, declared)
         rounded = self._rounded()
@@ -197,14 +189,9 @@ class TransformInputEncoder:
             return what, text
         return what | IN_KEY, text[:-1] + b"," + object_of({OF_KEY: object_of(of_key)})[1:]
 
-    def delete(
-        self,
-        before: msgspec.Raw | None,
-        message_key: bytes | None,
-        declared: InlineSchema | None,
-        emit: Callable[[Any], None],
-    ) -> None:
+    def delete(self, change: Change, emit: Callable[[Any], None]) -> None:
         """Emit a delete; raises as `upsert` does."""
+        before, message_key, declared = change.before, change.key, change.declared
         row, came = ({}, {}) if before is None else (self._coercer.image(before), parse_row(before))
         check_before(self.key_columns, row, declared)
         key = None if message_key is None else key_image(message_key, self._coercer.source_types)

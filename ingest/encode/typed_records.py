@@ -5,7 +5,7 @@ In: a change, with its images in the sink's types. Out: the sink's records.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ingest.encode.change_encoder import records_of
 from ingest.formats.template import ColumnRef, fill
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from ingest.encode.change_encoder import RowChange
     from ingest.encode.record_metadata import RecordMetadata
-    from ingest.encode.upsert_encoder import Record
+    from ingest.encode.upsert_encoder import Destination, Record
     from ingest.formats.template import Image, Segments, Value
     from ingest.model.schema import TableSchema
 
@@ -77,8 +77,7 @@ class TextKey:
 class TypedRecords(NamedTuple):
     """The form of records of such formats."""
 
-    destination: Any
-    """The sink's own."""
+    destination: Destination
     key: TypedKey | TextKey | None
     value: Value
     moves: bool

@@ -8,7 +8,7 @@ docs/spec/keys.md.
 from __future__ import annotations
 
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ingest.encode.coercer import OTHERS, RowCoercer, check_before, check_key
 from ingest.model import temporal, types
@@ -26,9 +26,10 @@ if TYPE_CHECKING:
 
     import msgspec
 
-    from ingest.model.change import InlineSchema
+    from ingest.model.change import Change, InlineSchema
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
+    from ingest.schema.evolve import SourceTable
     from ingest.schema.infer import Inference
 
 
@@ -43,16 +44,25 @@ class Coarse(Enum):
     """Those, and the times of rows, which are cut and counted."""
 
 
-AnyDestination: TypeAlias = Any
-"""Place where a sink's records go: the sink's own, opaque to all others."""
+class Destination(Protocol):
+    """Where records of a sink go: a value of the sink's own class. Equal ones are one place."""
 
-Record: TypeAlias = "tuple[AnyDestination, bytes | None, bytes | msgspec.Raw | None]"
-"""Destination (the sink's own), key, and value; no value is a tombstone."""
+    def __hash__(self) -> int: ...
+
+
+class Record(NamedTuple):
+    """A record of a sink."""
+
+    destination: Any
+    """A `Destination`, whose class the sink's writer knows."""
+    key: bytes | None
+    value: bytes | msgspec.Raw | None
+    """None: a tombstone."""
 
 
 def bytes_of(records: Iterable[Record]) -> int:
     """Return the bytes of the keys and values of records."""
-    return sum(len(key or b"") + len(value or b"") for _, key, value in records)
+    return sum(len(record.key or b"") + len(record.value or b"") for record in records)
 
 
 class PartialRow(bytes):
@@ -93,24 +103,10 @@ class TableEncoder(Protocol):
     def rounded(self) -> dict[str, int]:
         """By column: numbers that no binary number is, and that became the nearest one."""
 
-    def upsert(
-        self,
-        kind: Kind,
-        before: msgspec.Raw | None,
-        after: msgspec.Raw,
-        message_key: bytes | None,
-        declared: InlineSchema | None,
-        emit: Callable[[Record], None],
-    ) -> None:
+    def upsert(self, change: Change, emit: Callable[[Record], None]) -> None:
         """Emit the records of an insert or update; raises Drift, KeyChanged or RowError, having emitted nothing."""
 
-    def delete(
-        self,
-        before: msgspec.Raw | None,
-        message_key: bytes | None,
-        declared: InlineSchema | None,
-        emit: Callable[[Record], None],
-    ) -> None:
+    def delete(self, change: Change, emit: Callable[[Record], None]) -> None:
         """Emit the records of a delete; raises as `upsert` does."""
 
 
@@ -123,24 +119,26 @@ class UpsertEncoder:
     def __init__(
         self,
         table: TableId,
-        source: TableSchema,
+        source: SourceTable,
         sink: TableSchema,
-        destination: AnyDestination,
+        destination: Destination,
         inference: Inference,
         *,
-        key_from_message: bool,
         coarse: Coarse = Coarse.NONE,
         parts: bool = False,
+        sequence: str | None = None,
     ) -> None:
-        """Compare both schemas. `parts`: whether rows may lack columns that were not sent."""
+        """Compare both schemas. `parts`: whether rows may lack columns that were not sent.
+
+        `sequence`: the column that orders changes. A null there would make its row older than all others.
+        """
         self.table = table
-        self.source, self.sink, self.destination = source, sink, destination
-        self.key_from_message = key_from_message
+        self.source, self.sink, self.destination = source.schema, sink, destination
+        self.key_from_message = source.key_from_message
         self.inserted = self.updated = self.deleted = self.unrepresentable = 0
         self.bytes_in = self.bytes_out = 0
-        sequence = getattr(destination, "sequence", None)  # a null there would make its row older than all others
         of_order = () if sequence is None else (sequence,)
-        self._coercer = coercer = RowCoercer(table, source, sink, inference, of_order)
+        self._coercer = coercer = RowCoercer(table, source.schema, sink, inference, of_order)
         coercer.writes_parts = parts
         self.withheld, self.rounded = coercer.withheld, coercer.rounded
         self.numbers = coercer.numbers
@@ -159,7 +157,7 @@ class UpsertEncoder:
         texts = {c.name for c in sink.columns if types.is_text(c.type)} if coarse is not Coarse.NONE else set()
         self._times_in_texts = frozenset(
             c.name
-            for c in source.columns
+            for c in source.schema.columns
             if isinstance(c.type, TimeType) and c.name in texts.intersection(sink.primary_key)
         )
         """Columns of the key that are a TIME, and a text in the sink's table: `10:00:00.0` is the row of `10:00:00`."""
@@ -178,16 +176,10 @@ class UpsertEncoder:
         known = bool(self._primary_key) and own.issuperset(self._primary_key)
         return fits and known and not self._times_in_texts  # native code knows no spellings of times in texts
 
-    def upsert(
-        self,
-        kind: Kind,
-        before: msgspec.Raw | None,
-        after: msgspec.Raw,
-        message_key: bytes | None,
-        declared: InlineSchema | None,
-        emit: Callable[[Record], None],
-    ) -> None:
+    def upsert(self, change: Change, emit: Callable[[Record], None]) -> None:
         """Emit the records of an insert or update; raises Drift, KeyChanged or RowError, having emitted nothing."""
+        _, kind, before, after, message_key, declared = change
+        assert after is not None, "an insert or update has it"
         row = parse_row(after)
         written = self._coercer.row(row, declared)
         key = self._key_of(row, declared)
@@ -199,7 +191,7 @@ class UpsertEncoder:
         if kind is Kind.UPDATE:
             old = None if before is None else self._key_before(before, row, message_key, declared)
             if old is not None and old != key and not unsent:
-                emit((self.destination, old, None))
+                emit(Record(self.destination, old, None))
             self.updated += 1
         else:
             self.inserted += 1
@@ -209,23 +201,18 @@ class UpsertEncoder:
         if unsent:
             part = PartialRow(self._filled(written, unsent))
             part.old_key = old if old != key else None
-            emit((self.destination, key, part))
+            emit(Record(self.destination, key, part))
             return
         # A row that needs nothing keeps its bytes: white space, and both of two members of one name
         whole = written == row and len(row) == len(self.sink.columns)
-        emit((self.destination, key, bytes(after) if whole else self._filled(written)))
+        emit(Record(self.destination, key, bytes(after) if whole else self._filled(written)))
 
-    def delete(
-        self,
-        before: msgspec.Raw | None,
-        message_key: bytes | None,
-        declared: InlineSchema | None,
-        emit: Callable[[Record], None],
-    ) -> None:
+    def delete(self, change: Change, emit: Callable[[Record], None]) -> None:
         """Emit the tombstone of a delete; raises as `upsert` does."""
         if not self._primary_key:
             raise RowError("no-key", "a delete names no row of a table without a primary key")
-        row: Mapping[str, bytes] = {} if before is None else parse_row(before)
+        message_key, declared = change.key, change.declared
+        row: Mapping[str, bytes] = {} if change.before is None else parse_row(change.before)
         check_before(self._primary_key, row, declared)
         row, unread = self._coercer.with_record_key(row, self.typed_key, message_key)
         key = self._key_in(row, declared)
@@ -240,7 +227,7 @@ class UpsertEncoder:
         self.deleted += 1
         self._count_unread(unread)
         if self._names_row(row, declared):
-            emit((self.destination, key, None))
+            emit(Record(self.destination, key, None))
 
     def _cut(self, row: dict[str, bytes]) -> list[str]:
         """Cut the times of a row to microseconds, and return the columns where that changed anything."""

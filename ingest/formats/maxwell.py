@@ -16,7 +16,7 @@ from ingest.formats.form import Form, table_in_database
 from ingest.formats.json.options import TimestampOptions
 from ingest.formats.key_schema import key_schema
 from ingest.formats.template import ImageRef, ValueTemplate
-from ingest.model.change import TOMBSTONE, Kind, Reject, Skip
+from ingest.model.change import TOMBSTONE, Change, Kind, Reject, Skip
 from ingest.model.jsontext import MALFORMED, fields_of, reason
 from ingest.model.table import table_in
 from ingest.schema.type_hints import TypeHints
@@ -137,9 +137,9 @@ class MaxwellDecoder:
             return Reject("malformed", f"the row is not a JSON object: {reason(exc)}", table)
         declared = key_schema(primary_key, overlay=True)
         if kind is Kind.DELETE:
-            return (table, kind, row, None, None, declared)
+            return Change(table, kind, row, None, None, declared)
         before = message.old if kind is Kind.UPDATE and message.old != _NULL else None
-        return (table, kind, before, row, None, declared)
+        return Change(table, kind, before, row, None, declared)
 
     @staticmethod
     def _no_row(message: _Message) -> Decoded:

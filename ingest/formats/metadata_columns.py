@@ -18,7 +18,7 @@ from ingest.formats.key_reading import columns_beside, json_key, key_reader, rea
 from ingest.formats.typed import Typed
 from ingest.model import temporal, types
 from ingest.model.cache import Cache
-from ingest.model.change import InlineSchema, Reject, is_number
+from ingest.model.change import Change, InlineSchema, Reject, is_number
 from ingest.model.data_type import MapType
 from ingest.model.jsontext import MALFORMED, fields_of, object_of, reason
 from ingest.model.keytext import key_text, says_number
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
     from ingest.formats.key_reading import ReadKey
-    from ingest.model.change import Change, Decoded
+    from ingest.model.change import Decoded
     from ingest.model.data_type import DataType
     from ingest.model.record import Record
     from ingest.model.table import TableId
@@ -129,7 +129,7 @@ class MetadataColumns:
     def add(self, changes: Sequence[Decoded], records: Sequence[Record]) -> list[Decoded]:
         """One result per record, in order."""
         return [
-            change if type(change) is not tuple and type(change) is not list else self._of(change, record)
+            self._of(change, record) if isinstance(change, (Change, list)) else change
             for change, record in zip(changes, records, strict=True)
         ]
 
@@ -241,7 +241,7 @@ class MetadataColumns:
             images.append(msgspec.Raw(made))
         if key is not None and self._extra.value_prefix:
             key = _renamed(key, self._extra.value_prefix, columns_beside(key, _row_of(change)))
-        return (table, kind, images[0], images[1], key, self._declared(declared, of_key))
+        return Change(table, kind, images[0], images[1], key, self._declared(declared, of_key))
 
     def _may_clash(self, text: bytes) -> bool:
         return b"\\" in text or any(name in text for name in self._names)
@@ -346,7 +346,7 @@ def _shown(value: bytes) -> str:
 
 def _row_of(change: Change) -> msgspec.Raw | None:
     """Return the row of a change whose key is the record's."""
-    return change[2] if change[3] is None else change[3]
+    return change.before if change.after is None else change.after
 
 
 def _renamed(key: bytes, prefix: str, columns: Container[str]) -> bytes:

@@ -16,7 +16,7 @@ from ingest.formats.form import Form
 from ingest.formats.json.options import TimestampOptions
 from ingest.formats.key_schema import key_schema
 from ingest.formats.template import ImageRef, ValueTemplate
-from ingest.model.change import TOMBSTONE, Kind, Reject, Skip
+from ingest.model.change import TOMBSTONE, Change, Kind, Reject, Skip
 from ingest.model.jsontext import MALFORMED, fields_of, object_of, reason
 from ingest.model.table import MAX_PARTS, show
 from ingest.schema.type_hints import TypeHints
@@ -150,8 +150,8 @@ class OggDecoder:
         sparse = self._strict and kind is Kind.UPDATE
         declared = key_schema(tuple(message.primary_keys or ()), sparse=sparse)
         if kind is Kind.DELETE:
-            return (table, kind, before, None, None, declared)
-        return (table, kind, before if kind is Kind.UPDATE else None, after, None, declared)
+            return Change(table, kind, before, None, None, declared)
+        return Change(table, kind, before if kind is Kind.UPDATE else None, after, None, declared)
 
 
 def _without_marks(image: msgspec.Raw) -> msgspec.Raw:

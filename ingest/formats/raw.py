@@ -15,7 +15,7 @@ from ingest.formats.positional import PositionalOptions
 from ingest.formats.raw_values import READABLE, charset_of, codec_of
 from ingest.formats.template import ColumnRef
 from ingest.model import types
-from ingest.model.change import TOMBSTONE, InlineSchema, Kind, Reject
+from ingest.model.change import TOMBSTONE, Change, InlineSchema, Kind, Reject
 from ingest.model.data_type import FloatType
 from ingest.model.floats import NotANumber
 from ingest.model.reject import RowError
@@ -163,7 +163,7 @@ class RawDecoder:
         self._table: TableId = (topic,)
         self._read = read
         self._declared = declared
-        self._null: Decoded = (self._table, Kind.DELETE, None, None, None, None) if keyed else TOMBSTONE
+        self._null: Decoded = Change(self._table, Kind.DELETE, None, None) if keyed else TOMBSTONE
 
     def decode(self, _keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> list[Decoded]:
         """One result per value, in order."""
@@ -171,4 +171,4 @@ class RawDecoder:
 
     def _one(self, value: bytes) -> Decoded:
         row = self._read(value)
-        return row if isinstance(row, Reject) else (self._table, Kind.INSERT, None, row, None, self._declared)
+        return row if isinstance(row, Reject) else Change(self._table, Kind.INSERT, None, row, None, self._declared)

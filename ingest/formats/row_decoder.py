@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from ingest.component.options import NOTHING_GIVEN, InlineSchemaOptions
-from ingest.model.change import TOMBSTONE, Kind, Reject
+from ingest.model.change import TOMBSTONE, Change, Kind, Reject
 from ingest.schema.type_hints import TypeHints
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class RowDecoder:
         """Take the topic for the table; `read` returns a row with what its message declares, or its reject."""
         self._table: TableId = (topic,)
         self._read = read
-        self._null: Decoded = (self._table, Kind.DELETE, None, None, None, None) if keyed else TOMBSTONE
+        self._null: Decoded = Change(self._table, Kind.DELETE, None, None) if keyed else TOMBSTONE
 
     def decode(self, _keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> list[Decoded]:
         """One result per value, in order. Raise what the function that reads does."""
@@ -40,7 +40,7 @@ class RowDecoder:
         if isinstance(found, Reject):
             return found
         row, declared = found
-        return (self._table, Kind.INSERT, None, row, None, declared)
+        return Change(self._table, Kind.INSERT, None, row, None, declared)
 
 
 class RowFormat(InlineSchemaOptions, ABC):

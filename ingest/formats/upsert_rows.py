@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 from ingest.formats.key_reading import columns_beside, compared, json_key, key_reader, read_key
-from ingest.model.change import InlineSchema, Kind, Reject
+from ingest.model.change import Change, InlineSchema, Kind, Reject
 from ingest.model.jsontext import MALFORMED
 from ingest.model.rowtext import key_image
 
@@ -87,7 +87,7 @@ class UpsertDecoder:
     def _one(self, key: bytes | None, value: bytes | None, row: Decoded) -> Decoded:
         if key is None:
             return Reject("null-key", _NO_KEY, self._table, of_key=True)
-        if value is not None and type(row) is not tuple:
+        if value is not None and not isinstance(row, Change):
             return row
         told, declared = None if self._keyed else key, None
         if told is not None and self._read is not None:
@@ -96,23 +96,23 @@ class UpsertDecoder:
                 return found
             told = bytes(found[0])
             declared = InlineSchema(numbers=found[1].numbers) if found[1].numbers else None
-        if value is None or type(row) is not tuple:
+        if value is None or not isinstance(row, Change):
             if told is not None and self._read is None:  # the row of an insert has its key, too
                 fields = json_key(told, self._table)
                 if isinstance(fields, Reject):
                     return fields
-            return (self._table, Kind.DELETE, None, None, told, declared)
-        after = row[3]
+            return Change(self._table, Kind.DELETE, None, None, told, declared)
+        after = row.after
         assert after is not None, "an insert has one"
         numbers = frozenset[str]() if declared is None else declared.numbers
-        others = {} if told is None else self._compared(told, bytes(after), row[5], numbers)
+        others = {} if told is None else self._compared(told, bytes(after), row.declared, numbers)
         if isinstance(others, str):
             return Reject("column-clash", f"{others}, and a row of an upsert topic is its key's", self._table)
-        said = row[5]
+        said = row.declared
         if others:  # a delete has the key only, and what that declares
             said = said or InlineSchema()
             said = replace(said, in_key=others, numbers=said.numbers.difference(others) | numbers.intersection(others))
-        return (self._table, Kind.INSERT, None, after, told, said)
+        return Change(self._table, Kind.INSERT, None, after, told, said)
 
     def _compared(
         self, key: bytes, row: bytes, declared: InlineSchema | None, numbers: frozenset[str]

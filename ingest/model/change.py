@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -71,14 +71,19 @@ def value_in_key(declared: InlineSchema | None, name: str, value: bytes) -> byte
     return value if declared is None else declared.in_key.get(name, value)
 
 
-Change: TypeAlias = "tuple[TableId, Kind, msgspec.Raw | None, msgspec.Raw | None, bytes | None, InlineSchema | None]"
-"""One row-level change: table, kind, before image, after image, key, and what the message declares.
+class Change(NamedTuple):
+    """One row-level change. Images are the JSON text of the row, not copied; None where the record has none."""
 
-It is a plain tuple for speed, because there are millions of changes. Images are the JSON text of the row, not copied. A
-before image may be partial: the value of a missing column is unknown, and never null. An insert or update always has an
-after image. None stands for an image that the record does not have. The key is that of the record, where the format
-declares the primary key by it.
-"""
+    table: TableId
+    kind: Kind
+    before: msgspec.Raw | None
+    """It may be partial: the value of a missing column is unknown, and never null."""
+    after: msgspec.Raw | None
+    """An insert or update always has it."""
+    key: bytes | None = None
+    """The record's key, where the format declares the primary key by it."""
+    declared: InlineSchema | None = None
+    """What the message declares of its rows."""
 
 
 class Skip(msgspec.Struct, gc=False):

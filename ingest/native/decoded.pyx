@@ -29,6 +29,7 @@ from ingest.native.scan cimport Row, is_utf8, scan_row
 from ingest.native.transform_rows cimport TransformRows
 
 from msgspec import Raw
+from ingest.model.change import Change as DecodedChange
 from ingest.model.change import Kind, Skip
 
 
@@ -150,7 +151,7 @@ cdef class DecodedEncoder:
         if type(given) is Skip:
             self.skips[given.reason] = self.skips.get(given.reason, 0) + 1
             return 1
-        if type(given) is not tuple:
+        if type(given) is not DecodedChange:
             return 0
         encoder = self.read_change(ws, <tuple> given, &change)
         if encoder is None:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from ingest.encode.encoder_cache import EncoderCache
     from ingest.encode.result_merger import ResultMerger
-    from ingest.encode.upsert_encoder import AnyDestination, TableEncoder
+    from ingest.encode.upsert_encoder import Destination, TableEncoder
     from ingest.formats import Format
     from ingest.formats.metadata_columns import ExtraColumns
     from ingest.formats.typed import TypedColumn
@@ -213,7 +213,7 @@ class TargetTable:
         """True if it holds more than it is to hold from one chunk to the next."""
         return self._changes > _MAX_TARGETS + 7 * self._tables
 
-    def place(self, destination: AnyDestination, done: tuple[tuple[TableId, Kind], ...]) -> int:
+    def place(self, destination: Destination, done: tuple[tuple[TableId, Kind], ...]) -> int:
         """Return the number of a destination, with these changes."""
         target = (destination, done)
         place = self._places.get(target)
@@ -223,7 +223,7 @@ class TargetTable:
             self._changes += 1 + len(done)
         return place
 
-    def of(self, table: TableId, destination: AnyDestination) -> tuple[int, int, int, int]:
+    def of(self, table: TableId, destination: Destination) -> tuple[int, int, int, int]:
         """Return the numbers of a table's inserts, updates and deletes, and of tombstones of old keys."""
         self._tables += 1
         insert, update, delete = (self.place(destination, ((table, kind),)) for kind in Kind)
@@ -240,7 +240,7 @@ def reads_keys(extra: ExtraColumns) -> bool:
     return extra.key_format is None or (BUILT and specs.reads_keys(extra))
 
 
-def _destination(encoder: TableEncoder) -> AnyDestination:
+def _destination(encoder: TableEncoder) -> Destination:
     if isinstance(encoder, ChangeEncoder):
         assert encoder.template is not None
         return encoder.template.destination

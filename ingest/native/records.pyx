@@ -9,6 +9,8 @@ from libc.stdint cimport uint64_t
 
 from collections.abc import Sequence
 
+from ingest.encode.upsert_encoder import Record
+
 cdef enum:
     FIRST_RECORDS = 256
     BLOCK_BYTES = 256 << 10
@@ -124,7 +126,7 @@ cdef class ObjectRecord:
 
 
 cdef class EncodedBatch:
-    """Records that are to be written: in Python a sequence of (destination, key, value).
+    """Records that are to be written: in Python a sequence of `Record`.
 
     Its memory never moves while it lives: keys and values that were made are in blocks of its own, unchanged values
     where its messages have them, which it keeps alive.
@@ -198,7 +200,7 @@ cdef class EncodedBatch:
         cdef EncodedRecord *found = &self.records[at]
         key = None if not found.key else PyBytes_FromStringAndSize(found.key, <Py_ssize_t> found.key_size)
         value = None if not found.value else PyBytes_FromStringAndSize(found.value, <Py_ssize_t> found.value_size)
-        return self.targets[found.target], key, value
+        return <tuple> Record(self.targets[found.target], key, value)
 
     def __len__(self) -> int:
         return self.count

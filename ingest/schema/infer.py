@@ -204,12 +204,12 @@ def reasons_of(
     """
     known = {} if before is None else {column.name: column.type for column in before.columns}
     known = {name: kind for name, kind in known.items() if kind != types.NULL}
-    given = inference.declared(change[0])
+    given = inference.declared(change.table)
     wider = {c.name for c in after.columns if known.get(c.name, c.type) != c.type}
     texts = {
         c.name for c in after.columns if c.type == types.STRING and c.name not in known and c.name not in given
     } if not inference.reading.as_string else set()  # fmt: skip
-    image = change[2] if change[3] is None else change[3]
+    image = change.before if change.after is None else change.after
     row = {} if image is None or not wider | texts else parse_row(image)
     return {
         name: value[:_MOST_SHOWN]

@@ -20,6 +20,7 @@ from pydantic import Field, model_validator
 
 from ingest.component.options import OptionErrors, Synonym
 from ingest.encode.change_encoder import ChangeEncoder
+from ingest.encode.upsert_encoder import Record
 from ingest.errors import AccessError, ConfigError, Unavailable, is_denied
 from ingest.formats import FORMATS, WrittenFormatName, has_schemas, is_of_rows, splits_keys, value_of
 from ingest.model.jsontext import object_of
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from io import FileIO
 
     from ingest.encode.change_encoder import RowChange
-    from ingest.encode.upsert_encoder import Record
     from ingest.formats.template import Image
     from ingest.model.record import Split
     from ingest.model.schema import TableSchema
@@ -110,12 +110,12 @@ class FileSink(TypedSinkOptions, SinkOptions):
         def render(change: RowChange) -> Iterator[Record]:
             value = made(change.kind, change.before, change.after)
             if moves and change.old_key.keys() == change.key.keys() and change.old_key != change.key:
-                yield (name, b"", _envelope(change.old_key, None, content))
+                yield Record(name, b"", _envelope(change.old_key, None, content))
             if self.envelope:
                 value = _envelope(change.key, value, content)
             elif content is _Content.TEXT and value is not None and (b"\n" in value or b"\r" in value):
                 raise RowError("no-line", "the value has several lines, and a line is a record: set file.envelope")
-            yield (name, b"", value or b"")
+            yield Record(name, b"", value or b"")
 
         coarse = has_times if typed else None
         rounding = self.rounding(None, WrittenPart(self.format, {one.name: one for one in sink.columns}, typed))

@@ -11,6 +11,7 @@ import msgspec
 from pydantic import Field
 
 from ingest.encode.change_encoder import ChangeEncoder
+from ingest.encode.upsert_encoder import Record
 from ingest.model.change import Kind
 from ingest.model.table import TableId, show
 from ingest.model.text import one_line
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from ingest.encode.change_encoder import RowChange
-    from ingest.encode.upsert_encoder import Record
     from ingest.formats.template import Image
     from ingest.model.record import Split
     from ingest.model.schema import SchemaChange, TableSchema
@@ -53,7 +53,7 @@ class PrintSink(SinkOptions):
 
         def line(kind: str, image: Image) -> Record:
             values = ", ".join(_shown(image.get(column)) for column in columns)
-            return (None, b"", f"{name}> {kind}[{values}]".encode())
+            return Record(None, b"", f"{name}> {kind}[{values}]".encode())
 
         def render(change: RowChange) -> Iterator[Record]:
             if change.kind is Kind.UPDATE and change.before is not None:
@@ -110,7 +110,7 @@ class PrintWriter(PlainWriter):
 
     def write(self, records: Sequence[Record]) -> None:
         """Keep the lines."""
-        self._lines += [bytes(value or b"") for _, _, value in records]
+        self._lines += [bytes(record.value or b"") for record in records]
 
     def commit(self, _positions: Mapping[Split, int], _metadata: bytes, *, final: bool) -> None:  # noqa: ARG002
         """They are the driver's now."""

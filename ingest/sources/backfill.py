@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from ingest.formats import OF_ROWS
-from ingest.model.change import NOT_SELECTED, Reject, Skip
+from ingest.model.change import NOT_SELECTED, Change, Reject, Skip
 from ingest.model.record import is_another
 from ingest.sources import SourceCoordinator
 from ingest.sources.derived import DerivedSource
@@ -115,9 +115,9 @@ class BackfillDecoder:
             # One that names no table may be of these tables
             return decoded if decoded.table is None or decoded.table in self.tables else Skip(NOT_SELECTED)
         if isinstance(decoded, list):
-            kept = [change for change in decoded if change[0] in self.tables]
+            kept = [change for change in decoded if change.table in self.tables]
             return kept if kept or not decoded else Skip(NOT_SELECTED)
-        if isinstance(decoded, tuple) and decoded[0] not in self.tables:
+        if isinstance(decoded, Change) and decoded.table not in self.tables:
             return Skip(NOT_SELECTED)
         return decoded
 

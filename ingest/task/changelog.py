@@ -20,7 +20,7 @@ import msgspec
 
 from ingest.errors import AccessError, Unavailable, is_denied
 from ingest.formats.key_reading import compared
-from ingest.model.change import InlineSchema, Kind, Skip
+from ingest.model.change import Change, InlineSchema, Kind, Skip
 from ingest.model.jsontext import MALFORMED
 from ingest.model.reject import RowError
 from ingest.model.rowtext import key_image, parse_row
@@ -54,6 +54,11 @@ def _is_row(image: msgspec.Raw) -> bool:
     except RowError:
         return False
     return True
+
+
+def _with_row_before(change: Change, row: bytes) -> Change:
+    declared = _beside_key(change.key, row, change.declared)
+    return change._replace(before=msgspec.Raw(row), declared=declared)
 
 
 def _beside_key(key: bytes | None, old: bytes, declared: InlineSchema | None) -> InlineSchema | None:
@@ -221,18 +226,15 @@ class Changelog:
         known = rows.find(keys)
         out: list[Decoded] = []
         for key, change, message in zip(keys, changes, messages, strict=True):
-            if type(change) is not tuple:
+            if not isinstance(change, Change):
                 out.append(change)
                 continue
-            table, kind, before, after, told, declared = change
-            old = known.get(key)
+            old, after = known.get(key), change.after
             offset = message.offset() or 0
-            if kind is Kind.DELETE:
+            if change.kind is Kind.DELETE:
                 known.pop(key, None)
                 rows.put(offset, key, None)
-                image = before if old is None else msgspec.Raw(old)
-                said = declared if old is None else _beside_key(told, old, declared)
-                out.append(_NOTHING if old is None else (table, kind, image, None, told, said))
+                out.append(_NOTHING if old is None else _with_row_before(change, old))
                 continue
             if after is None or not _is_row(after):
                 out.append(change)  # it will be a reject, and is no row before the next one
@@ -240,10 +242,7 @@ class Changelog:
             row = bytes(after)
             known[key] = row
             rows.put(offset, key, row)
-            if old is None:
-                out.append(change)
-            else:
-                out.append((table, Kind.UPDATE, msgspec.Raw(old), after, told, _beside_key(told, old, declared)))
+            out.append(change if old is None else _with_row_before(change._replace(kind=Kind.UPDATE), old))
         return out
 
     def commit(self, positions: Mapping[Split, int]) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from ingest.encode.coercer import check_before
 from ingest.encode.encode import stage_of
-from ingest.model.change import Reject
+from ingest.model.change import Change, Reject
 from ingest.model.numbers import Numbers
 from ingest.model.reject import RowError
 from ingest.schema.infer import observe, reasons_of
@@ -20,7 +20,7 @@ from ingest.task.rejects import RecordReject
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ingest.model.change import Change, Decoded
+    from ingest.model.change import Decoded
     from ingest.model.record import Record, Split
     from ingest.schema.evolve import Schemas
     from ingest.task.assignment import Setup
@@ -55,13 +55,13 @@ class SchemaObserver:
                 new |= self._see(change)
             except RowError as exc:
                 self._progress.observed = before
-                return Reject(exc.code, str(exc), change[0])
+                return Reject(exc.code, str(exc), change.table)
         return new
 
     def _see(self, change: Change) -> bool:
         """Add what one change shows; return whether that was new. Raises RowError if no schema takes it."""
         setup, known_sources = self._setup, self._schemas.sources
-        table = change[0]
+        table = change.table
         source = known_sources.get(table)
         if source is None and len(known_sources) >= setup.max_tables:
             msg = f"there are {setup.max_tables} tables already (pipeline.max-tables)"
@@ -81,7 +81,7 @@ class SchemaObserver:
             # Later rows of such a table are rejects, so its first one is no reason to stop the run, nor to have no key
             if inference.keyed and not merged.primary_key:
                 raise RowError("null-key", "the record's key tells no column of the primary key (key.format)")
-            check_before(merged.primary_key, {column.name for column in merged.columns}, change[5])
+            check_before(merged.primary_key, {column.name for column in merged.columns}, change.declared)
             missing = [name for name in merged.primary_key if all(c.name != name for c in merged.columns)]
             if missing:
                 raise RowError("null-key", f"primary key column {missing[0]!r} is null or missing")
@@ -125,7 +125,7 @@ class LookAhead:
     def look(self, changes: Sequence[Decoded]) -> None:
         """Observe what else is new in messages of a split that has stopped."""
         for decoded in changes:
-            if type(decoded) is not tuple and type(decoded) is not list:
+            if not isinstance(decoded, (Change, list)):
                 continue
             self._looked += 1
             if self._looked > self._look_ahead:

@@ -189,7 +189,7 @@ def _part(chunk: ReadChunk, start: int, changes: Sequence[Decoded], encoded: Enc
 def key_changed(why: KeyChanged, message: Record, split: Split, change: Change) -> ConfigError:
     """Return the error that a changed primary key ends the run with."""
     msg = (
-        f"{split[0]}[{split[1]}] at offset {message.offset() or 0}: the primary key of table {show(change[0])} "
+        f"{split[0]}[{split[1]}] at offset {message.offset() or 0}: the primary key of table {show(change.table)} "
         f"changed from ({', '.join(why.known)}) to ({', '.join(why.names)})"
     )
     return ConfigError(msg, "rows written under the old key cannot be found again: use another pipeline.name")

@@ -14,6 +14,7 @@ from ingest.encode.coercer import OTHERS as OTHER_COLUMNS
 from ingest.encode.compiled_transform import KINDS, MOST_ROUNDED, ROUNDED_AT
 from ingest.encode.encode import counts_by_column, stage_of, take_back
 from ingest.encode.result_merger import ExpressionFailed, ResultMerger
+from ingest.encode.upsert_encoder import Record as Written
 from ingest.encode.upsert_encoder import bytes_of
 from ingest.model.cache import count_up
 from ingest.model.change import Kind, Reject
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ingest.encode.compiled_transform import CompiledTransforms
-    from ingest.encode.upsert_encoder import Record as Written
     from ingest.model.record import Record
     from ingest.model.reject import Failure
     from ingest.model.table import TableId
@@ -180,7 +180,7 @@ class ChunkMerger:
                 transform = retained.transforms[i]
                 if transform == READY:
                     to, changes = self._targets[retained.targets[i]]
-                    records.append((to, retained.keys[i], retained.texts[i]))
+                    records.append(Written(to, retained.keys[i], retained.texts[i]))
                     done += changes
                     continue
                 number, failed, values = results.row(row)

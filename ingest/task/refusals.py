@@ -59,8 +59,9 @@ class RefusedRecords:
 
         Raise LeftForLater for a message that waits.
         """
-        for to, key, value in records:
-            found = self._reasons.get((to, key, None if value is None else bytes(value)))
+        for record in records:
+            value = None if record.value is None else bytes(record.value)
+            found = self._reasons.get((record.destination, record.key, value))
             if found is not None:
                 if found.may_pass and self._waits:
                     self.waiting = True

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ingest.encode.upsert_encoder import bytes_of
-from ingest.model.change import Reject, Skip
+from ingest.model.change import Change, Reject, Skip
 from ingest.model.record import bytes_in, size_of
 from ingest.task.counters import Counters
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from ingest.encode.upsert_encoder import Record as Written
     from ingest.errors import IngestError
-    from ingest.model.change import Change, Decoded
+    from ingest.model.change import Decoded
     from ingest.model.client_report import ClientReport
     from ingest.model.record import Record, Split
     from ingest.model.reject import RejectedRecord
@@ -127,8 +127,8 @@ class Telemetry:
 
 
 def _first(rows: Change | list[Change]) -> TableId | None:
-    change = rows if isinstance(rows, tuple) else rows[0] if rows else None
-    return None if change is None else change[0]
+    change = rows if isinstance(rows, Change) else rows[0] if rows else None
+    return None if change is None else change.table
 
 
 @dataclass(slots=True)

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ingest.encode.coercer import Drift, KeyChanged
 from ingest.encode.compiled_transform import BEFORE, BOTH, DELETE, IN_KEY, INSERT, PARTIAL, UPDATE, UPDATE_ALONE
 from ingest.errors import InternalError
-from ingest.model.change import Kind
+from ingest.model.change import Change, Kind
 from ingest.model.reject import RowError
 from ingest.task.counters import FILTERED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     import msgspec
 
@@ -56,7 +55,8 @@ class RowResults:
         before, self._before = self._before, None
         if event & BOTH:
             before = merger.was(text, values, failed)
-        encoder = self._encoders.of(merger.transform.table)
+        table = merger.transform.table
+        encoder = self._encoders.of(table)
         # What a delete does not carry, or the filter said then, is unknown: the row may have been there
         unknown = merger.changeable or (is_partial and not merger.decides(text))
         passes = (what == DELETE and unknown) or merger.passes(values, failed)
@@ -66,25 +66,20 @@ class RowResults:
                 if what == DELETE:
                     self._counters.skip(FILTERED, 1)
                 else:
-                    delete = partial(encoder.delete, message_key=None, declared=said, emit=emit)
-                    self._leave(merger, what, before, text, values, failed, delete)
+                    gone = self._row_gone(merger, what, before, text, values, failed)
+                    if gone is not None:
+                        encoder.delete(Change(table, Kind.DELETE, gone, None, None, said), emit)
                 return False
             row = merger.row(text, values, failed, partial=is_partial)
-            if what == DELETE:
-                if merger.transform.soft_delete:
-                    encoder.upsert(Kind.INSERT, None, row, None, said, emit)
-                else:
-                    encoder.delete(row, None, said, emit)
-            elif what == UPDATE and before is not None:
-                passed, old = before
-                if passed is False:
-                    encoder.upsert(Kind.INSERT, None, row, None, said, emit)
-                else:
-                    encoder.upsert(Kind.UPDATE, old, row, None, said, emit)
-            else:
-                encoder.upsert(Kind.INSERT if what == INSERT else Kind.UPDATE, None, row, None, said, emit)
+            if what == DELETE and not merger.transform.soft_delete:
+                encoder.delete(Change(table, Kind.DELETE, row, None, None, said), emit)
+                return False
+            passed, old = before if what == UPDATE and before is not None else (True, None)
+            inserted = what in {DELETE, INSERT} or passed is False
+            kind, old = (Kind.INSERT, None) if inserted else (Kind.UPDATE, old)
+            encoder.upsert(Change(table, kind, old, row, None, said), emit)
         except (Drift, KeyChanged) as exc:
-            msg = f"a result of {merger.transform.table} does not fit the schema that was made for it"
+            msg = f"a result of {table} does not fit the schema that was made for it"
             raise InternalError(msg, "please report this with the transform and the table's columns") from exc
         return what != DELETE
 
@@ -92,7 +87,7 @@ class RowResults:
         """Return what is known of an expression that failed for a row; `slot`: that of its result."""
         return self._mergers[number].failure(slot, text, event & ~(PARTIAL | BOTH | IN_KEY))
 
-    def _leave(
+    def _row_gone(
         self,
         merger: ResultMerger,
         what: int,
@@ -100,18 +95,17 @@ class RowResults:
         text: bytes,
         values: Sequence[Any],
         failed: int,
-        delete: Callable[[msgspec.Raw], None],
-    ) -> None:
-        """Delete a row that does not pass, if it was there."""
+    ) -> msgspec.Raw | None:
+        """Return the row that leaves the sink as it does not pass; None, and count it, where it was not there."""
         unknown = what == UPDATE_ALONE or (what != INSERT and merger.changeable)
         passed, old = before or (None if unknown else False, None)
         if passed is False:
             self._counters.skip(FILTERED, 1)
-            return
+            return None
         if old is None or (passed is None and not merger.keyed(old)):
             # Whether it was there is not known: gone is what it has to be
             old = merger.row(text, values, failed, partial=False)
-        delete(old)
+        return old
 
 
 def _row_before(merger: ResultMerger, text: bytes, values: Sequence[Any], failed: int, *, partial: bool) -> RowBefore:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from ingest.encode.upsert_encoder import Record as Written
 from ingest.model.change import Skip
 from ingest.model.record import offset_of
 from ingest.task.spill import ChunkManifest, Spilled, rejected
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
     from ingest.task.worker import RecordEncoders
     from ingest.transform.rows import Rows
 
-_FED: Final = 4
-"""Parts of a row that goes to an expression; a record that is ready has three."""
 WAITING: Final = 16 << 20
 """So many bytes may wait for rows that Spark has not handed on."""
 
@@ -147,7 +146,7 @@ class SpillStage:
             at = offset_of(part.messages[part.start + i])
             for j in range(first, end):
                 record: Any = part.records[j]
-                if len(record) == _FED:
+                if not isinstance(record, Written):
                     transform, event, text, values = record
                     self._rows.add((transform, -1, at, event, text, None), values)
                 else:
@@ -158,7 +157,7 @@ class SpillStage:
 
     def _done(self, change: Any) -> tuple[tuple[TableId, Kind], ...]:  # noqa: ANN401  (a change, or a list of them)
         changes: list[Change] = change if type(change) is list else [change]
-        return tuple((c[0], c[1]) for c in changes if c[0] not in self._transforms.of)
+        return tuple((c.table, c.kind) for c in changes if c.table not in self._transforms.of)
 
 
 def _add_offsets(offsets: list[range], messages: Sequence[Record], start: int, stop: int) -> None:

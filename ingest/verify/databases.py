@@ -21,7 +21,7 @@ from ingest.verify.rows import KeyedRow, TableRules, TableThere, key_of
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Mapping, Sequence
 
-    from ingest.encode.upsert_encoder import AnyDestination
+    from ingest.encode.upsert_encoder import Destination
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
     from ingest.sinks.postgres.connection import Connection
@@ -99,12 +99,12 @@ class DatabaseReader:
         """Zero: the encoder counts them."""
         return 0
 
-    def target(self, destination: AnyDestination) -> TableId | None:
+    def target(self, destination: Destination) -> TableId | None:
         """Return the table that a record's destination stands for."""
         return self._targets.get((destination.schema, destination.name))
 
     def expected(
-        self, table: TableId, made: AnyDestination, records: Sequence[tuple[bytes, bytes | None]]
+        self, table: TableId, made: Destination, records: Sequence[tuple[bytes, bytes | None]]
     ) -> list[KeyedRow]:
         """Return rows as the table would have them."""
         _, there = self._tables[table]

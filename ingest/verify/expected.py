@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from ingest.driver.context import Settings
     from ingest.driver.run_parts import RunParts
     from ingest.driver.startup import Startup
-    from ingest.encode.upsert_encoder import AnyDestination
+    from ingest.encode.upsert_encoder import Destination
     from ingest.model.record import Split
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from ingest.sinks import SinkCoordinator
     from ingest.spark.session import Session
 
-    Receiver: TypeAlias = Callable[[int, AnyDestination, list[tuple[bytes, bytes | None]]], None]
+    Receiver: TypeAlias = Callable[[int, Destination, list[tuple[bytes, bytes | None]]], None]
     """Whoever gets keys and values of records of one destination, in their order, and the number of their split."""
 
 _AT_ONCE = 5_000

@@ -21,7 +21,7 @@ from ingest.verify.rows import KeyedRow, TableRules, TableThere, key_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from ingest.encode.upsert_encoder import AnyDestination
+    from ingest.encode.upsert_encoder import Destination
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
     from ingest.sinks.delta.options import DeltaSink
@@ -91,12 +91,12 @@ class LakeReader:
         """Nothing: all rows of a table can be read."""
         return {}
 
-    def target(self, destination: AnyDestination) -> TableId | None:
+    def target(self, destination: Destination) -> TableId | None:
         """Return the table that a record's destination stands for."""
         return self._targets.get(destination.id)
 
     def expected(
-        self, table: TableId, made: AnyDestination, records: Sequence[tuple[bytes, bytes | None]]
+        self, table: TableId, made: Destination, records: Sequence[tuple[bytes, bytes | None]]
     ) -> list[KeyedRow]:
         """Return rows as the table would have them."""
         wanted, there = made, self._tables[table][1]

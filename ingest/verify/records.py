@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ingest.encode.upsert_encoder import UpsertEncoder
 from ingest.formats import FORMATS, has_schemas, is_of_rows
 from ingest.formats.metadata_columns import MetadataColumns
-from ingest.model.change import Reject
+from ingest.model.change import Change, Reject
 from ingest.model.rowtext import key_image
 from ingest.model.schema import TableSchema
 from ingest.model.table import show
@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from ingest.component.options import AnyOptions
-    from ingest.encode.upsert_encoder import AnyDestination
-    from ingest.model.change import Change
+    from ingest.encode.upsert_encoder import Destination
     from ingest.model.chunk import Chunk
     from ingest.model.data_type import DataType
     from ingest.model.record import Record, Split
@@ -68,9 +67,7 @@ class KeyedRows:
         self, table: TableId, source: SourceTable, target: TableId, sink: TableSchema, inference: Inference
     ) -> UpsertEncoder:
         """Return how rows of a table become JSON under their keys."""
-        return UpsertEncoder(
-            table, source.schema, sink, _Target(target, sink), inference, key_from_message=source.key_from_message
-        )
+        return UpsertEncoder(table, source, sink, _Target(target, sink), inference)
 
 
 class _Target:
@@ -180,7 +177,7 @@ class RecordsReader:
                         continue
                     changes = decoded if isinstance(decoded, list) else [decoded]
                     for change in changes:
-                        if isinstance(change, tuple):
+                        if isinstance(change, Change):
                             self._take(change, targets, found)
                 yield from found.items()
 
@@ -190,15 +187,16 @@ class RecordsReader:
 
     def _take(self, change: Change, targets: Sequence[TableId], found: dict[TableId, list[KeyedRow]]) -> None:
         """Add the states that a change leaves: its row, and nothing under the key that the row had before."""
-        target = self._target_of(change[0], targets)
+        target = self._target_of(change.table, targets)
         if target is None:
             return
         columns, key = self._columns[target], self._keys[target]
         rows = found.setdefault(target, [])
         before, after = (
-            None if one is None else cells_of(bytes(one), columns, coarse=self._coarse) for one in change[2:4]
+            None if one is None else cells_of(bytes(one), columns, coarse=self._coarse)
+            for one in (change.before, change.after)
         )
-        image = None if change[4] is None else key_image(change[4], columns)
+        image = None if change.key is None else key_image(change.key, columns)
         of_key = {} if image is None else cells_of(bytes(image), columns, coarse=self._coarse)
         if after is None:
             rows.append(KeyedRow(key_of({**(before or {}), **of_key}, key), None))
@@ -225,14 +223,14 @@ class RecordsReader:
         """Zero: the encoder counts them."""
         return 0
 
-    def target(self, destination: AnyDestination) -> TableId | None:
+    def target(self, destination: Destination) -> TableId | None:
         """Return the table that a record's destination stands for."""
         return destination.table if destination.table in self._sources else None
 
     def expected(
         self,
         table: TableId,  # noqa: ARG002  (see SinkReader)
-        made: AnyDestination,
+        made: Destination,
         records: Sequence[tuple[bytes, bytes | None]],
     ) -> list[KeyedRow]:
         """Return rows by the types of the table's columns."""

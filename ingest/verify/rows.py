@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from ingest.component.options import AnyOptions
-    from ingest.encode.upsert_encoder import AnyDestination
+    from ingest.encode.upsert_encoder import Destination
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
 
@@ -106,11 +106,11 @@ class SinkReader(Protocol):
     def rows(self, tables: Sequence[TableId]) -> Iterator[tuple[TableId, list[KeyedRow]]]:
         """Yield all rows of tables, some at a time. No transaction lasts longer than some of them."""
 
-    def target(self, destination: AnyDestination) -> TableId | None:
+    def target(self, destination: Destination) -> TableId | None:
         """Return the table that a record's destination stands for; None for one that is not compared."""
 
     def expected(
-        self, table: TableId, made: AnyDestination, records: Sequence[tuple[bytes, bytes | None]]
+        self, table: TableId, made: Destination, records: Sequence[tuple[bytes, bytes | None]]
     ) -> list[KeyedRow]:
         """Return rows as the table would have them, of the keys and values of records; leave out what it refuses.
 

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from ingest.component.options import AnyOptions
     from ingest.config.pipeline import Pipeline
     from ingest.driver.context import Settings
-    from ingest.encode.upsert_encoder import AnyDestination
+    from ingest.encode.upsert_encoder import Destination
     from ingest.model.record import Split
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
@@ -315,7 +315,7 @@ class Verification:
     def _taking(self, spool: Spool, only: AbstractSet[Key] | None = None) -> Receiver:
         """Return what puts expected rows into a spool."""
 
-        def take(split: int, destination: AnyDestination, records: list[tuple[bytes, bytes | None]]) -> None:
+        def take(split: int, destination: Destination, records: list[tuple[bytes, bytes | None]]) -> None:
             target = self._reader.target(destination)
             number = None if target is None else self._numbers.get(target)
             if target is None or number is None:
@@ -329,7 +329,7 @@ class Verification:
     def _collecting(self, keys: set[Key]) -> Receiver:
         """Return what collects the keys of expected rows."""
 
-        def take(_: int, destination: AnyDestination, records: list[tuple[bytes, bytes | None]]) -> None:
+        def take(_: int, destination: Destination, records: list[tuple[bytes, bytes | None]]) -> None:
             target = self._reader.target(destination)
             if target is not None:
                 found = self._reader.expected(target, destination, records)

@@ -15,6 +15,7 @@ from harness import free_port
 
 from ingest.encode.encode import encode
 from ingest.encode.encoder_cache import EncoderCache
+from ingest.encode.upsert_encoder import Record
 from ingest.errors import ConfigError, IngestError, Unavailable
 from ingest.formats.json.options import Json
 from ingest.formats.metadata_columns import TYPES, ExtraColumns, MetadataColumns
@@ -31,7 +32,7 @@ from ingest.native.native import NativeEncoders
 from ingest.schema.evolve import Schemas, SourceTable
 from ingest.schema.infer import Inference
 from ingest.sinks.topics.kafka import KafkaSink
-from ingest.sinks.topics.options import Destination
+from ingest.sinks.topics.options import TopicDestination
 from ingest.sinks.topics.upsert_kafka import UpsertKafka
 
 if TYPE_CHECKING:
@@ -85,9 +86,9 @@ def test_what_is_written_is_what_was_given(kafka: Kafka, native: bool) -> None:
     writer = KafkaWriter({"bootstrap.servers": kafka.bootstrap}, checked=True)
     assert isinstance(writer.producer, reference.Producer) is not native
     for headers, partition in itertools.product((None, HEADERS), (0, 2)):
-        writer.write([((topic, headers, partition), key, value) for key, value in ODD])
-    writer.write([((topic, None, b"the same"), b"%d" % i, b"hashed") for i in range(10)])
-    writer.write([((topic, None, -1), b"key %d" % i, b"by key") for i in range(50)])
+        writer.write([Record((topic, headers, partition), key, value) for key, value in ODD])
+    writer.write([Record((topic, None, b"the same"), b"%d" % i, b"hashed") for i in range(10)])
+    writer.write([Record((topic, None, -1), b"key %d" % i, b"by key") for i in range(50)])
     writer.send(Letter(topic, b"k", b"sent", [*HEADERS], 12_345))
     began = time.time()
     writer.send(Letter(topic, b"k", b"sent", [], None))
@@ -185,9 +186,9 @@ def test_records_are_cut_at_the_end_of_a_range_and_outlive_their_reader(kafka: K
 def test_a_record_that_the_broker_does_not_take_fails_the_commit(kafka: Kafka, native: bool) -> None:
     topic = kafka.create(f"{kafka.name}.a", 1, **{"max.message.bytes": "1000"})
     writer = KafkaWriter({"bootstrap.servers": kafka.bootstrap, "compression.type": "none"}, checked=True)
-    writer.write([((topic, None, -1), b"k", b"small")])
+    writer.write([Record((topic, None, -1), b"k", b"small")])
     writer.commit({}, b"", final=False)
-    writer.write([((topic, None, -1), b"k", b"x" * 5000)])
+    writer.write([Record((topic, None, -1), b"k", b"x" * 5000)])
     with pytest.raises(RowsRefused, match=f"topic {topic} does not take .*Message size too large") as caught:
         writer.commit({}, b"", final=True)
     assert caught.value.rows == (), "which it was is not known yet"
@@ -228,10 +229,10 @@ def test_a_topic_that_takes_little_at_a_time_gets_little(kafka: Kafka, native: b
 def test_without_a_guarantee_what_failed_is_counted(kafka: Kafka, native: bool) -> None:
     topic = kafka.create(f"{kafka.name}.a", 1, **{"max.message.bytes": "1000"})
     writer = KafkaWriter({"bootstrap.servers": kafka.bootstrap, "compression.type": "none"}, checked=False)
-    writer.write([((topic, None, 7), b"k", b"to a partition that is not there")])
+    writer.write([Record((topic, None, 7), b"k", b"to a partition that is not there")])
     writer.commit({}, b"", final=True)
     assert writer.failures == 1
-    writer.write([((topic, None, -1), b"k", b"x" * 5000)])
+    writer.write([Record((topic, None, -1), b"k", b"x" * 5000)])
     with pytest.raises(RowsRefused):
         writer.commit({}, b"", final=True)
     assert writer.failures == 1, "what is refused is a reject, and not lost"
@@ -241,14 +242,14 @@ def test_a_record_that_the_client_does_not_take_is_refused_at_once(kafka: Kafka,
     writer = KafkaWriter({"bootstrap.servers": kafka.bootstrap, "message.max.bytes": "2000"}, checked=True)
     topic = kafka.create(f"{kafka.name}.a")
     with pytest.raises(ConfigError, match=f"cannot write a record of 5000 bytes to {topic}"):
-        writer.write([((topic, None, -1), b"k", b"x" * 5000)])
+        writer.write([Record((topic, None, -1), b"k", b"x" * 5000)])
 
 
 def test_a_full_queue_makes_the_writer_wait(kafka: Kafka, native: bool) -> None:
     topic = kafka.create(f"{kafka.name}.a")
     small = {"queue.buffering.max.messages": "7", "linger.ms": "1"}
     writer = KafkaWriter({"bootstrap.servers": kafka.bootstrap, **small}, checked=True)
-    writer.write([((topic, None, -1), b"k", b"%d" % i) for i in range(500)])
+    writer.write([Record((topic, None, -1), b"k", b"%d" % i) for i in range(500)])
     writer.commit({}, b"", final=True)
     assert [r.value for r in kafka.read(topic)] == [b"%d" % i for i in range(500)]
 
@@ -258,7 +259,7 @@ def test_waiting_ends_when_deliveries_fail(native: bool) -> None:
     nobody = f"127.0.0.1:{free_port()}"
     writer = KafkaWriter({"bootstrap.servers": nobody, **small}, checked=True)
     with pytest.raises(Unavailable, match=nobody):
-        writer.write([(("t", None, 0), b"k", b"%d" % i) for i in range(500)])
+        writer.write([Record(("t", None, 0), b"k", b"%d" % i) for i in range(500)])
     told = writer.report()
     assert told is not None
     assert any("Connection refused" in text for _, _, text in told.lines)
@@ -270,7 +271,7 @@ def test_what_is_written_outside_a_transaction_is_refused(kafka: Kafka, native: 
     channel = Channel({"bootstrap.servers": kafka.bootstrap}, kafka.name, 0)
     try:
         with pytest.raises(Exception, match="Erroneous state"):
-            channel.writer.write([((topic, None, -1), b"k", b"v")])
+            channel.writer.write([Record((topic, None, -1), b"k", b"v")])
     finally:
         channel.close()
 
@@ -313,7 +314,7 @@ def test_what_fails_in_a_task_has_the_words_of_the_broker(kafka: Kafka, kind: st
 
     def task() -> None:
         writer.begin(CommitScope("c", 1, 1, 1, 0, {("t", 0): 0}, kept=False))
-        writer.write([(Destination(topic, None), key, value)])
+        writer.write([Record(TopicDestination(topic, None), key, value)])
         if fault == "fenced":
             Channel({"bootstrap.servers": kafka.bootstrap}, kafka.name, 0).close()
         writer.commit({("t", 0): 1}, b"", final=True)
@@ -345,7 +346,7 @@ def test_clients_that_come_and_go_leave_nothing_behind(kafka: Kafka) -> None:
 
     def once() -> None:
         writer = KafkaWriter({"bootstrap.servers": kafka.bootstrap}, checked=True)
-        writer.write([((topic, HEADERS, -1), b"k", b"v")])
+        writer.write([Record((topic, HEADERS, -1), b"k", b"v")])
         writer.commit({}, b"", final=True)
         reader = RangeReader(conf(kafka))
         kept = [*chunks(reader, kafka, topic)]

@@ -10,6 +10,7 @@ from lake_runs import LakePipeline
 from lake_sink import SPLIT, lake_schema
 from object_store import BUCKET, SECRET, ObjectStore, StoredLake, running
 
+from ingest.encode.upsert_encoder import Record
 from ingest.errors import AccessError, ConfigError, IngestError, Unavailable
 from ingest.model.commit import CommitScope
 from ingest.sinks import SINKS
@@ -68,7 +69,7 @@ class Writing:
             side.connect()
             side.declare({TABLE: SCHEMA})
             writer.begin(CommitScope("checkpoint", 1, number, 1, 0, {SPLIT: 0}, kept=False))
-            writer.write([(self._sink.table_for(TABLE, SCHEMA), b'{"id":1}', b'{"id":1,"n":%d}' % number)])
+            writer.write([Record(self._sink.table_for(TABLE, SCHEMA), b'{"id":1}', b'{"id":1,"n":%d}' % number)])
             writer.commit({SPLIT: 1}, b"", final=True)
             additions = side.additions(writer.delivered())
             when_files_are_there()

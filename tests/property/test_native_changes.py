@@ -24,7 +24,7 @@ from ingest.formats.json.options import Json
 from ingest.formats.maxwell import MaxwellJson
 from ingest.formats.ogg import OggJson
 from ingest.model import types
-from ingest.model.change import InlineSchema, Kind, Reject, Skip
+from ingest.model.change import Change, InlineSchema, Kind, Reject, Skip
 from ingest.native import native
 
 if TYPE_CHECKING:
@@ -171,18 +171,18 @@ ORDERS = schema({"id": "BIGINT", "name": "STRING", "n": "DOUBLE"}, ("id",))
 ROW = raw('{"id":1,"name":"a","n":1.50}')
 SAID = InlineSchema({"id": types.BIGINT, "name": types.STRING, "n": types.DOUBLE}, ("id",))
 CHANGED = InlineSchema(SAID.types, ("id",), overlay=True)
-MOVED = (T, Kind.UPDATE, raw('{"id":2,"name":"a","n":1}'), ROW, b'{"id": 1}', SAID)
+MOVED = Change(T, Kind.UPDATE, raw('{"id":2,"name":"a","n":1}'), ROW, b'{"id": 1}', SAID)
 
 
 @pytest.mark.parametrize("to", [SINK, *LAID_OUT])
 @pytest.mark.parametrize(
     "change",
     [
-        (T, Kind.INSERT, None, ROW, b'{"id":1}', None),
-        (T, Kind.INSERT, ROW, ROW, None, SAID),
-        (T, Kind.UPDATE, None, ROW, None, SAID),
+        Change(T, Kind.INSERT, None, ROW, b'{"id":1}', None),
+        Change(T, Kind.INSERT, ROW, ROW, None, SAID),
+        Change(T, Kind.UPDATE, None, ROW, None, SAID),
         MOVED,
-        (T, Kind.UPDATE, raw('{"n":2}'), ROW, None, CHANGED),
+        Change(T, Kind.UPDATE, raw('{"n":2}'), ROW, None, CHANGED),
         Skip("tombstone"),
     ],
 )
@@ -194,7 +194,7 @@ def test_plain_changes_are_taken(change: Any, to: Any) -> None:
 
 @pytest.mark.parametrize("to", [SINK, *(sink for sink in LAID_OUT if sink.value_format != "json" or sink.key_format)])
 @pytest.mark.parametrize(
-    "change", [(T, Kind.DELETE, ROW, None, None, SAID), (T, Kind.DELETE, ROW, None, b'{"id":1}', None)]
+    "change", [Change(T, Kind.DELETE, ROW, None, None, SAID), Change(T, Kind.DELETE, ROW, None, b'{"id":1}', None)]
 )
 def test_plain_deletes_are_taken_where_they_can_be_said(change: Any, to: Any) -> None:
     assert compare([change] * 3, ORDERS, ORDERS, keyed=True, to=to) == 3
@@ -203,18 +203,18 @@ def test_plain_deletes_are_taken_where_they_can_be_said(change: Any, to: Any) ->
 @pytest.mark.parametrize(
     "change",
     [
-        (T, Kind.INSERT, None, raw('{"id":1,"new":1}'), None, None),
-        (T, Kind.INSERT, None, raw('{"id":"1"}'), None, SAID),
-        (T, Kind.INSERT, None, raw('{"id":null}'), None, None),
-        (T, Kind.INSERT, None, raw('{"id":1'), None, None),
-        (T, Kind.INSERT, None, raw('{"id":1}'), b'{"no":1}', None),
-        (T, Kind.INSERT, None, raw('{"id":1}'), None, InlineSchema({}, ("no",))),
-        (T, Kind.UPDATE, raw('{"id":2}'), ROW, None, InlineSchema(unread={"n": "it is none"})),
-        (T, Kind.UPDATE, raw('{"id":2}'), ROW, None, InlineSchema(unread={"id": "it is none"})),
-        (T, Kind.DELETE, raw('{"id":2}'), None, None, InlineSchema(unread={"n": "it is none"})),
-        (T, Kind.DELETE, None, None, b'{"id":1}', None),
-        (("other",), Kind.INSERT, None, ROW, None, None),
-        [(T, Kind.INSERT, None, ROW, None, None)],
+        Change(T, Kind.INSERT, None, raw('{"id":1,"new":1}'), None, None),
+        Change(T, Kind.INSERT, None, raw('{"id":"1"}'), None, SAID),
+        Change(T, Kind.INSERT, None, raw('{"id":null}'), None, None),
+        Change(T, Kind.INSERT, None, raw('{"id":1'), None, None),
+        Change(T, Kind.INSERT, None, raw('{"id":1}'), b'{"no":1}', None),
+        Change(T, Kind.INSERT, None, raw('{"id":1}'), None, InlineSchema({}, ("no",))),
+        Change(T, Kind.UPDATE, raw('{"id":2}'), ROW, None, InlineSchema(unread={"n": "it is none"})),
+        Change(T, Kind.UPDATE, raw('{"id":2}'), ROW, None, InlineSchema(unread={"id": "it is none"})),
+        Change(T, Kind.DELETE, raw('{"id":2}'), None, None, InlineSchema(unread={"n": "it is none"})),
+        Change(T, Kind.DELETE, None, None, b'{"id":1}', None),
+        Change(("other",), Kind.INSERT, None, ROW, None, None),
+        [Change(T, Kind.INSERT, None, ROW, None, None)],
         Reject("malformed", "no JSON"),
     ],
 )
@@ -225,7 +225,7 @@ def test_other_changes_are_left(change: Any) -> None:
 def test_a_batch_holds_the_rows_that_are_written_as_they_came() -> None:
     cache = cache_of(DebeziumJson(), T, ORDERS, ORDERS, keyed=False)
     texts = [f'{{"id":{i},"name":"{"x" * 100}","n":{i}.5}}' for i in range(450)]
-    changes: list[Any] = [(T, Kind.INSERT, None, raw(text), None, None) for text in texts]
+    changes: list[Any] = [Change(T, Kind.INSERT, None, raw(text), None, None) for text in texts]
     encoder, batches, at = native.NativeEncoders(DebeziumJson(), cache, decodes=False).of_changes(), [], 0
     while at < len(changes):
         batch, stop = encoder.encode(changes, at)

@@ -12,6 +12,7 @@ import pyarrow as pa
 from deltalake import QueryBuilder
 from lake_sink import SPLIT
 
+from ingest.encode.upsert_encoder import Record
 from ingest.model.commit import CommitScope
 from ingest.sinks.delta.options import DeltaSink
 from ingest.sinks.delta.warehouse import DeltaWarehouse
@@ -99,7 +100,7 @@ class DeltaSinkSide:
         writer.begin(CommitScope("checkpoint", 1, 1, 1, 0, {SPLIT: 0}, kept=False))
         to: Any = self.options.table_for(table, schema)
         for rows in flushes:
-            writer.write([(to, key.encode(), None if row is None else row.encode()) for key, row in rows])
+            writer.write([Record(to, key.encode(), None if row is None else row.encode()) for key, row in rows])
             writer.commit({SPLIT: len(rows)}, b"", final=True)
         additions = self.side.additions(writer.delivered())
         return [] if additions is None else orjson.loads(orjson.dumps(additions))

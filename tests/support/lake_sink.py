@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 from lake import Lake
 
+from ingest.encode.upsert_encoder import Record
 from ingest.errors import IngestError
 from ingest.model import types
 from ingest.model.commit import CommitScope
@@ -54,7 +55,7 @@ class LakeSink:
         writer = self.options.writer("p", 1)
         writer.begin(CommitScope("checkpoint", 1, 1, 1, 0, {SPLIT: 0}, kept=False))
         to: Any = self.options.table_for(table, schema)
-        writer.write([(to, key.encode(), None if row is None else row.encode()) for key, row in rows])
+        writer.write([Record(to, key.encode(), None if row is None else row.encode()) for key, row in rows])
         writer.commit({SPLIT: len(rows)}, b"", final=True)
         additions = self.side.additions(writer.delivered())
         writer.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 PAIRS = '''
 import msgspec
 
-from ingest.api import TOMBSTONE, ColumnRef, InlineSchema, Kind, Options, Reject, RowError, TypeHints
+from ingest.api import TOMBSTONE, Change, ColumnRef, InlineSchema, Kind, Options, Reject, RowError, TypeHints
 from pydantic import Field
 from typing import ClassVar
 
@@ -77,7 +77,7 @@ class PairsDecoder:
 
     def _one(self, value):
         if value is None:
-            return (self._table, Kind.DELETE, None, None, None, None) if self._keyed else TOMBSTONE
+            return Change(self._table, Kind.DELETE, None, None, None, None) if self._keyed else TOMBSTONE
         found = self._read(value)
-        return found if isinstance(found, Reject) else (self._table, Kind.INSERT, None, found[0], None, found[1])
+        return found if isinstance(found, Reject) else Change(self._table, Kind.INSERT, None, found[0], None, found[1])
 '''

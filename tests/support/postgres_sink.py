@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from examples import own_name
 
+from ingest.encode.upsert_encoder import Record
 from ingest.model import types
 from ingest.model.commit import OLDER, CommitScope
 from ingest.model.schema import Column, TableSchema
@@ -99,7 +100,7 @@ def write(sink: SqlSinkOptions, table: SqlTable, *rows: tuple[str, str | None], 
     """Write rows and commit."""
     with closing(task(sink, run)) as writer:
         writer.begin(scope(run, batch))
-        writer.write([(table, key.encode(), None if row is None else row.encode()) for key, row in rows])
+        writer.write([Record(table, key.encode(), None if row is None else row.encode()) for key, row in rows])
         writer.commit({SPLIT: len(rows)}, b"", final=True)
 
 

@@ -17,7 +17,7 @@ from ingest.formats.form import Form
 from ingest.formats.template import ImageRef, ValueTemplate
 from ingest.formats.typed import Typed
 from ingest.model.cache import Cache
-from ingest.model.change import TOMBSTONE, Kind, Reject, Skip
+from ingest.model.change import TOMBSTONE, Change, Kind, Reject, Skip
 from ingest.model.jsontext import MALFORMED, fields_of, object_of, reason
 from ingest.model.pattern import checked, whole
 from ingest.model.reject import Contradiction
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from ingest.formats.template import Segments, Value
     from ingest.formats.typed import TypedColumn
-    from ingest.model.change import Change, Decoded
+    from ingest.model.change import Decoded
     from ingest.model.data_type import DataType
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
@@ -210,17 +210,17 @@ class CanalDecoder:
     def _change(self, table: TableId, kind: Kind, row: msgspec.Raw, old: msgspec.Raw, typed: Typed) -> Change:
         if kind is Kind.DELETE:
             row, unread = (row, {}) if self._inline_types is None else typed.before(row)
-            return (table, kind, row, None, None, typed.declared.beside(unread))
+            return Change(table, kind, row, None, None, typed.declared.beside(unread))
         if self._inline_types is not None:
             row = typed.image(row)
         before = None if kind is Kind.INSERT or old == _NULL else old
         if before is None or self._inline_types is None:
-            return (table, kind, before, row, None, typed.declared)
+            return Change(table, kind, before, row, None, typed.declared)
         before, unread = typed.before(before)
         if unread:  # what `old` lacks is as in the row after, but for these columns
             fields = {name: bytes(value) for name, value in {**fields_of(row), **fields_of(before)}.items()}
             before = msgspec.Raw(object_of({name: value for name, value in fields.items() if name not in unread}))
-        return (table, kind, before, row, None, typed.declared.beside(unread))
+        return Change(table, kind, before, row, None, typed.declared.beside(unread))
 
     def _inline_schema(self, message: _Message, table: TableId) -> Typed:
         """Return the inline schema of a message, made once for all that have the same. Raises one of MALFORMED."""

@@ -20,7 +20,7 @@ from ingest.formats.csv.values import of_field
 from ingest.formats.form import Form, Lines
 from ingest.formats.positional import PositionalOptions
 from ingest.formats.template import ColumnRef, ValueTemplate, csv_cells
-from ingest.model.change import TOMBSTONE, InlineSchema, Kind, Reject, Skip
+from ingest.model.change import TOMBSTONE, Change, InlineSchema, Kind, Reject, Skip
 from ingest.model.reject import RowError
 
 if TYPE_CHECKING:
@@ -271,7 +271,7 @@ class CsvDecoder:
         """Take the topic for the table."""
         self._table: TableId = (topic,)
         self._read = rows.read
-        self._null: Decoded = (self._table, Kind.DELETE, None, None, None, None) if keyed else TOMBSTONE
+        self._null: Decoded = Change(self._table, Kind.DELETE, None, None) if keyed else TOMBSTONE
 
     def decode(self, _keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> list[Decoded]:
         """One result per value, in order."""
@@ -281,4 +281,4 @@ class CsvDecoder:
         row = self._read(value)
         if row is None:
             return _COMMENT
-        return row if isinstance(row, Reject) else (self._table, Kind.INSERT, None, row, None, None)
+        return row if isinstance(row, Reject) else Change(self._table, Kind.INSERT, None, row, None, None)

@@ -19,7 +19,7 @@ from ingest.formats.debezium.unavailable import is_placeholder, known_of, may_ho
 from ingest.formats.form import AvroMessages, Form
 from ingest.formats.key_reading import read_key
 from ingest.model.cache import Cache
-from ingest.model.change import TOMBSTONE, Kind, Reject, Skip
+from ingest.model.change import TOMBSTONE, Change, Kind, Reject, Skip
 from ingest.model.jsontext import fields_of, object_of
 from ingest.model.rowtext import key_image
 from ingest.schema.type_hints import TypeHints
@@ -160,7 +160,7 @@ class DebeziumAvroDecoder:
         fields = key_of_row(fields, table, old, new)
         if (kind is Kind.DELETE or unread) and fields is not None:
             old, unread = with_key(old, unread, key_image(fields, found.declared.types))
-        return (table, kind, old, new, fields, found.declared_beside(counts).beside(unread))
+        return Change(table, kind, old, new, fields, found.declared_beside(counts).beside(unread))
 
     def _key(self, key: bytes | None, given: Mapping[str, DataType]) -> bytes | Reject | None:
         """Return a record's key as JSON text; what is no message of the registry stays as it came."""

@@ -19,7 +19,7 @@ from ingest.formats.form import Form
 from ingest.formats.template import ImageRef, ValueTemplate
 from ingest.formats.typed import Typed
 from ingest.model.cache import Cache
-from ingest.model.change import TOMBSTONE, Kind, Reject, Skip
+from ingest.model.change import TOMBSTONE, Change, Kind, Reject, Skip
 from ingest.model.jsontext import MALFORMED, fields_of, object_of, reason
 from ingest.model.reject import Contradiction
 from ingest.model.rowtext import key_image
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from ingest.formats.template import Image, Segments, Value
     from ingest.formats.typed import TypedColumn
-    from ingest.model.change import Change, Decoded
+    from ingest.model.change import Decoded
     from ingest.model.data_type import DataType
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
@@ -175,7 +175,7 @@ class DebeziumDecoder:
             if envelope.op is None:
                 return self._no_op(value)
             change = self._change(key, envelope)
-            if type(change) is not tuple:
+            if not isinstance(change, Change):
                 return change
             table, kind, before, after, key, _ = change
             typed = None if schema == _NULL else self._inline_schema(bytes(schema), table)
@@ -189,7 +189,7 @@ class DebeziumDecoder:
             return Reject("type-mismatch", str(exc), table)
         except MALFORMED as exc:
             return Reject("malformed", f"not a Debezium message: {reason(exc)}")
-        return (table, kind, before, after, key, None if typed is None else typed.declared.beside(unread))
+        return Change(table, kind, before, after, key, None if typed is None else typed.declared.beside(unread))
 
     def _with_key(
         self, before: msgspec.Raw | None, unread: dict[str, str], key: bytes | None, typed: Typed | None, table: TableId
@@ -249,12 +249,12 @@ class DebeziumDecoder:
         if before is not None and self._options.unavailable_value != "keep" and may_hold(bytes(before)):
             before = msgspec.Raw(known_of(bytes(before)))
         if kind is Kind.DELETE:
-            return (table, kind, before, None, key, None)
+            return Change(table, kind, before, None, key, None)
         if after is None:
             return Reject("no-after", f"op {op!r} needs an after image", table)
         if may_hold(bytes(after)):
             return self._restore(table, kind, before, after, key)
-        return (table, kind, None if kind is Kind.INSERT else before, after, key, None)
+        return Change(table, kind, None if kind is Kind.INSERT else before, after, key, None)
 
     @staticmethod
     def _no_op(value: bytes) -> Skip | Reject:
@@ -277,7 +277,7 @@ class DebeziumDecoder:
         """Put values that the database did not send back in from the before image, as the policy says."""
         policy = self._options.unavailable_value
         if policy == "keep":
-            return (table, kind, before, after, key, None)
+            return Change(table, kind, before, after, key, None)
         parts = []
         try:
             old = {} if before is None else fields_of(before)
@@ -295,7 +295,7 @@ class DebeziumDecoder:
                 parts.append(msgspec.json.encode(column) + b":" + text)
         except MALFORMED as exc:
             return Reject("malformed", f"the row is not a JSON object: {reason(exc)}", table)
-        return (table, kind, before, msgspec.Raw(b"{" + b",".join(parts) + b"}"), key, None)
+        return Change(table, kind, before, msgspec.Raw(b"{" + b",".join(parts) + b"}"), key, None)
 
 
 def with_key(

@@ -16,7 +16,7 @@ from ingest.component.options import Options, is_written
 from ingest.formats.form import Form
 from ingest.formats.template import ColumnRef, ImageRef, ValueTemplate, json_cells
 from ingest.model import temporal, types
-from ingest.model.change import TOMBSTONE, Kind, Reject
+from ingest.model.change import TOMBSTONE, Change, Kind, Reject
 from ingest.model.data_type import ArrayType, MapType, StructType
 from ingest.model.jsontext import MALFORMED, fields_of, object_of, reason
 from ingest.model.table import MAX_PARTS
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from ingest.formats import Decoder
     from ingest.formats.template import Image, Segments, Value
-    from ingest.model.change import Change, Decoded
+    from ingest.model.change import Decoded
     from ingest.model.data_type import DataType
     from ingest.model.schema import Column, TableSchema
     from ingest.model.table import TableId
@@ -197,7 +197,7 @@ class JsonDecoder:
         self._table: TableId = (topic,)
         self._flatten = options.flatten
         self._fields = _names(options.table_fields or "")
-        self._null: Decoded = (self._table, Kind.DELETE, None, None, None, None)
+        self._null: Decoded = Change(self._table, Kind.DELETE, None, None)
         if self._fields or not keyed:
             self._null = TOMBSTONE
         raws = [(f"f{i}", msgspec.Raw, msgspec.field(name=f, default=None)) for i, f in enumerate(self._fields)]
@@ -225,8 +225,7 @@ class JsonDecoder:
             return Reject("malformed", f"not a JSON object: {reason(exc)}")
         if table is None:
             return Reject("no-table", f"the fields {', '.join(self._fields)} do not all hold a part of a table's id")
-        change: Change = (table, _INSERT, None, msgspec.Raw(text), None, None)
-        return change
+        return Change(table, _INSERT, None, msgspec.Raw(text))
 
     def _table_of(self, text: bytes) -> TableId | None:
         assert self._ids is not None

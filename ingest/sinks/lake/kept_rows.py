@@ -22,7 +22,7 @@ from ingest.sinks.lake.states import StatesToWrite
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ingest.encode.upsert_encoder import AnyDestination, Record
+    from ingest.encode.upsert_encoder import Destination, Record
     from ingest.sinks.lake.columns import LakeColumn
     from ingest.sinks.lake.native.rows import LakeKeys, LeftRecord, Parts
 
@@ -45,14 +45,14 @@ class KeptRows:
 
     def __init__(
         self,
-        columns_of: Callable[[AnyDestination], tuple[Sequence[LakeColumn], Sequence[str]]],
+        columns_of: Callable[[Destination], tuple[Sequence[LakeColumn], Sequence[str]]],
         states: StatesToWrite = StatesToWrite(),  # noqa: B008  (it never changes)
     ) -> None:
         """`columns_of` returns the columns of a destination's table, and the names of those of its key."""
         self._columns_of = columns_of
         self._states = states
-        self._tables: dict[AnyDestination, _KeptTable] = {}
-        self._known: dict[int, tuple[AnyDestination, _KeptTable]] = {}
+        self._tables: dict[Destination, _KeptTable] = {}
+        self._known: dict[int, tuple[Destination, _KeptTable]] = {}
         """Tables by the addresses of their destinations: to look one up by itself, all of its columns are hashed."""
 
     def keep(self, records: Sequence[Record]) -> None:
@@ -73,7 +73,7 @@ class KeptRows:
         sizes = [one.size() for one in self._tables.values()]
         return sum(count for count, _ in sizes), sum(size for _, size in sizes)
 
-    def take(self) -> list[tuple[AnyDestination, LastStates]]:
+    def take(self) -> list[tuple[Destination, LastStates]]:
         """Return the last states of the keys of each table that has any, and keep nothing."""
         tables, self._tables, self._known = self._tables, {}, {}
         taken = [(destination, one.take()) for destination, one in tables.items()]
@@ -90,7 +90,7 @@ class KeptRows:
             table.keys.keep_record(place, key, None if row is None else bytes(row))
         return [*touched]
 
-    def _table_of(self, destination: AnyDestination) -> _KeptTable:
+    def _table_of(self, destination: Destination) -> _KeptTable:
         known = self._known.get(id(destination))
         if known is None:
             found = self._tables.get(destination)
@@ -105,7 +105,7 @@ class _KeptTable:
     """The rows of one table: those that native code has read are in `keys`, the others in record batches."""
 
     def __init__(
-        self, columns: Sequence[LakeColumn], key: Sequence[str], written: StatesToWrite, table: AnyDestination
+        self, columns: Sequence[LakeColumn], key: Sequence[str], written: StatesToWrite, table: Destination
     ) -> None:
         self._columns, self._key = columns, key
         self._written, self._table = written, table

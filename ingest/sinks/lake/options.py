@@ -163,9 +163,7 @@ class LakeOptions(RowOptions, SinkOptions):
         if not to.has_key:
             msg = "a column of its primary key had only nulls so far"
             raise RowError("null-key", msg)
-        stored, keyed = stored_schema(sink, times=self.times), source.key_from_message
+        stored = stored_schema(sink, times=self.times)
         if self.write_mode == "append" and self.deleted is not None:
-            return AppendEncoder(
-                table, source.schema, stored, to, inference, key_from_message=keyed, deleted=self.deleted
-            )
-        return UpsertEncoder(table, source.schema, stored, to, inference, key_from_message=keyed, coarse=Coarse.KEYS)
+            return AppendEncoder(table, source, stored, to, inference, deleted=self.deleted, sequence=to.sequence)
+        return UpsertEncoder(table, source, stored, to, inference, coarse=Coarse.KEYS, sequence=to.sequence)

@@ -15,7 +15,7 @@ from ingest.sinks.lake.rows import UnfitRows
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ingest.encode.upsert_encoder import AnyDestination, Record
+    from ingest.encode.upsert_encoder import Destination, Record
     from ingest.model.commit import CommitScope, ResumePoint
     from ingest.model.record import Split
     from ingest.sinks.lake.columns import LakeColumn
@@ -30,7 +30,7 @@ MOST_BYTES: Final = 128 << 20
 class TableFiles(Protocol):
     """The files of a lake's tables."""
 
-    def columns_of(self, table: AnyDestination) -> tuple[Sequence[LakeColumn], Sequence[str]]:
+    def columns_of(self, table: Destination) -> tuple[Sequence[LakeColumn], Sequence[str]]:
         """Return a table's columns, in the order of its files, and the names of those of its key. Raise IngestError."""
 
     def begin(self) -> None:
@@ -39,7 +39,7 @@ class TableFiles(Protocol):
     def refused(self, records: Sequence[Record]) -> list[RefusedRow]:
         """Return records that cannot be in the partitions of their tables. Raise IngestError."""
 
-    def write(self, table: AnyDestination, states: LastStates) -> list[AddedFile]:
+    def write(self, table: Destination, states: LastStates) -> list[AddedFile]:
         """Write the last states of keys into files. Raise IngestError."""
 
     def close(self) -> None:

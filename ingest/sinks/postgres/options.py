@@ -207,11 +207,9 @@ class SqlSinkOptions(RowOptions, SinkOptions):
         if not to.has_key:
             msg = "a column of its primary key had only nulls so far"
             raise RowError("null-key", msg)
-        keyed = source.key_from_message
         return UpsertEncoder(
-            table, source.schema, sink, to, inference, key_from_message=keyed, coarse=Coarse.ROWS,
-            parts=self.writes_parts,
-        )  # fmt: skip
+            table, source, sink, to, inference, coarse=Coarse.ROWS, parts=self.writes_parts, sequence=to.sequence
+        )
 
     def coordinator(self, pipeline: str, warn: Callable[[str], None]) -> PostgresCoordinator:
         """Return the driver's side."""

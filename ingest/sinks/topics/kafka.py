@@ -23,7 +23,7 @@ from ingest.model.data_type import TimestampNTZType, TimeType
 from ingest.model.reject import RowError
 from ingest.model.table import Selector, SelectorError, selector, show
 from ingest.model.values import has_times
-from ingest.sinks.topics.options import Destination, TopicsOptions, topic_name
+from ingest.sinks.topics.options import TopicDestination, TopicsOptions, topic_name
 from ingest.sinks.topics.partitioner import NAMES, Partitioner, load, packed
 from ingest.sinks.typed import WrittenPart
 
@@ -225,7 +225,7 @@ class KafkaSink(TopicsOptions):
         left_out = self._left_out(sink)
         to_zero = self.partitioner is None and self.strategy == "all-to-zero"
         if to_zero:
-            to = Destination(to.topic, to.headers, 0)
+            to = TopicDestination(to.topic, to.headers, 0)
         metadata = self.record_metadata(sink)
         typed_key, typed_value = self.typed(target, sink)
         value = typed_value or self._value(target, sink, left_out)
@@ -248,9 +248,9 @@ class KafkaSink(TopicsOptions):
         hashed = json_cells(((name, ColumnRef(name)) for name in sink.primary_key), table_member(target))
 
         def render(change: RowChange) -> Iterator[Record]:
-            for at, none, made in template.render(change):
+            for record in template.render(change):
                 place = crc32(fill(hashed, None, change.key)).to_bytes(4, "big")
-                yield (at._replace(partition=place), none, made)
+                yield record._replace(destination=record.destination._replace(partition=place))
 
         return (
             ChangeEncoder(table, source, sink, render, inference, coarse=coarse)

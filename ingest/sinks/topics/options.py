@@ -43,7 +43,7 @@ _HEADER_NAMES: Final = ("tableName", "schemaName", "namespace")
 _ID: Final = re.compile(r"[^\s/][^\s]{0,199}")
 
 
-class Destination(NamedTuple):
+class TopicDestination(NamedTuple):
     """The destination of a record: a partition, that of its key (`BY_KEY`), or that of a hash, of four bytes.
 
     Many records have the same one, and it is small: whoever writes keeps those that were used last.
@@ -278,14 +278,14 @@ class TopicsOptions(KafkaConnection, TypedSinkOptions, SinkOptions):
         except RowError:
             return ""
 
-    def destination(self, table: TableId) -> Destination:
+    def destination(self, table: TableId) -> TopicDestination:
         """Return the topic and headers of a sink table; raises RowError as `topic_of` does."""
         headers = self.custom_headers
         if self.table_id_header:
             parts = [part.encode() for part in reversed(table)] + [b"", b""]
             own = [(name, parts[i]) for i, name in enumerate(_HEADER_NAMES)]
             headers = (*reversed(own), *headers)
-        return Destination(self.topic_of(table), headers or None)
+        return TopicDestination(self.topic_of(table), headers or None)
 
     def coordinator(self, pipeline: str, warn: Callable[[str], None]) -> TopicsCoordinator:
         """Return the driver's side."""

@@ -17,13 +17,14 @@ from ingest.sinks.topics.options import BY_KEY
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from ingest.encode.upsert_encoder import Record
     from ingest.kafka.refusals import Letter
     from ingest.kafka.transactions import TransactionalWriter
     from ingest.kafka.writer import KafkaWriter
     from ingest.model.client_report import ClientReport
     from ingest.model.commit import CommitScope, ResumePoint
     from ingest.model.record import Split
-    from ingest.sinks.topics.options import Destination
+    from ingest.sinks.topics.options import TopicDestination
     from ingest.sinks.topics.partitioner import UserPartitioner
 
 _SHOWN: Final = 60
@@ -80,16 +81,17 @@ class PartitioningWriter:
         self._shard = scope.shard
         return self._writer.begin(scope)
 
-    def write(self, records: Sequence[tuple[Destination, bytes | None, Any]]) -> None:
+    def write(self, records: Sequence[Record]) -> None:
         """Write records to the partitions that are theirs; raises PartitionerError, and what the writer raises."""
         targets = getattr(records, "targets", None)
         if self._chooses is None and targets is not None:  # native code's: its records have few destinations
             targets[:] = [self._placed(to, None, None) for to in targets]
             self._writer.write(records)
         else:
-            self._writer.write([(self._placed(to, key, value), key, value) for to, key, value in records])
+            placed = [one._replace(destination=self._placed(one.destination, one.key, one.value)) for one in records]
+            self._writer.write(placed)
 
-    def _placed(self, to: Destination, key: bytes | None, value: Any) -> Destination:  # noqa: ANN401  (bytes, or msgspec's)
+    def _placed(self, to: TopicDestination, key: bytes | None, value: Any) -> TopicDestination:  # noqa: ANN401  (bytes, or msgspec's)
         """Return the destination of a record with its partition."""
         count = self._counts.get(to.topic)
         if count is None:
@@ -104,7 +106,7 @@ class PartitioningWriter:
             raise self._wrong(to, key, f"gave {chosen!r:.60}, and the topic has the partitions 0 to {count - 1}")
         return to._replace(partition=chosen)
 
-    def _wrong(self, to: Destination, key: bytes | None, why: str) -> PartitionerError:
+    def _wrong(self, to: TopicDestination, key: bytes | None, why: str) -> PartitionerError:
         shown = "without a key" if key is None else f"with the key {key[:_SHOWN].decode('utf-8', 'backslashreplace')}"
         return PartitionerError(f"sink.partitioner {self._name} {why}, for a record to {to.topic} {shown}")
 

@@ -123,8 +123,7 @@ class UpsertKafka(TopicsOptions):
         """Return how rows of a table become keyed rows; raises RowError for an id that cannot be a topic's name."""
         to = self.destination(target)
         if self._as_it_came:
-            keyed = source.key_from_message
-            return UpsertEncoder(table, source.schema, sink, to, inference, key_from_message=keyed)
+            return UpsertEncoder(table, source, sink, to, inference)
         typed_key, typed_value = self.typed(target, sink)
         value = typed_value or self._value(target, sink)
         metadata, (key_columns, columns) = self.record_metadata(sink), self._parts(sink)
@@ -212,10 +211,10 @@ class Buffer:
         if not held:
             self._since = time.monotonic()
         for record in records:
-            place = (record[0].topic, record[1])
+            place = (record.destination.topic, record.key)
             held.pop(place, None)  # the last change comes in its own turn
             held[place] = record
-            self._bytes += len(record[1] or b"") + (0 if record[2] is None else len(memoryview(record[2])))
+            self._bytes += len(record.key or b"") + (0 if record.value is None else len(memoryview(record.value)))
             if len(held) >= self._most or self._bytes >= MAX_HELD:
                 self._flush()
         if held and time.monotonic() - self._since >= self._seconds:

@@ -17,7 +17,7 @@ from ingest.component.options import InlineSchemaOptions
 from ingest.formats.debezium.options import DebeziumDecoder
 from ingest.formats.form import Form
 from ingest.formats.typed import Reads, Typed, TypedColumn
-from ingest.model.change import TOMBSTONE, Reject
+from ingest.model.change import TOMBSTONE, Change, Reject
 from ingest.model.data_type import BooleanType, DateType, TimestampType, TimeType
 from ingest.model.jsontext import MALFORMED, fields_of, reason
 from ingest.model.types import TIMES
@@ -29,7 +29,7 @@ from ingest.sources.mysql.types import is_no_day
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from ingest.model.change import Change, Decoded
+    from ingest.model.change import Decoded
     from ingest.model.data_type import DataType
     from ingest.model.table import TableId
     from ingest.sources.mysql.history import SchemaEntry
@@ -162,7 +162,7 @@ class MySqlDecoder(DebeziumDecoder):
                 found = self._change_of(entry, bytes(one), partial=True)
                 if isinstance(found, Reject):
                     return found
-                if isinstance(found, tuple):
+                if isinstance(found, Change):
                     changes.append(found)
         except MALFORMED as exc:
             return Reject("malformed", f"not a record of this source: {reason(exc)}")
@@ -172,12 +172,13 @@ class MySqlDecoder(DebeziumDecoder):
         """Return a change; raises one of MALFORMED. `partial`: whether the row after it may lack columns."""
         self._left_out.clear()
         found = self._decode_one(None, _enveloped(entry, change))
-        if not isinstance(found, tuple) or found[5] is None:
+        if not isinstance(found, Change) or found.declared is None:
             return found
-        unsent = self._unsent(entry, found[3]) if partial else frozenset()
+        unsent = self._unsent(entry, found.after) if partial else frozenset()
         if not self._left_out and not unsent:
             return found
-        return (*found[:5], replace(found[5], unsent=unsent, left_out=tuple(dict.fromkeys(self._left_out))))
+        declared = replace(found.declared, unsent=unsent, left_out=tuple(dict.fromkeys(self._left_out)))
+        return found._replace(declared=declared)
 
     def _unsent(self, entry: int, after: msgspec.Raw | None) -> frozenset[str]:
         """Return the columns of its table that the row after a change lacks; raises one of MALFORMED."""

@@ -9,13 +9,13 @@ from __future__ import annotations
 import time
 from contextlib import closing
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 import pymysql
 
 from ingest.errors import Unavailable
-from ingest.model.change import Kind
+from ingest.model.change import Change, Kind
 from ingest.sources.mysql import catalogue
 from ingest.sources.mysql.chunk_rows import ChunkRowReader, Reading
 from ingest.sources.mysql.connection import connect, explain
@@ -27,7 +27,7 @@ from ingest.sources.mysql.types import data_type
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
-    from ingest.model.change import Change, InlineSchema
+    from ingest.model.change import InlineSchema
     from ingest.sources.mysql.columns import Column
     from ingest.sources.mysql.connection import Connection, MySqlServer
     from ingest.sources.mysql.format import MySqlRows
@@ -110,7 +110,7 @@ def _deletes(
                 images = [b"{%b}" % reading.fields(record) for record in records]
                 if declared is None and images:
                     declared = _declared(form, entry, images[0])
-                yield [(entry.table_id, Kind.DELETE, msgspec.Raw(one), None, None, declared) for one in images]
+                yield [Change(entry.table_id, Kind.DELETE, msgspec.Raw(one), None, None, declared) for one in images]
         except pymysql.MySQLError as exc:
             raise explain(exc, f"read keys of {'.'.join(entry.name)}", server) from exc
 
@@ -121,5 +121,4 @@ def _declared(form: MySqlRows, entry: SchemaEntry, image: bytes) -> InlineSchema
     source = msgspec.json.encode({"db": database, "table": name})
     text = b'{"before":%b,"after":null,"source":%b,"op":"d"}' % (image, source)
     (found,) = form.decoder("").decode([None], [head_of(entry.id) + text])
-    change: Any = found
-    return change[5] if isinstance(found, tuple) else None
+    return found.declared if isinstance(found, Change) else None

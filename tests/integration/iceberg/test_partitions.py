@@ -11,6 +11,7 @@ from moving_rows import KEYS, SCHEMA, TABLE, Moving, lay_out
 from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import UUIDType
 
+from ingest.encode.upsert_encoder import Record
 from ingest.errors import ConfigError, SchemaChangeRefused
 from ingest.model.commit import CommitScope, RowsRefused
 from ingest.model.layout import TableLayout, partition_keys
@@ -112,7 +113,9 @@ def test_partitions_that_change_between_batches_of_one_task(tmp_path: Path) -> N
     to: Any = sink.options.table_for(TABLE, SCHEMA)
     for batch in (1, 2):
         writer.begin(CommitScope("checkpoint", 1, 1, batch, 0, {SPLIT: 0}, kept=False))
-        writer.write([(to, b'{"id":%d}' % n, b'{"id":%d,"region":"eu","kind":%d}' % (n, n % 3)) for n in range(9)])
+        writer.write(
+            [Record(to, b'{"id":%d}' % n, b'{"id":%d,"region":"eu","kind":%d}' % (n, n % 3)) for n in range(9)]
+        )
         writer.commit({SPLIT: 9}, b"", final=True)
         sink.side.add("checkpoint", batch, orjson.loads(orjson.dumps(sink.side.additions(writer.delivered()))))
         with sink.lake.table(*TABLE).update_spec() as spec:

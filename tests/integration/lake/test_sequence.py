@@ -12,6 +12,7 @@ from lake_sink import lake_schema
 from ordered_rows import KINDS, TABLE, Ordered
 from pydantic import ValidationError
 
+from ingest.encode.upsert_encoder import Record
 from ingest.errors import SchemaChangeRefused
 from ingest.sinks.delta.options import DeltaSink
 from ingest.sinks.iceberg.options import IcebergSink
@@ -79,7 +80,7 @@ def test_what_is_left_out_within_a_file_is_counted_by_the_task(tmp_path: Path, l
     writer = table.sink.options.writer("p", 1)
     to: Any = table.sink.options.table_for(TABLE, table.schema)
     rows = [table.row(1, 5, 1), table.row(1, 4, 2), table.row(1, 6, 3), table.row(1, 5, 4)]
-    writer.write([(to, key.encode(), text.encode()) for key, text in rows])
+    writer.write([Record(to, key.encode(), text.encode()) for key, text in rows])
     writer.commit({("t", 0): 4}, b"", final=True)
     assert writer.left_out() == {"older-than-its-row": 2}
     assert writer.left_out() == {}

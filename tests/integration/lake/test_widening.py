@@ -14,9 +14,9 @@ from moving_rows import TABLE, partitioned
 
 from ingest.encode.upsert_encoder import UpsertEncoder
 from ingest.model import types
-from ingest.model.change import InlineSchema, Kind
+from ingest.model.change import Change, InlineSchema, Kind
 from ingest.model.schema import Column, TableSchema
-from ingest.schema.evolve import Policy, Schemas, StoredNumbers, evolve
+from ingest.schema.evolve import Policy, Schemas, SourceTable, StoredNumbers, evolve
 from ingest.schema.infer import Inference
 from ingest.schema.routes import Rules
 from ingest.sinks.delta.types import our_type
@@ -122,11 +122,11 @@ def test_a_column_that_keeps_its_type_takes_the_values_that_fit(tmp_path: Path, 
     assert [types.name(column.type) for column in found.columns] == ["INT", "DATE", "INT"]
     sink.side.declare({TABLE: found})
     to: Any = sink.options.table_for(TABLE, found)
-    encoder = UpsertEncoder(TABLE, wanted, found, to, Inference(unfit_is_null=True), key_from_message=False)
+    encoder = UpsertEncoder(TABLE, SourceTable(wanted, (TABLE,), False), found, to, Inference(unfit_is_null=True))
     rows: list[Any] = []
     for text, said in (("2020-01-31", types.DATE), ("2020-01-31 12:00:00", types.TIMESTAMP)):
         row = msgspec.Raw(b'{"id":%d,"d":"%b","n":7}' % (len(text), text.encode()))
-        encoder.upsert(Kind.INSERT, None, row, None, InlineSchema({"d": said}), rows.append)
+        encoder.upsert(Change(TABLE, Kind.INSERT, None, row, None, InlineSchema({"d": said})), rows.append)
     sink.write(TABLE, found, *((key.decode(), value.decode()) for _, key, value in rows))
     assert sink.lake.ask("SELECT id, CAST(d AS VARCHAR), n FROM {} ORDER BY id", *TABLE) == [
         (10, "2020-01-31", 7),

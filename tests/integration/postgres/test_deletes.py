@@ -8,6 +8,7 @@ import pytest
 from postgres_sink import SPLIT, made, options, owned, schema, scope, task, write
 from pydantic import ValidationError
 
+from ingest.encode.upsert_encoder import Record
 from ingest.errors import SchemaChangeRefused
 from ingest.model.commit import RowsRefused
 from ingest.model.reject import RowError
@@ -115,7 +116,7 @@ def test_of_a_row_and_its_delete_the_one_at_fault_is_told(postgres: Database, na
     writer = task(sink)
     writer.begin(scope())
     rows = [row(1, -1), row(1, None), row(2, 50), row(2, None), row(3, 5), row(3, None)]
-    writer.write([(table, key.encode(), None if value is None else value.encode()) for key, value in rows])
+    writer.write([Record(table, key.encode(), None if value is None else value.encode()) for key, value in rows])
     with pytest.raises(RowsRefused) as caught:
         writer.commit({SPLIT: 9}, b"", final=True)
     found = [(one.key, one.value) for one in caught.value.rows]

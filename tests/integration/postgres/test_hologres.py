@@ -12,6 +12,7 @@ import pytest
 from postgres_sink import SPLIT, VALUES, made, options, owned, schema, scope, task, to_write, write
 from pydantic import ValidationError
 
+from ingest.encode.upsert_encoder import Record
 from ingest.errors import SchemaChangeRefused
 from ingest.model.commit import RowsRefused
 from ingest.sinks.postgres.array_statements import MAX_ROWS
@@ -173,7 +174,9 @@ def test_tables_that_are_there_need_only_hold_the_rows(postgres: Database, name:
     assert postgres.rows(f"{name}.t") == [(1, "five!", 7, False, 1)]
     writer = task(sink)
     writer.begin(scope(batch=2))
-    writer.write([(table, b'{"id":2}', b'{"id":2,"c":"sixsix"}'), (table, b'{"id":3}', b'{"id":3,"c":"a"}')])
+    writer.write(
+        [Record(table, b'{"id":2}', b'{"id":2,"c":"sixsix"}'), Record(table, b'{"id":3}', b'{"id":3,"c":"a"}')]
+    )
     with pytest.raises(RowsRefused, match="too long") as caught:
         writer.commit({SPLIT: 9}, b"", final=True)
     assert [one.key for one in caught.value.rows] == [b'{"id":2}'], "others are not, and nothing is written"

@@ -8,6 +8,7 @@ import postgres_sink
 import pytest
 from postgres_sink import SPLIT, driver_of, gone, made, options, owned, row, schema, scope, task, to_write, write
 
+from ingest.encode.upsert_encoder import Record
 from ingest.errors import AccessError, SchemaChangeRefused
 from ingest.model import types
 from ingest.model.commit import RowsRefused
@@ -219,7 +220,7 @@ def test_a_key_that_is_too_long_for_its_column_is_refused(postgres: Database, si
     table = made(sink, name, schema("id STRING", "n BIGINT"))
     writer = task(sink)
     writer.begin(scope())
-    writer.write([(table, f'{{"id":"{key}"}}'.encode(), f'{{"id":"{key}"}}'.encode()) for key in ("abc", "abcd")])
+    writer.write([Record(table, f'{{"id":"{key}"}}'.encode(), f'{{"id":"{key}"}}'.encode()) for key in ("abc", "abcd")])
     with pytest.raises(RowsRefused) as refused:
         writer.commit({SPLIT: 2}, b"", final=True)
     assert [(one.key, one.reason) for one in refused.value.rows] == [

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from postgres_sink import SPLIT, made, options, schema, scope, task
 
-from ingest.encode.upsert_encoder import PartialRow
+from ingest.encode.upsert_encoder import PartialRow, Record
 from ingest.model.commit import NO_ROW, RowsRefused
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def write(sink: SqlSinkOptions, table: SqlTable, *rows: tuple[bytes, bytes | Non
     """Write rows and commit; return how many changes had no row."""
     with closing(task(sink)) as writer:
         writer.begin(scope(batch=batch))
-        writer.write([(table, *row) for row in rows])
+        writer.write([Record(table, *row) for row in rows])
         writer.commit({SPLIT: len(rows)}, b"", final=True)
         found = writer.left_out()
         assert set(found) <= {NO_ROW}
@@ -93,7 +93,7 @@ def test_a_part_is_refused_as_other_rows_are(postgres: Database, name: str) -> N
     with closing(task(sink)) as writer:
         writer.begin(scope(batch=2))
         bad = part(1, a=500)
-        writer.write([(table, *bad), (table, *part(1, b="z")), (table, *part(2, a=3))])
+        writer.write([Record(table, *bad), Record(table, *part(1, b="z")), Record(table, *part(2, a=3))])
         with pytest.raises(RowsRefused) as caught:
             writer.commit({SPLIT: 3}, b"", final=True)
         assert [(row.key, row.value) for row in caught.value.rows] == [bad]

@@ -10,6 +10,7 @@ import pytest
 from postgres_sink import SPLIT, driver_of, made, options, owned, schema, scope, task, warnings, write
 from pydantic import ValidationError
 
+from ingest.encode.upsert_encoder import Record
 from ingest.errors import AccessError, CommitOutcomeUnknown, ConfigError, Fenced, IngestError, Unavailable
 from ingest.model.commit import ResumePoint
 from ingest.sinks.postgres import dialect
@@ -34,9 +35,9 @@ def test_an_attempt_goes_on_where_the_one_before_ended(postgres: Database, sink:
     table = made(sink, name, schema("id INT", "n INT"))
     first = task(sink, 1)
     assert first.begin(scope()) is None
-    first.write([(table, b'{"id":1}', b'{"id":1,"n":1}')])
+    first.write([Record(table, b'{"id":1}', b'{"id":1,"n":1}')])
     first.commit({SPLIT: 5, ("u", 3): 7}, b'{"read":5}', final=False)
-    first.write([(table, b'{"id":2}', b'{"id":2,"n":1}')])
+    first.write([Record(table, b'{"id":2}', b'{"id":2,"n":1}')])
     second = task(sink, 1)
     assert second.begin(scope()) == ResumePoint({SPLIT: 5, ("u", 3): 7}, b'{"read":5}', final=False)
     with pytest.raises(CommitOutcomeUnknown, match="another attempt"):
@@ -55,7 +56,7 @@ def test_a_newer_run_stops_the_older_one(postgres: Database, sink: SqlSinkOption
     table = made(sink, name, schema("id INT"))
     driver, writer = owned(sink), task(sink, 1)
     writer.begin(scope())
-    writer.write([(table, b'{"id":1}', b'{"id":1}')])
+    writer.write([Record(table, b'{"id":1}', b'{"id":1}')])
     driver.begin_batch(1, 1)
     newer = owned(sink, run=2)
     with pytest.raises(Fenced, match="taken over"):
@@ -145,13 +146,13 @@ def test_a_connection_that_ended_is_made_anew(postgres: Database, sink: SqlSinkO
     table = made(sink, name, schema("id INT"))
     writer = task(sink, 1)
     writer.begin(scope())
-    writer.write([(table, b'{"id":1}', b'{"id":1}')])
+    writer.write([Record(table, b'{"id":1}', b'{"id":1}')])
     _end_sessions(postgres)
     with pytest.raises(CommitOutcomeUnknown):
         writer.commit({SPLIT: 1}, b"", final=True)
     writer.abort()
     assert writer.begin(scope()) is None
-    writer.write([(table, b'{"id":2}', b'{"id":2}')])
+    writer.write([Record(table, b'{"id":2}', b'{"id":2}')])
     writer.commit({SPLIT: 1}, b"", final=True)
     assert postgres.rows(f"{name}.t", "id") == [(2,)]
 
@@ -171,7 +172,7 @@ def test_a_server_that_was_restarted_between_two_batches_fails_none(
     probe.ask({})
     probe.close()
     assert writer.begin(scope(batch=2)) is None
-    writer.write([(table, b'{"id":1}', b'{"id":1}')])
+    writer.write([Record(table, b'{"id":1}', b'{"id":1}')])
     writer.commit({SPLIT: 2}, b"", final=True)
     assert postgres.rows(f"{name}.t", "id") == [(1,)]
     with pytest.raises(Unavailable, match="Connection refused"):
@@ -188,7 +189,7 @@ def test_a_deadlock_is_tried_again(
     table = made(sink, name, schema("id INT"))
     writer = task(sink, 1)
     writer.begin(scope())
-    writer.write([(table, b'{"id":1}', b'{"id":1}')])
+    writer.write([Record(table, b'{"id":1}', b'{"id":1}')])
     commit: Callable[..., None] = PostgresWriter._commit
     failed = iter([psycopg.errors.DeadlockDetected("deadlock"), psycopg.errors.SerializationFailure("conflict")])
 

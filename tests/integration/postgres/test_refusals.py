@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from postgres_sink import BY, SPLIT, made, options, schema, scope, task
 
+from ingest.encode.upsert_encoder import Record
 from ingest.model.commit import RowsRefused
 from ingest.sinks.postgres.writer import MAX_SEARCHED
 
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from postgres import Database
     from postgres_shop import Shop
 
-    from ingest.encode.upsert_encoder import Record
     from ingest.sinks.postgres.options import SqlSinkOptions
     from ingest.sinks.postgres.tables import SqlTable
     from ingest.sinks.postgres.writer import PostgresWriter
@@ -40,7 +40,7 @@ def row(key: int, value: str | None) -> tuple[bytes, bytes | None]:
 
 def refused(writer: PostgresWriter, table: SqlTable, rows: Sequence[tuple[bytes, bytes | None]]) -> RowsRefused:
     """The error of a commit of these rows."""
-    writer.write([(table, *one) for one in rows])
+    writer.write([Record(table, *one) for one in rows])
     with pytest.raises(RowsRefused) as caught:
         writer.commit({SPLIT: 9}, b"", final=True)
     writer.abort()
@@ -77,7 +77,7 @@ def test_the_rows_at_fault_are_told(
     assert values(exc) == [row(100, bad), row(101, bad)]
     assert all(said in one.reason for one in exc.rows), exc.rows
     assert postgres.ask(f"SELECT count(*) FROM {name}.t WHERE id >= 0") == [(0,)], "nothing is committed"  # noqa: S608
-    writer.write([(table, *one) for one in good])
+    writer.write([Record(table, *one) for one in good])
     writer.commit({SPLIT: 9}, b"", final=True)
     assert postgres.ask(f"SELECT count(*) FROM {name}.t WHERE id >= 0") == [(9,)]  # noqa: S608
 
@@ -90,7 +90,7 @@ def test_all_states_at_fault_of_a_key_are_told(postgres: Database, sink: SqlSink
     writer.begin(scope())
     states = [row(1, "-9"), row(1, "5"), row(1, "-1"), row(1, "-2"), row(1, "-3")]
     assert values(refused(writer, table, states)) == states[2:]
-    writer.write([(table, *one) for one in states[:2]])
+    writer.write([Record(table, *one) for one in states[:2]])
     writer.commit({SPLIT: 9}, b"", final=True)
     assert postgres.rows(f"{name}.t") == [(1, 5)]
 
@@ -136,11 +136,11 @@ def test_a_state_that_is_tried_again_stays_deleted_by_a_later_delete(postgres: D
     postgres.ask(f"ALTER TABLE {name}.t ADD UNIQUE (v)")
     writer = task(sink)
     writer.begin(scope())
-    writer.write([(table, *row(key, str(value))) for key, value in ((2, 1), (3, 10), (4, 11))])
+    writer.write([Record(table, *row(key, str(value))) for key, value in ((2, 1), (3, 10), (4, 11))])
     writer.commit({SPLIT: 3}, b"", final=True)
     writer.begin(scope(batch=2))
     moved = [row(1, "1"), row(3, "99"), row(4, "10"), row(3, "11")]
-    writer.write([(table, *one) for one in (*moved, (b'{"id":1}', None), row(2, "3"))])
+    writer.write([Record(table, *one) for one in (*moved, (b'{"id":1}', None), row(2, "3"))])
     writer.commit({SPLIT: 9}, b"", final=True)
     found = postgres.ask(f"SELECT id, v, _deleted FROM {name}.t ORDER BY 1")  # noqa: S608
     assert found == [(1, 1, True), (2, 3, False), (3, 11, False), (4, 10, False)]
@@ -156,12 +156,12 @@ def test_rows_that_refer_to_others_of_the_transaction_are_taken(
     writer = task(sink)
     writer.begin(scope())
     children = [row(key, str(key)) for key in range(5)]
-    writer.write([(table, *one) for one in children] + [(parents, *row(key, "1")) for key in range(4)])
+    writer.write([Record(table, *one) for one in children] + [Record(parents, *row(key, "1")) for key in range(4)])
     with pytest.raises(RowsRefused) as caught:
         writer.commit({SPLIT: 9}, b"", final=True)
     assert values(caught.value) == [children[4]], "the others' rows come later in the same transaction"
     writer.abort()
-    writer.write([(table, *one) for one in children[:4]] + [(parents, *row(key, "1")) for key in range(4)])
+    writer.write([Record(table, *one) for one in children[:4]] + [Record(parents, *row(key, "1")) for key in range(4)])
     writer.commit({SPLIT: 9}, b"", final=True)
     assert len(postgres.rows(f"{name}.t")) == 4
 

@@ -25,6 +25,7 @@ from postgres_sink import (
 )
 from pydantic import ValidationError
 
+from ingest.encode.upsert_encoder import Record
 from ingest.errors import SchemaChangeRefused
 from ingest.model.commit import OLDER, RowsRefused
 from ingest.sinks.postgres import array_statements
@@ -156,13 +157,13 @@ def test_of_the_states_of_a_key_those_at_fault_are_told(postgres: Database, name
     writer = task(sink)
     writer.begin(scope())
     rows = [row(1, 5, 1), row(1, 6, -1), row(1, 4, -2), row(2, 1, 1), row(2, 0, 1)]
-    writer.write([(table, key.encode(), (one or "").encode()) for key, one in rows])
+    writer.write([Record(table, key.encode(), (one or "").encode()) for key, one in rows])
     with pytest.raises(RowsRefused) as caught:
         writer.commit({SPLIT: 9}, b"", final=True)
     assert [one.value for one in caught.value.rows] == [(one or "").encode() for _, one in rows[1:3]]
     writer.abort()
     assert writer.left_out() == {}, "nothing is committed"
-    writer.write([(table, key.encode(), (one or "").encode()) for key, one in [rows[0], *rows[3:]]])
+    writer.write([Record(table, key.encode(), (one or "").encode()) for key, one in [rows[0], *rows[3:]]])
     writer.commit({SPLIT: 9}, b"", final=True)
     assert writer.left_out() == {OLDER: 1}
     assert postgres.rows(f"{name}.t", "id, v, n") == [(1, 5, 1), (2, 1, 1)]

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from ingest.formats.metadata_columns import ExtraColumns, MetadataColumns
-from ingest.model.change import Kind, Reject
+from ingest.model.change import Change, Kind, Reject
 from ingest.testing.records import MemoryRecord
 
 
@@ -20,7 +20,7 @@ from ingest.testing.records import MemoryRecord
 )
 def test_a_clash_names_both_values(key: bytes, value: bytes, why: str) -> None:
     columns = MetadataColumns(ExtraColumns(key=True, key_is_primary=True, metadata=("topic",)))
-    change = (("t",), Kind.INSERT, None, msgspec.Raw(value), None, None)
+    change = Change(("t",), Kind.INSERT, None, msgspec.Raw(value), None, None)
     (bad,) = columns.add([change], [MemoryRecord(0, "t", key, value)])
     assert isinstance(bad, Reject)
     assert bad.message == f"{why}; set key.fields-prefix or value.fields-prefix to have both"

@@ -14,7 +14,7 @@ from ingest.config.diagnostics import render
 from ingest.config.loader import load_text
 from ingest.formats.metadata_columns import ExtraColumns, MetadataColumns
 from ingest.model import types
-from ingest.model.change import InlineSchema, Kind, Reject
+from ingest.model.change import Change, InlineSchema, Kind, Reject
 
 VALUES = st.none() | st.booleans() | st.integers(0, 12) | st.sampled_from(["", "1", 'a"', "é"])
 ROWS = st.dictionaries(st.sampled_from(["id", "n", 'q"', "m"]), VALUES, max_size=4)
@@ -39,7 +39,7 @@ class Message:
 
 def extended(key: dict[str, Any], row: dict[str, Any], *, compact: bool) -> list[Any]:
     extra = ExtraColumns(key=True, key_is_primary=True, compact=compact)
-    change = (("t",), Kind.INSERT, None, msgspec.Raw(msgspec.json.encode(row)), None, DECLARED)
+    change = Change(("t",), Kind.INSERT, None, msgspec.Raw(msgspec.json.encode(row)), None, DECLARED)
     messages: Any = [Message(msgspec.json.encode(key))] * 2
     out = MetadataColumns(extra).add([change, change], messages)
     return [

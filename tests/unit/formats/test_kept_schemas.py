@@ -17,7 +17,7 @@ from ingest.formats.debezium.options import DebeziumJson
 from ingest.formats.metadata_columns import ExtraColumns, MetadataColumns
 from ingest.model import types
 from ingest.model.cache import Cache
-from ingest.model.change import InlineSchema, Kind
+from ingest.model.change import Change, InlineSchema, Kind
 
 MIB = 1 << 20
 
@@ -117,7 +117,7 @@ def test_columns_of_keys_are_not_kept() -> None:
             return self._text
 
     def add(i: int) -> None:
-        change = (("t",), Kind.INSERT, None, msgspec.Raw(b'{"a":1}'), None, None)
+        change = Change(("t",), Kind.INSERT, None, msgspec.Raw(b'{"a":1}'), None, None)
         name = b"k%d" % i + b"x" * 30_000
         (made,) = columns.add([change], [Keyed(b'{"%b":1}' % name)])  # type: ignore[list-item]
         assert isinstance(made, tuple)

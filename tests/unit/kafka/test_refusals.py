@@ -14,12 +14,12 @@ from ingest.errors import ConfigError
 from ingest.kafka.failures import REFUSED
 from ingest.kafka.refusals import Letter, deliver, refused
 from ingest.model.commit import RowsRefused
-from ingest.sinks.topics.options import Destination
+from ingest.sinks.topics.options import TopicDestination
 
 if TYPE_CHECKING:
     from ingest.kafka.refusals import Held
 
-TO = Destination("t", None)
+TO = TopicDestination("t", None)
 TOO_LARGE = KafkaError(KafkaError.MSG_SIZE_TOO_LARGE)
 
 

@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from inmemory import run
 
+from ingest.encode.upsert_encoder import Record
 from ingest.model import types
 from ingest.model.cache import MAX_COUNTED, Cache, count_up
-from ingest.model.change import Kind
+from ingest.model.change import Change, Kind
 from ingest.model.reject import Failure
 from ingest.model.schema import Column, TableSchema
 from ingest.model.table import show
 from ingest.sinks.topics import upsert_kafka
 from ingest.sinks.topics.kafka import KafkaSink
-from ingest.sinks.topics.options import Destination
+from ingest.sinks.topics.options import TopicDestination
 from ingest.task.counters import TableCounters, merge_counts
 from ingest.task.rejects import MAX_KEPT, head_of, small
 
@@ -69,7 +70,7 @@ def test_a_destination_by_a_hash_is_as_small_as_the_hash() -> None:
     encoder = sink.encoder(("t",), SourceTable(schema, (("t",),), True), ("t",), schema, Inference())
     records: list[Any] = []
     key = '{"id":"%s"}' % ("x" * 100_000)
-    encoder.upsert(Kind.INSERT, None, msgspec.Raw(key.encode()), None, None, records.append)
+    encoder.upsert(Change(("t",), Kind.INSERT, None, msgspec.Raw(key.encode())), records.append)
     ((to, _, _),) = records
     assert len(to.partition) == 4
     producer = Producer({"bootstrap.servers": "127.0.0.1:1"})
@@ -87,9 +88,9 @@ def test_changes_that_are_held_back_have_a_limit_in_bytes(monkeypatch: pytest.Mo
             written.append([key for _, key, _ in records])
 
     held = upsert_kafka.Buffer(Writer(), 1000, 60)  # type: ignore[arg-type]
-    to = Destination("a", None)
+    to = TopicDestination("a", None)
     for i in range(8):
-        held.write([(to, b"%d" % i, b"x" * 300), (to, b"d%d" % i, None)])
+        held.write([Record(to, b"%d" % i, b"x" * 300), Record(to, b"d%d" % i, None)])
     assert written == [
         [b"0", b"d0", b"1", b"d1", b"2", b"d2", b"3"],
         [b"d3", b"4", b"d4", b"5", b"d5", b"6", b"d6", b"7"],

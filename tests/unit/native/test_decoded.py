@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from ingest.model.change import InlineSchema, Kind, Skip
+from ingest.model.change import Change, InlineSchema, Kind, Skip
 from ingest.native import native
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if native.BUILT:
 
 T = ("t",)
 ROW = msgspec.Raw(b'{"id":1,"a":"x"}')
-INSERT: Any = (T, Kind.INSERT, None, ROW, None, None)
+INSERT: Any = Change(T, Kind.INSERT, None, ROW, None, None)
 WRITTEN = ("out", b'{"id":1}', bytes(ROW))
 
 
@@ -58,7 +58,7 @@ def an_encoder(find: Any = lambda _: a_table()) -> Any:
 
 def changed(**other: Any) -> Any:
     given = {"table": T, "kind": Kind.UPDATE, "before": ROW, "after": ROW, "key": None, "declared": None, **other}
-    return tuple(given.values())
+    return Change(**given)
 
 
 def test_what_is_well_formed_is_encoded() -> None:
@@ -175,7 +175,7 @@ def test_changes_that_go_while_they_are_read() -> None:
 def test_a_row_that_is_left_is_not_half_sent() -> None:
     rows = TransformRows(b"l")
     encoder = an_encoder(lambda _: a_table(fed=True))
-    changes = [INSERT, (T, Kind.INSERT, None, msgspec.Raw(b'{"id":"x","a":"x"}'), None, None), INSERT]
+    changes = [INSERT, Change(T, Kind.INSERT, None, msgspec.Raw(b'{"id":"x","a":"x"}'), None, None), INSERT]
     assert encoder.feed(changes, 0, [Message()] * 3, 0, rows) == 1
     assert encoder.feed(changes, 2, [Message()] * 5, 2, rows) == 3
     assert rows.take()[0] == 2

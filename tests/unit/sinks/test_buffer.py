@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ingest.sinks.topics.options import Destination
+from ingest.encode.upsert_encoder import Record
+from ingest.sinks.topics.options import TopicDestination
 from ingest.sinks.topics.upsert_kafka import Buffer
 
-A = Destination("a", None)
+A = TopicDestination("a", None)
 
 
 class Kept:
@@ -36,15 +37,15 @@ def buffer(most: int, seconds: float) -> tuple[Buffer, Kept]:
 
 def test_the_last_change_of_a_key_is_written_when_there_are_enough_keys() -> None:
     held, kept = buffer(3, 60)
-    held.write([(A, b"1", b"x"), (A, b"2", b"x"), (A, b"1", b"y")])
+    held.write([Record(A, b"1", b"x"), Record(A, b"2", b"x"), Record(A, b"1", b"y")])
     assert kept.written == []
-    held.write([(A, b"3", b"z")])
+    held.write([Record(A, b"3", b"z")])
     assert kept.written == [("a", b"2", b"x"), ("a", b"1", b"y"), ("a", b"3", b"z")]
 
 
 def test_an_insert_and_its_delete_leave_a_tombstone_and_topics_are_apart() -> None:
     held, kept = buffer(10, 60)
-    held.write([(A, b"1", b"x"), (A, b"1", None), (Destination("b", None), b"1", b"x")])
+    held.write([Record(A, b"1", b"x"), Record(A, b"1", None), Record(TopicDestination("b", None), b"1", b"x")])
     held.commit({}, b"", final=True)
     assert kept.written == [("a", b"1", None), ("b", b"1", b"x")]
     assert kept.commits == 1
@@ -52,11 +53,11 @@ def test_an_insert_and_its_delete_leave_a_tombstone_and_topics_are_apart() -> No
 
 def test_time_flushes_too_and_an_abort_forgets() -> None:
     held, kept = buffer(10, 0.000001)
-    held.write([(A, b"1", b"x")])
-    held.write([(A, b"2", b"x")])
+    held.write([Record(A, b"1", b"x")])
+    held.write([Record(A, b"2", b"x")])
     assert ("a", b"1", b"x") in kept.written
     held, kept = buffer(10, 60)
-    held.write([(A, b"1", b"x")])
+    held.write([Record(A, b"1", b"x")])
     held.abort()
     held.commit({}, b"", final=True)
     assert kept.written == []

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from ingest.encode.upsert_encoder import Record
 from ingest.errors import AccessError, IngestError, Unavailable
 from ingest.sinks.file import FileWriter
 
@@ -19,7 +20,7 @@ ROWS = [b'{"id":%d,"text":"%b"}' % (i, b"x" * 1000) for i in range(20)]
 
 def write(folder: Path, rows: list[bytes]) -> None:
     writer = FileWriter(folder, 1)
-    writer.write([("t", b"", row) for row in rows])
+    writer.write([Record("t", b"", row) for row in rows])
     writer.commit({}, b"", final=True)
 
 
@@ -69,7 +70,7 @@ def test_a_directory_that_takes_no_file_needs_somebody(
         raise OSError(code, os.strerror(code), str(self))
 
     writer = FileWriter(tmp_path, 1)
-    writer.write([("shop.orders", None, b"{}")])
+    writer.write([Record("shop.orders", None, b"{}")])
     monkeypatch.setattr(Path, "open", refuse)
     with pytest.raises(kind, match=os.strerror(code)) as refused:
         writer.commit({}, b"", final=True)

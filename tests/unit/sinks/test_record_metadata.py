@@ -12,9 +12,9 @@ from ingest.model import types
 from ingest.model.change import Kind
 from ingest.model.reject import RowError
 from ingest.model.schema import Column, TableSchema
-from ingest.sinks.topics.options import Destination
+from ingest.sinks.topics.options import TopicDestination
 
-TO = Destination("t", (("origin", b"shop"),), 0)
+TO = TopicDestination("t", (("origin", b"shop"),), 0)
 RECORD: Any = (TO, b"k", b"v")
 
 

@@ -7,7 +7,7 @@ from inmemory import pipeline
 
 from ingest.encode.encoder_cache import EncoderCache
 from ingest.model import types
-from ingest.model.change import Kind
+from ingest.model.change import Change, Kind
 from ingest.model.schema import Column, TableSchema
 from ingest.schema.evolve import Schemas, SourceTable
 from ingest.task.counters import UNREPRESENTABLE, Counters, EncoderCounters, TableCounters, add_counts
@@ -33,8 +33,8 @@ def test_what_encoders_count_is_moved_and_not_copied() -> None:
     encoder = cache.find(T)
     row = msgspec.Raw(b'{"id":1,"n":1}')
     for kind in (Kind.INSERT, Kind.INSERT, Kind.UPDATE):
-        encoder.upsert(kind, None, row, None, None, lambda _: None)
-    encoder.delete(row, None, None, lambda _: None)
+        encoder.upsert(Change(T, kind, None, row), lambda _: None)
+    encoder.delete(Change(T, Kind.DELETE, row, None), lambda _: None)
     counters.collect()
     assert result.counters.tables == {T: TableCounters(0, 2, 1, 0, 0)}
     assert result.counters.skipped == {UNREPRESENTABLE: 1}

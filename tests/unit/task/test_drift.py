@@ -24,7 +24,7 @@ SPLIT = ("topic", 0)
 
 
 def a_change(table: str, row: bytes = b'{"id":1}') -> Change:
-    return ((table,), Kind.INSERT, None, msgspec.Raw(row), b'{"id":1}', None)
+    return Change((table,), Kind.INSERT, None, msgspec.Raw(row), b'{"id":1}')
 
 
 def made(max_tables: int = 10) -> tuple[SchemaObserver, TaskResult, Setup]:

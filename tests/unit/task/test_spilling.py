@@ -10,8 +10,9 @@ import pytest
 from inmemory import pipeline
 
 from ingest.encode.compiled_transform import CompiledTransforms
+from ingest.encode.upsert_encoder import Record
 from ingest.errors import InternalError, Unavailable
-from ingest.model.change import TOMBSTONE, Kind, Reject, Skip
+from ingest.model.change import TOMBSTONE, Change, Kind, Reject, Skip
 from ingest.model.reject import IgnoredErrors
 from ingest.task.assignment import Setup
 from ingest.task.encoded import EncodedPart
@@ -33,7 +34,7 @@ SPLIT = ("topic", 0)
 
 
 def change(table: str) -> Any:
-    return ((table,), Kind.INSERT, None, None, None, None)
+    return Change((table,), Kind.INSERT, None, None)
 
 
 Made: TypeAlias = tuple[SpillStage, SpillStore, TaskResult, dict[Any, int]]
@@ -62,7 +63,7 @@ def test_a_chunk_is_left_to_the_second_stage_as_a_whole(made: Made) -> None:
     chunk = ReadChunk(SPLIT, "topic", records[:6], 18, records[6:])
     manifest = stage.begin(SPLIT)
     bad = Reject("null-key", "no key", ("a",))
-    made_of: list[Any] = [(0, 0, b"{}", ("x",)), ("there", b"k1", b"{}"), ("there", b"k2", None)]
+    made_of: list[Any] = [(0, 0, b"{}", ("x",)), Record("there", b"k1", b"{}"), Record("there", b"k2", None)]
     reference = EncodedPart(
         records, 0, 4, 14, made_of,
         rejects=[RecordReject(records[2], "conform", bad, passed=True)], skipped={"why": 1},
@@ -99,7 +100,9 @@ def test_a_second_chunk_tells_of_new_targets_only(made: Made) -> None:
     records = [MemoryRecord(i, "topic", b"k", b"v", position=10 + i) for i in range(2)]
     for i, to in enumerate(["there", "there", "elsewhere"]):
         manifest = stage.begin(SPLIT)
-        stage.add(manifest, EncodedPart(records, 0, 1, 11 + i, [(to, b"k", b"v")], changes=[change("b")], marks=[0]))
+        stage.add(
+            manifest, EncodedPart(records, 0, 1, 11 + i, [Record(to, b"k", b"v")], changes=[change("b")], marks=[0])
+        )
         stage.flush(manifest)
     chunks: list[Any] = [store.take().content for _ in range(3)]
     assert [(chunk.known, [to for to, _ in chunk.targets]) for chunk in chunks] == [

@@ -9,6 +9,7 @@ import pytest
 from any_table import Message, cache_of, schema
 from native_encoding import wrap
 
+from ingest.encode.upsert_encoder import Record
 from ingest.errors import InternalError
 from ingest.formats.debezium.options import DebeziumJson
 from ingest.model import types
@@ -48,21 +49,35 @@ def taken(kept: KeptRows) -> dict[Any, list[tuple[int, Any, bool]]]:
 
 
 def test_the_last_state_of_a_key_counts(kept: KeptRows) -> None:
-    kept.keep([("t", *row(1, '"x"')), ("u", *row(1, '"y"')), ("t", *row(2, '"z"')), ("t", *row(1, '"w"'))])
-    kept.keep([("t", b'{"id":2}', None), ("t", *row(3, "{}")), ("t", *row(4, '"v"')), ("t", b'{"id":9}', None)])
-    kept.keep([("t", *row(9, '"again"'))])
+    kept.keep(
+        [
+            Record("t", *row(1, '"x"')),
+            Record("u", *row(1, '"y"')),
+            Record("t", *row(2, '"z"')),
+            Record("t", *row(1, '"w"')),
+        ]
+    )
+    kept.keep(
+        [
+            Record("t", b'{"id":2}', None),
+            Record("t", *row(3, "{}")),
+            Record("t", *row(4, '"v"')),
+            Record("t", b'{"id":9}', None),
+        ]
+    )
+    kept.keep([Record("t", *row(9, '"again"'))])
     assert taken(kept) == {
         "t": [(1, "w", False), (2, None, True), (3, "{}", False), (4, "v", False), (9, "again", False)],
         "u": [(1, "y", False)],
     }
     assert kept.size() == (0, 0)
     assert taken(kept) == {}
-    kept.keep([("t", *row(1, '"new"'))])
+    kept.keep([Record("t", *row(1, '"new"'))])
     assert taken(kept) == {"t": [(1, "new", False)]}
 
 
 def test_records_that_cannot_be_rows_are_told_and_not_kept(kept: KeptRows) -> None:
-    kept.keep([("t", *row(1, '"good"')), ("t", *row(2, "{}"))])
+    kept.keep([Record("t", *row(1, '"good"')), Record("t", *row(2, "{}"))])
     odd = ('"t":"25:00:00"',)
     with pytest.raises(UnfitRows) as failed:
         kept.keep([
@@ -71,12 +86,19 @@ def test_records_that_cannot_be_rows_are_told_and_not_kept(kept: KeptRows) -> No
         ])  # fmt: skip
     assert [place for place, _ in failed.value.faults] == [0, 1, 2, 3, 4]
     assert failed.value.faults[0][1] == "column 't' is TIME(9), and the row has \"25:00:00\""
-    kept.keep([("t", *row(6, "[1]"))])
+    kept.keep([Record("t", *row(6, "[1]"))])
     assert taken(kept) == {"t": [(1, "good", False), (2, "{}", False), (5, "e", False), (6, "[1]", False)]}
 
 
 def test_keys_that_are_equal_in_the_table_are_one_key(kept: KeptRows) -> None:
-    kept.keep([("t", *row(41, '"x"')), ("t", *row(2, '"y"')), ("t", b'{"id":"41"}', None), ("t", *row(3, "[1]"))])
+    kept.keep(
+        [
+            Record("t", *row(41, '"x"')),
+            Record("t", *row(2, '"y"')),
+            Record("t", b'{"id":"41"}', None),
+            Record("t", *row(3, "[1]")),
+        ]
+    )
     assert taken(kept) == {"t": [(2, "y", False), (41, None, True), (3, "[1]", False)]}
 
 
@@ -93,15 +115,15 @@ def test_keys_of_any_type_are_compared() -> None:
     )
     other = usual.replace(b'" 00:00:00', b"T00:00:00").replace(b'"DOUBLE":0.1', b'"DOUBLE":0.10000000000000000001')
     kept = KeptRows(lambda _: (columns, kinds))
-    kept.keep([("t", usual, None), ("t", other, b"{}"), ("t", usual.replace(b'"x"', b'"z"'), b"{}")])
+    kept.keep([Record("t", usual, None), Record("t", other, b"{}"), Record("t", usual.replace(b'"x"', b'"z"'), b"{}")])
     ((_, states),) = kept.take()
     assert states.gone.to_pylist() == [False, False]
     assert states.rows["STRING"].to_pylist() == ["x", "z"]
 
 
 def test_how_much_is_kept_is_told(kept: KeptRows) -> None:
-    kept.keep([("t", *row(n % 3, '"' + "x" * 100 + '"')) for n in range(10)])
-    kept.keep([("t", *row(n, "[1]")) for n in range(5)])
+    kept.keep([Record("t", *row(n % 3, '"' + "x" * 100 + '"')) for n in range(10)])
+    kept.keep([Record("t", *row(n, "[1]")) for n in range(5)])
     count, size = kept.size()
     assert count == 15
     assert 1000 < size < 10_000
@@ -109,13 +131,13 @@ def test_how_much_is_kept_is_told(kept: KeptRows) -> None:
 
 def test_times_that_were_cut_are_counted_by_table(kept: KeptRows) -> None:
     fine = ('"t":"12:13:14.123456789"',)
-    kept.keep([("t", *row(1, '"a"', *fine)), ("t", *row(1, "[1]", *fine)), ("u", *row(1, '"a"'))])
+    kept.keep([Record("t", *row(1, '"a"', *fine)), Record("t", *row(1, "[1]", *fine)), Record("u", *row(1, '"a"'))])
     assert {destination: states.cut for destination, states in kept.take()} == {"t": {"t": 2}, "u": {}}
 
 
 def test_a_record_without_a_key_is_an_error_of_ours(kept: KeptRows) -> None:
     with pytest.raises(InternalError, match="without a key"):
-        kept.keep([("t", None, b"{}")])
+        kept.keep([Record("t", None, b"{}")])
 
 
 def test_equal_destinations_are_one_table(kept: KeptRows) -> None:
