@@ -21,7 +21,7 @@ import psycopg
 from psycopg import sql
 from setting import options_of, save
 
-from ingest.encode.encoder_cache import EncoderCache
+from ingest.encode.encode import EncoderCache
 from ingest.formats.debezium.options import DebeziumJson
 from ingest.model import types
 from ingest.model.commit import CommitScope

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from instructions import COUNT, columns, updates
 
-from ingest.encode.encode import encode
-from ingest.encode.encoder_cache import EncoderCache
+from ingest.encode.encode import EncoderCache, encode
 from ingest.formats.debezium.options import DebeziumJson
 from ingest.formats.metadata_columns import ExtraColumns, MetadataColumns
 from ingest.model.record import METADATA

@@ -62,7 +62,7 @@ def columns() -> tuple[Any, ...]:
 
 def take() -> None:
     """Take the messages, as a worker does."""
-    from ingest.encode.encoder_cache import EncoderCache
+    from ingest.encode.encode import EncoderCache
     from ingest.formats.debezium.options import DebeziumJson
     from ingest.model.schema import TableSchema
     from ingest.native import native

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.json
 import pyarrow.parquet
 
-from ingest.encode.encoder_cache import EncoderCache
+from ingest.encode.encode import EncoderCache
 from ingest.formats.debezium.options import DebeziumJson
 from ingest.model import types
 from ingest.model.schema import Column, TableSchema

@@ -13,7 +13,7 @@ import msgspec
 from columns import micros
 from instructions import COUNT, columns, updates
 
-from ingest.encode.encoder_cache import EncoderCache
+from ingest.encode.encode import EncoderCache
 from ingest.formats.csv.options import Csv
 from ingest.formats.debezium.options import DebeziumJson
 from ingest.formats.template import csv_field

@@ -145,7 +145,7 @@ class SparkEngine:
 
     def transforms(self, compiler: TransformCompiler, shards: int) -> TransformRunner:
         """Return what runs tasks through Spark SQL."""
-        from ingest.driver.spark_transforms import SparkTransformRunner  # noqa: PLC0415  (most pipelines need no Spark SQL)
+        from ingest.transform.runner import SparkTransformRunner  # noqa: PLC0415  (most pipelines need no Spark SQL)
 
         return SparkTransformRunner(self._session.result(), compiler, shards)
 

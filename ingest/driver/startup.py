@@ -27,7 +27,7 @@ from ingest.observe.events import OptionChanged
 from ingest.schema.evolve import Schemas, all_fit, unchanged
 from ingest.schema.infer import observe, reasons_of
 from ingest.task.counters import Counters
-from ingest.task.decoding import ChunkDecoder
+from ingest.task.encoding import ChunkDecoder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

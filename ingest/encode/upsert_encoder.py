@@ -1,8 +1,8 @@
-"""The encoding of a source table's rows as the records of a sink table with a key.
+"""The encoding of a source table's rows as keyed records: a sink table has the last state of each row, or all states.
 
-In: the schemas of both tables, and changes. Out: a record under its key for a row, and a tombstone for a row that is
-gone. A row that needs no change is written as the very bytes in which it came. Rules: docs/spec/values.md,
-docs/spec/keys.md.
+In: the schemas of both tables, and changes. Out: a record under its key for a row, and a tombstone, or a row, for a row
+that is gone. A row that needs no change is written as the very bytes in which it came. Rules: docs/spec/values.md,
+docs/spec/keys.md, docs/spec/sinks.md#all-states-of-a-row.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ingest.model import temporal, types
 from ingest.model.cache import count_up
 from ingest.model.change import Kind, is_number, value_in_key
 from ingest.model.data_type import TimeType
-from ingest.model.jsontext import object_of
+from ingest.model.jsontext import fields_of, object_of
 from ingest.model.keytext import key_text
 from ingest.model.reject import RowError
 from ingest.model.rowtext import key_image, parse_row
@@ -302,3 +302,50 @@ class UpsertEncoder:
             image = {**row, **image}
             key = self._key_of(image, declared)
         return key if key is None or self._names_row(image, declared) else None
+
+
+class AppendEncoder(UpsertEncoder):
+    """The encoder of one source table's changes. A delete is the row before it, as far as a message has it."""
+
+    deletes_are_rows = True
+
+    def __init__(
+        self,
+        table: TableId,
+        source: SourceTable,
+        sink: TableSchema,
+        destination: Destination,
+        inference: Inference,
+        *,
+        deleted: str,
+        sequence: str | None = None,
+    ) -> None:
+        """Compare both schemas. `deleted`: the column that is true in the row of a delete."""
+        super().__init__(
+            table,
+            source,
+            sink,
+            destination,
+            inference,
+            coarse=Coarse.KEYS,
+            sequence=sequence,
+        )
+        self._mark = {deleted: b"true"}
+
+    def upsert(self, change: Change, emit: Callable[[Record], None]) -> None:
+        """Emit the row of an insert or update, behind that of a delete where the key changes."""
+        super().upsert(change, lambda record: emit(self._row(record, change)))
+
+    def delete(self, change: Change, emit: Callable[[Record], None]) -> None:
+        """Emit the row of a delete; raises as `upsert` does."""
+        super().delete(change, lambda record: emit(self._row(record, change)))
+
+    def _row(self, record: Record, change: Change) -> Record:
+        """Return a record as it is, and for a tombstone that of the row which is gone."""
+        if record.value is not None:
+            return record
+        image = {} if change.before is None else self._coercer.last_row(change.before, change.declared)
+        if record.key is not None and not image.keys() >= {*self._primary_key}:
+            of_key = {name: bytes(value) for name, value in fields_of(record.key).items() if name not in image}
+            self._coercer.count_rounded(of_key, change.declared)
+        return record._replace(value=object_of({**image, **self._mark}))

@@ -26,8 +26,8 @@ from ingest.model.jsontext import MALFORMED
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ingest.encode.encoder_cache import EncoderCache
-    from ingest.encode.result_merger import ResultMerger
+    from ingest.encode.compiled_transform import ResultMerger
+    from ingest.encode.encode import EncoderCache
     from ingest.encode.upsert_encoder import Destination, TableEncoder
     from ingest.formats import Format
     from ingest.formats.metadata_columns import ExtraColumns

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from ingest.encode.change_encoder import ChangeEncoder, RecordTemplate
-    from ingest.encode.result_merger import ResultMerger
+    from ingest.encode.compiled_transform import ResultMerger
     from ingest.encode.transform_input import TransformInputEncoder
     from ingest.formats import Format
     from ingest.formats.form import AvroMessages, Form, Lines

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ingest.model.change import Decoded
     from ingest.model.record import Record, Split
     from ingest.sources import Reader
-    from ingest.task.decoding import ChunkDecoder
+    from ingest.task.encoding import ChunkDecoder
 
 _AT_ONCE: Final = 500
 _NOTHING: Final = Skip("delete-of-nothing")

@@ -19,7 +19,7 @@ from ingest.model.table import MAX_ID, show
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ingest.encode.encoder_cache import EncoderCache
+    from ingest.encode.encode import EncoderCache
     from ingest.encode.upsert_encoder import TableEncoder
     from ingest.model.table import TableId
     from ingest.native.native import NativeEncoders

@@ -11,30 +11,161 @@ agree with it, or leave the message.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
 
+from ingest.component.plugins import wrong_result
 from ingest.encode.coercer import KeyChanged
 from ingest.encode.encode import encode
 from ingest.errors import ConfigError
 from ingest.model.change import Reject
+from ingest.model.record import offset_of
 from ingest.model.table import show
-from ingest.task.encoded import EncodedPart
 from ingest.task.rejects import RecordReject
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
 
-    from ingest.encode.encode import Encoded
-    from ingest.encode.encoder_cache import EncoderCache
+    from ingest.encode.encode import Encoded, EncoderCache
     from ingest.encode.upsert_encoder import Record as Written
+    from ingest.formats import Decoder
+    from ingest.formats.metadata_columns import MetadataColumns
     from ingest.model.change import Change, Decoded
     from ingest.model.record import Record, Split
+    from ingest.native.native import NativeEncoders
+    from ingest.sources import Source
     from ingest.task.changelog import Changelog
-    from ingest.task.decoding import ChunkDecoder
     from ingest.task.drift import LookAhead
-    from ingest.task.native_stage import NativeStage
-    from ingest.task.reading import ReadChunk
+    from ingest.task.read_half import ReadChunk
     from ingest.task.rejects import RejectLimit
+    from ingest.task.worker import RecordEncoders
+
+
+@dataclass(slots=True)
+class EncodedPart:
+    """The result of encoding `messages[start:stop]`: encoded records, rejects, and messages that stand for no row."""
+
+    messages: Sequence[Record]
+    """All messages of the chunk."""
+    start: int
+    stop: int
+    """The index of the first message that was not taken."""
+    position: int
+    """The position of the split after this part."""
+    records: Sequence[Written] = ()
+    rejects: Sequence[RecordReject] = ()
+    """The rejects in their order. If the last one does not pass, the task stops at it: at `stop`."""
+    skipped: dict[str, int] = field(default_factory=dict)
+    """By reason: messages that stand for no row."""
+    changes: Sequence[Decoded] = ()
+    """The changes of each message, from `start` on; nothing if native code has decoded them."""
+    marks: Sequence[int] = ()
+    """The number of records before each of these changes, where that is asked for."""
+    full: bool = False
+    """True if it ends only because it is full: native code goes on at `stop`."""
+    skips: Sequence[tuple[int, str]] = ()
+    """The index and the reason of each message that stands for no row; nothing where `changes` say so."""
+
+    @property
+    def end(self) -> int:
+        """The position behind the last message that was taken, which the split is only at when all of it are."""
+        return offset_of(self.messages[self.stop - 1]) + 1 if self.stop > self.start else self.position
+
+    @property
+    def within(self) -> bool:
+        """True if the last message that was taken has one position with others, and not all of them were."""
+        return self.position < self.end
+
+
+class ChunkDecoder:
+    """The decoders of a task's splits, and the columns that come from elsewhere than records' values."""
+
+    def __init__(self, source: Source, columns: MetadataColumns | None) -> None:
+        """`columns`: those from keys and metadata; None if there are none."""
+        self._source = source
+        self._columns = columns
+        self._decoders: dict[tuple[Split, str], Decoder] = {}
+
+    def decode(self, split: Split, topic: str, messages: Sequence[Record]) -> list[Decoded]:
+        """Return the changes of each of some records of one split and topic, in their order.
+
+        Raise PackageError, or InternalError for a format of this package, if the decoder does not return a list with
+        one result for each record: which result is of which record is not known then, and records would be lost.
+        """
+        decoder = self._decoders.get((split, topic))
+        if decoder is None:
+            decoder = self._source.decoder(split, topic)
+            self._decoders[split, topic] = decoder
+        keys, values = [message.key() for message in messages], [message.value() for message in messages]
+        changes = decoder.decode(keys, values)
+        if type(changes) is not list or len(changes) != len(values):
+            wrong = self._source.format
+            got = f"a list of {len(changes)}" if type(changes) is list else f"no list, but {type(changes).__name__},"
+            text = f"the format {wrong.name!r} returned {got} for {len(values)} records of topic {topic}"
+            raise wrong_result(wrong, f"{text}; it owes a list with one result for each")
+        return changes if self._columns is None else self._columns.add(changes, messages)
+
+
+class NativeStage(Protocol):
+    """Native encoders of one task."""
+
+    @property
+    def decodes(self) -> bool:
+        """True if messages of this run are decoded natively, too; False if the reference decodes all of them."""
+
+    def encode_messages(self, chunk: ReadChunk, start: int) -> EncodedPart:
+        """Decode and encode the messages from `start` on, up to the first one that is left to the reference."""
+
+    def encode_changes(self, chunk: ReadChunk, first: int, changes: list[Decoded], at: int) -> EncodedPart:
+        """Encode the changes from `at` on, up to the first one that is left to the reference.
+
+        `changes[i]` is of `chunk.messages[first + i]`.
+        """
+
+
+class NativeToRecords:
+    """Native encoders whose records are for the sink."""
+
+    def __init__(self, encoders: RecordEncoders) -> None:
+        """`encoders`: those of this run, with native ones among them."""
+        self._encoders = encoders
+
+    @property
+    def decodes(self) -> bool:
+        """True if messages of this run are decoded natively, too."""
+        return native_encoders(self._encoders).decodes
+
+    def encode_messages(self, chunk: ReadChunk, start: int) -> EncodedPart:
+        """Return what became of the messages from `start` on: at most as many as a batch has room for."""
+        encoder = native_encoders(self._encoders).of(chunk.topic)
+        batch, stop = encoder.encode(chunk.messages, start)
+        return native_part(chunk, start, stop, batch, encoder.skipped(), full=batch.full)
+
+    def encode_changes(self, chunk: ReadChunk, first: int, changes: list[Decoded], at: int) -> EncodedPart:
+        """Return what became of the changes from `at` on: at most as many as a batch has room for."""
+        encoder = native_encoders(self._encoders).of_changes()
+        batch, stop = encoder.encode(changes, at)
+        made = native_part(chunk, first + at, first + stop, batch, [], full=batch.full)
+        made.skipped, made.changes = encoder.skipped(), changes[at:stop]
+        return made
+
+
+def native_encoders(encoders: RecordEncoders) -> NativeEncoders:
+    """Return the native encoders of a run that has some."""
+    assert encoders.native is not None
+    return encoders.native
+
+
+def native_part(
+    chunk: ReadChunk, start: int, stop: int, records: Sequence[Written], skips: list[tuple[int, str]], *, full: bool
+) -> EncodedPart:
+    """Return what native code has made of `messages[start:stop]`. `skips`: messages that stand for no row."""
+    skipped: dict[str, int] = {}
+    for _, reason in skips:
+        skipped[reason] = skipped.get(reason, 0) + 1
+    return EncodedPart(
+        chunk.messages, start, stop, chunk.position(stop), records, skipped=skipped, skips=skips, full=full
+    )
 
 
 class ChunkEncoder:
@@ -83,7 +214,7 @@ class ChunkEncoder:
             yield EncodedPart(messages, 0, len(messages), chunk.end, rejects=rejects)
             return
         native = self._native if self._native is not None and self._native.decodes else None
-        left = _Left(len(messages) if native is None else 1)
+        left = _FallbackSize(len(messages) if native is None else 1)
         at = 0
         while at < len(messages):
             if native is not None:
@@ -109,7 +240,7 @@ class ChunkEncoder:
     def _encode(self, chunk: ReadChunk, first: int, changes: list[Decoded]) -> Generator[EncodedPart, None, bool]:
         """Yield what becomes of the changes of the messages from `first` on; returns whether all of them were taken."""
         native = self._native
-        left = _Left(len(changes) if native is None else 1)
+        left = _FallbackSize(len(changes) if native is None else 1)
         at = 0
         while at < len(changes):
             if native is not None:
@@ -160,7 +291,7 @@ class ChunkEncoder:
         return True
 
 
-class _Left:
+class _FallbackSize:
     """The number of messages that the reference takes next.
 
     What native code leaves seldom comes alone: twice as many each time, while native code takes fewer in between.

@@ -14,25 +14,87 @@ again (`refusals.py`). What fails is a value in the result, so that only what Sp
 
 from __future__ import annotations
 
-from contextlib import closing
+import gc
+import pickle
+import time
+import traceback
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
+from pyspark import TaskContext
+
+from ingest.component.plugins import failure_of
+from ingest.errors import CommitOutcomeUnknown, IngestError
 from ingest.model.commit import RowsRefused
 from ingest.task import worker
-from ingest.task.attempt import Stopwatch, attempt
-from ingest.task.commit import COMMIT_S, Committer, Interval
 from ingest.task.counters import EncoderCounters
-from ingest.task.native_stage import NativeToRecords
-from ingest.task.refusals import Stopped, Ways
-from ingest.task.rejects import RejectLimit, Rejects
+from ingest.task.encoding import NativeToRecords
+from ingest.task.read_half import ReadHalf
+from ingest.task.refused_rows import RefusalMode, Stopped
+from ingest.task.rejects import RejectLimit
 from ingest.task.result import TaskResult
-from ingest.task.source_side import SourceSide
-from ingest.task.writing import WriteStage
+from ingest.task.write_half import COMMIT_S, Interval, WriteHalf
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Generator, Iterable, Iterator
 
     from ingest.task.assignment import Task
+
+
+@contextmanager
+def attempt(result: TaskResult) -> Generator[None]:
+    """Run a block; an error of it becomes the failure of the result.
+
+    Raises CommitOutcomeUnknown only, which Spark tries again.
+
+    The garbage collector waits meanwhile: objects that are made here live as long as their batch, and no longer.
+    """
+    gc.collect(0)
+    gc.freeze()
+    gc.disable()
+    try:
+        yield
+    except CommitOutcomeUnknown:
+        worker.discard()
+        raise
+    except IngestError as exc:
+        result.progress.failure = _portable(exc)
+        worker.discard()
+    except Exception as exc:  # noqa: BLE001  (a bug is no better the second time: Spark shall not try again)
+        traceback.print_exc()
+        trace = "the stack trace is above" if TaskContext.get() is None else "Spark's log has the stack trace"
+        result.progress.failure = failure_of(exc, "a task", trace)
+        worker.discard()
+    finally:
+        gc.enable()
+        gc.unfreeze()
+
+
+def _portable(exc: IngestError) -> IngestError:
+    """Return an error that reaches the driver: one of another package may not be made of its two texts there."""
+    try:
+        pickle.loads(pickle.dumps(exc))  # noqa: S301  (our own)
+    except Exception:  # noqa: BLE001  (whatever its class does)
+        kind: type[IngestError] = next(k for k in type(exc).__mro__ if k.__module__ == IngestError.__module__)
+        return kind(exc.message, exc.hint)
+    return exc
+
+
+class Stopwatch:
+    """The time that a task takes."""
+
+    def __init__(self) -> None:
+        """Begin now."""
+        self.started = time.monotonic()
+        """The time of the start, in seconds of the monotonic clock."""
+        self._cpu = time.process_time()
+
+    def stop(self, result: TaskResult) -> None:
+        """Put the time, the processor time and the memory of this worker into a result."""
+        measured = result.telemetry
+        measured.seconds, measured.ended = time.monotonic() - self.started, time.time()
+        measured.cpu_s += time.process_time() - self._cpu
+        measured.rss_kib = worker.rss_kib()
 
 
 class ShardTask:
@@ -42,17 +104,14 @@ class ShardTask:
         """`deadline`: when to end, in seconds of the monotonic clock. Raises IngestError."""
         self._task, self._result, self._deadline = task, result, deadline
         self._state = state = worker.state_for(task)
-        setup, writer, letters = state.setup, state.clients.writer(), state.clients.letters()
         self._reader = state.clients.stateful(task)
-        self._positions = dict(result.progress.positions)
-        self._limit = RejectLimit(task.tolerated, result.counters, setup.source.ignored_errors)
+        self._limit = RejectLimit(task.tolerated, result.counters, state.setup.source.ignored_errors)
         self._native = None if state.records.native is None else NativeToRecords(state.records)
-        self._rejects = Rejects(setup, self._limit, letters, len(state.schemas.sources), result, task.assigned)
-        self._sink = WriteStage(writer, self._rejects, setup.source.left_out, self._positions, result)
         counters = EncoderCounters(state.records.cache, state.records.native, result)
-        self._committer = Committer(writer, letters, None, counters, self._positions, result, self._reader)
+        self._sink = WriteHalf(task, state, counters, self._limit, result, self._reader)
+        self._committer = self._sink.committer
         self._interval = Interval(COMMIT_S)
-        self._ways = Ways(task.ends, waits=task.waits)
+        self._mode = RefusalMode(task.ends, waits=task.waits)
         self._stopped: Stopped | None = None
         """Why the task ends before records of which a part was written: that part was given up."""
 
@@ -65,7 +124,7 @@ class ShardTask:
                 self._result.progress.notes = self._reader.notes(self._result.progress.positions)
 
     def _run(self) -> None:
-        ways, committer = self._ways, self._committer
+        mode, committer = self._mode, self._committer
         with committer.writing():
             if committer.resume(self._task, self._state.token):
                 return
@@ -77,42 +136,41 @@ class ShardTask:
                     if self._sink.within:
                         self._give_up_part()
                         continue
-                    ways.end()
-                    committer.come_apart(apart=ways.apart)
+                    mode.end()
+                    committer.come_apart(apart=mode.apart)
                 except RowsRefused as exc:
                     self._sink.within.clear()
-                    self._rejects.went_back()
-                    ways.refuse(exc, committer.go_back())
+                    mode.refuse(exc, self._sink.go_back())
 
-    def _source(self) -> SourceSide:
-        """Return the stages up to the sink, for the way to go."""
-        watched = self._ways.watched
-        source = SourceSide(
+    def _source(self) -> ReadHalf:
+        """Return the stages up to the sink, for the mode."""
+        watched = self._mode.watched
+        source = ReadHalf(
             self._task, self._state, None if watched else self._native, self._limit, self._result, self._deadline,
-            marked=False, refused=self._ways.refused.reason if watched else None,
+            marked=False, refused=self._mode.refused.reason if watched else None,
         )  # fmt: skip
         self._committer.changelog = source.changelog
         return source
 
-    def _go(self, source: SourceSide) -> bool:
-        """Go from the positions to the end of the way; returns whether the task is over. Raises IngestError."""
-        sink, positions, ways = self._sink, self._positions, self._ways
+    def _go(self, source: ReadHalf) -> bool:
+        """Go from the positions to the end of the mode; returns whether the task is over. Raises IngestError."""
+        sink, positions, mode = self._sink, self._sink.positions, self._mode
         source.prepare(positions)
         over = False
-        with closing(source.read(positions, ways.ends)) as chunks:
+        with closing(source.read(positions, mode.ends)) as chunks:
             for chunk in chunks:
                 if chunk is not None:
-                    self._rejects.place = chunk.place
+                    sink.rejects.place = chunk.place
                     for part in source.encode(chunk):
                         sink.write(chunk.split, part)
                     sink.leave_out(chunk)
-                over = source.ended() or (self._rejects.full and not sink.within) or ways.refused.waiting
+                over = source.ended() or (sink.rejects.full and not sink.within) or mode.refused.waiting
                 if over:
                     break
-                if not sink.within and ((ways.apart and chunk is not None) or self._interval.passed()):
+                if not sink.within and ((mode.apart and chunk is not None) or self._interval.passed()):
                     self._commit()
-        over = over or source.stopped or not ways.apart
-        self._result.progress.waited = ways.refused.waiting
+        over = over or source.stopped or not mode.apart
+        self._result.progress.waited = mode.refused.waiting
         if sink.within:
             return False
         if not self._result.progress.waited:
@@ -125,16 +183,14 @@ class ShardTask:
     def _give_up_part(self) -> None:
         """Go back to the last commit, and write again only what is before records of which a part was written."""
         self._stopped = Stopped.of(self._result)
-        self._rejects.went_back()
-        self._ways.cut(self._committer.go_back())
-        self._committer.come_apart(apart=self._ways.apart)
+        self._mode.cut(self._sink.go_back())
+        self._committer.come_apart(apart=self._mode.apart)
         self._sink.within.clear()
 
     def _commit(self, *, final: bool = False) -> None:
         """Commit what was written. Raises IngestError."""
-        self._committer.commit(final=final)
-        self._rejects.committed()
-        self._ways.committed()
+        self._sink.commit(final=final)
+        self._mode.committed()
 
 
 def run_tasks(tasks: Iterable[Task]) -> Iterator[TaskResult]:

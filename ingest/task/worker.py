@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ingest.encode.encoder_cache import EncoderCache
+from ingest.encode.encode import EncoderCache
 from ingest.encode.transform_input import TransformInputEncoder
 from ingest.errors import IngestError
 from ingest.formats.metadata_columns import MetadataColumns
@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from pyspark.core.broadcast import Broadcast
 
     from ingest.deadletter.letter import DeadLetters
-    from ingest.encode.compiled_transform import CompiledTransforms
-    from ingest.encode.result_merger import ResultMerger
+    from ingest.encode.compiled_transform import CompiledTransforms, ResultMerger
     from ingest.encode.upsert_encoder import TableEncoder
     from ingest.model.table import TableId
     from ingest.native.row_encoder import RowEncoder

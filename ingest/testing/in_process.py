@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from ingest.task.assignment import Setup
-    from ingest.testing.local_transforms import LocalTransformRunner
     from ingest.transform.compiler import TransformCompiler
+    from ingest.transform.runner import LocalTransformRunner
 
 _T = TypeVar("_T")
 _V = TypeVar("_V")
@@ -74,7 +74,7 @@ class InProcessEngine:
 
     def transforms(self, compiler: TransformCompiler, _shards: int) -> LocalTransformRunner:
         """Return what runs both stages of a transform in this process."""
-        from ingest.testing.local_transforms import LocalTransformRunner  # noqa: PLC0415  (most tests need no Spark SQL)
+        from ingest.transform.runner import LocalTransformRunner  # noqa: PLC0415  (most tests need no Spark SQL)
 
         return LocalTransformRunner(compiler)
 

@@ -15,10 +15,9 @@ from pyspark.sql.pandas.functions import ArrowUDFType, arrow_udf
 from ingest.errors import ConfigError
 from ingest.model.cache import Cache
 from ingest.spark.jvm import analysed, jvm_of, parser_of
-from ingest.transform.compiled_rule import Name
 from ingest.transform.rows import BATCH_ROWS
-from ingest.transform.slot_sql import SLOT_TYPES
-from ingest.transform.spark_types import from_spark, sql_name, to_spark
+from ingest.transform.rules import Name
+from ingest.transform.spark_types import SLOT_TYPES, from_spark, sql_name, to_spark
 from ingest.transform.user_functions import caller
 
 if TYPE_CHECKING:

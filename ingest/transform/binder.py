@@ -18,11 +18,9 @@ from ingest.model import types
 from ingest.model.data_type import NullType
 from ingest.model.schema import Column, TableSchema
 from ingest.model.table import show
-from ingest.transform.compiled_rule import CompiledRule, Name
 from ingest.transform.expression_binder import ExpressionBinder
-from ingest.transform.rule_errors import RuleErrors
-from ingest.transform.slot_sql import kept, next_slot, sent
-from ingest.transform.spark_types import sql_name
+from ingest.transform.rules import CompiledRule, Name, RuleErrors
+from ingest.transform.spark_types import kept, next_slot, sent, sql_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -18,10 +18,9 @@ from ingest.schema.routes import rule_of
 from ingest.spark.readable import readable
 from ingest.transform.analyser import Analyser
 from ingest.transform.binder import Binder
-from ingest.transform.key_changes import check_key
-from ingest.transform.slot_sql import SLOT_TYPES, literal_type
+from ingest.transform.rules import check_key
 from ingest.transform.spark_plan import SparkPlan
-from ingest.transform.spark_types import sql_name
+from ingest.transform.spark_types import SLOT_TYPES, literal_type, sql_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     from ingest.model.table import TableId
     from ingest.schema.evolve import SourceTable
     from ingest.schema.routes import TransformRule
-    from ingest.transform.compiled_rule import CompiledRule
+    from ingest.transform.rules import CompiledRule
     from ingest.transform.spark_plan import Stage
 
 

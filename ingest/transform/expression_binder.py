@@ -13,10 +13,8 @@ from ingest.expressions.clauses import Call, calls, template
 from ingest.expressions.rewrites import DICE, NOW
 from ingest.model import types
 from ingest.model.data_type import NullType
-from ingest.transform.compiled_rule import Literal, UdfCall
-from ingest.transform.rule_errors import no_fields
-from ingest.transform.slot_sql import literal_type, next_slot, received
-from ingest.transform.spark_types import sql_name
+from ingest.transform.rules import Literal, UdfCall, no_fields
+from ingest.transform.spark_types import literal_type, next_slot, received, sql_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,8 +24,7 @@ if TYPE_CHECKING:
     from ingest.model.data_type import DataType
     from ingest.model.schema import TableSchema
     from ingest.transform.analyser import Analyser
-    from ingest.transform.compiled_rule import Place
-    from ingest.transform.rule_errors import RuleErrors, Where
+    from ingest.transform.rules import Place, RuleErrors, Where
 
 _MAX_SQL: Final = 1 << 20
 

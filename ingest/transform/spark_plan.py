@@ -15,7 +15,7 @@ from pyspark.sql.functions import expr
 from ingest.encode.compiled_transform import MARKS
 from ingest.spark.jvm import jvm_of, parser_of
 from ingest.transform.rows import TRANSFORM
-from ingest.transform.slot_sql import SLOT_TYPES, literal_type, quoted
+from ingest.transform.spark_types import SLOT_TYPES, literal_type, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from ingest.encode.compiled_transform import CompiledTransforms
     from ingest.transform.analyser import Analyser
-    from ingest.transform.compiled_rule import CompiledRule, UdfCall
+    from ingest.transform.rules import CompiledRule, UdfCall
 
 LAST: Final = "_errors"
 """Column after all results with the errors of user-defined functions. It exists only where there are such functions."""

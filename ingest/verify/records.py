@@ -21,7 +21,7 @@ from ingest.schema.ddl import create_statement
 from ingest.sources.kafka.options import KafkaSource
 from ingest.sources.kafka.upsert_kafka import UpsertKafkaSource
 from ingest.sources.lines import FileReader
-from ingest.task.decoding import ChunkDecoder
+from ingest.task.encoding import ChunkDecoder
 from ingest.verify.cells import cells_of
 from ingest.verify.rows import KeyedRow, TableRules, TableThere, key_of
 

@@ -13,8 +13,7 @@ import pytest
 from confluent_kafka import Producer
 from harness import free_port
 
-from ingest.encode.encode import encode
-from ingest.encode.encoder_cache import EncoderCache
+from ingest.encode.encode import EncoderCache, encode
 from ingest.encode.upsert_encoder import Record
 from ingest.errors import ConfigError, IngestError, Unavailable
 from ingest.formats.json.options import Json

@@ -20,8 +20,7 @@ from keyed_records import (
     some_extra,
 )
 
-from ingest.encode.encode import encode
-from ingest.encode.encoder_cache import EncoderCache
+from ingest.encode.encode import EncoderCache, encode
 from ingest.formats.debezium.options import DebeziumJson
 from ingest.formats.json.options import Json
 from ingest.formats.metadata_columns import ExtraColumns, MetadataColumns

@@ -28,7 +28,7 @@ from ingest.model.change import Change, InlineSchema, Kind, Reject, Skip
 from ingest.native import native
 
 if TYPE_CHECKING:
-    from ingest.encode.encoder_cache import EncoderCache
+    from ingest.encode.encode import EncoderCache
     from ingest.model.change import Decoded
     from ingest.model.schema import TableSchema
 

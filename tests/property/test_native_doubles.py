@@ -10,7 +10,7 @@ from examples import examples
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ingest.encode.result_merger import writer_of
+from ingest.encode.compiled_transform import writer_of
 from ingest.model import temporal, types
 from ingest.model.reject import RowError
 from ingest.native import native

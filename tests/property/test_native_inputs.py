@@ -23,17 +23,16 @@ from ingest.model.reject import IgnoredErrors
 from ingest.native import native
 from ingest.schema.evolve import Schemas, SourceTable
 from ingest.task.encoding import ChunkEncoder
-from ingest.task.native_stage import NativeToRows
-from ingest.task.reading import ReadChunk
+from ingest.task.read_half import ReadChunk
 from ingest.task.rejects import RejectLimit
 from ingest.task.result import TaskProgress, TaskResult
-from ingest.task.spilling import SpillStage
 from ingest.testing.records import MemoryRecord
 from ingest.transform.rows import NativeRows, ReferenceRows, RetainedRows, layout
+from ingest.transform.spill import NativeToRows, SpillStage
 
 if TYPE_CHECKING:
     from ingest.encode.compiled_transform import CompiledTransforms
-    from ingest.encode.encoder_cache import EncoderCache
+    from ingest.encode.encode import EncoderCache
     from ingest.model.change import Decoded
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId

@@ -27,7 +27,7 @@ from hypothesis import strategies as st
 from native_encoding import canal, compare, take, wrap
 from picking import pick, pick_some
 
-from ingest.encode.encoder_cache import EncoderCache
+from ingest.encode.encode import EncoderCache
 from ingest.formats.canal.options import CanalJson
 from ingest.formats.debezium.options import DebeziumJson
 from ingest.native import native

@@ -19,7 +19,7 @@ if native.BUILT:
     from any_table import SINK, Message, schema
     from native_encoding import take
 
-    from ingest.encode.encoder_cache import EncoderCache
+    from ingest.encode.encode import EncoderCache
     from ingest.formats.debezium.options import DebeziumJson
     from ingest.schema.evolve import Schemas, SourceTable
     from ingest.schema.infer import Inference

@@ -17,7 +17,7 @@ from shapes import DECLARED, a_message
 from ingest.encode.change_encoder import ChangeEncoder
 from ingest.encode.transform_input import TransformInputEncoder
 from ingest.encode.upsert_encoder import UpsertEncoder
-from ingest.task.merging import ChunkMerger
+from ingest.transform.merging import ChunkMerger
 
 pytestmark = [pytest.mark.usefixtures("java"), pytest.mark.compiled]
 FEW = settings(max_examples=examples(12), deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -17,8 +17,8 @@ from shapes import DECLARED, a_message
 
 from ingest.encode.transform_input import TransformInputEncoder
 from ingest.formats.debezium.options import DebeziumJson
-from ingest.task.merging import ChunkMerger
 from ingest.transform.binder import Binder
+from ingest.transform.merging import ChunkMerger
 
 FORMS = ["debezium-json", "canal-json", "json"]
 pytestmark = pytest.mark.usefixtures("java")

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import strategies as st
 from picking import pick, pick_some, shuffle
 
-from ingest.encode.encoder_cache import EncoderCache
+from ingest.encode.encode import EncoderCache
 from ingest.model import types
 from ingest.model.numbers import Numbers, stored_as
 from ingest.model.schema import Column, TableSchema, TextNumbers

@@ -10,10 +10,10 @@ from inmemory import pipeline, records_of
 
 from ingest.driver.ledger import RunCounters
 from ingest.native import native
-from ingest.task.decoding import ChunkDecoder
+from ingest.task.encoding import ChunkDecoder
 from ingest.testing.in_memory_run import run_in_memory
-from ingest.testing.local_transforms import LocalTransformRunner
 from ingest.transform.compiler import TransformCompiler
+from ingest.transform.runner import LocalTransformRunner
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ingest.task.result import TaskResult
     from ingest.testing.in_memory_run import InMemoryRun
     from ingest.testing.records import MemoryRecord
-    from ingest.transform.compiled_rule import CompiledRule
+    from ingest.transform.rules import CompiledRule
 
 BOUND: Final[dict[Any, CompiledRule]] = {}
 """Rules bound to tables, of all runs in this process."""

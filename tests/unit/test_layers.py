@@ -100,7 +100,7 @@ def test_a_package_loads_nothing_of_those_above_it(loaded_from_below: dict[str, 
 
 
 def test_a_worker_without_transforms_starts_without_arrow() -> None:
-    plain, transforming = loaded_with(["ingest.task.pipeline"], ["ingest.task.transform_pipeline"])
+    plain, transforming = loaded_with(["ingest.task.pipeline"], ["ingest.transform.stages"])
     assert plain & {"pyarrow", "numpy", "pandas"} == set()
     assert "pyarrow" in transforming
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from ingest.component.options import Duration, OptionErrors
-from ingest.encode.append_encoder import AppendEncoder
-from ingest.encode.upsert_encoder import Coarse, UpsertEncoder
+from ingest.encode.upsert_encoder import AppendEncoder, Coarse, UpsertEncoder
 from ingest.model.numbers import Numbers
 from ingest.model.reject import RowError
 from ingest.model.table import show

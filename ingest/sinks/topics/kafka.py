@@ -14,8 +14,7 @@ import msgspec
 from pydantic import Field, PrivateAttr, field_validator, model_validator
 
 from ingest.component.options import KeyFields, OptionErrors, Synonym, unprefixed
-from ingest.encode.change_encoder import ChangeEncoder, RecordTemplate
-from ingest.encode.typed_records import TypedKey, TypedRecords
+from ingest.encode.change_encoder import ChangeEncoder, RecordTemplate, TypedKey, TypedRecords
 from ingest.expressions.user_code import CodeError
 from ingest.formats import WrittenFormatName, WrittenKeyFormatName, is_of_rows, splits_keys, value_of
 from ingest.formats.template import ColumnRef, KeyForm, fill, json_cells, json_key, table_member, without

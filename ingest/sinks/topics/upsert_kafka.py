@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 from pydantic import Field, model_validator
 
 from ingest.component.options import Duration, OptionErrors, Synonym
-from ingest.encode.change_encoder import ChangeEncoder, RecordTemplate
-from ingest.encode.typed_records import TextKey, TypedKey, TypedRecords
+from ingest.encode.change_encoder import ChangeEncoder, RecordTemplate, TextKey, TypedKey, TypedRecords
 from ingest.encode.upsert_encoder import UpsertEncoder
 from ingest.formats import WrittenKeyFormatName, WrittenUpsertFormatName, value_of
 from ingest.formats.json.options import Json

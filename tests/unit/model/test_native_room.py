@@ -66,7 +66,7 @@ def test_native_inline_schemas_take_no_more_than_their_room() -> None:
 
 
 def cache() -> Any:
-    from ingest.encode.encoder_cache import EncoderCache
+    from ingest.encode.encode import EncoderCache
     from ingest.schema.evolve import Schemas, SourceTable
     from ingest.schema.infer import Inference
 

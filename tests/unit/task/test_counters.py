@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 from inmemory import pipeline
 
-from ingest.encode.encoder_cache import EncoderCache
+from ingest.encode.encode import EncoderCache
 from ingest.model import types
 from ingest.model.change import Change, Kind
 from ingest.model.schema import Column, TableSchema

@@ -14,11 +14,9 @@ from ingest.model.reject import IgnoredErrors
 from ingest.model.schema import Column, TableSchema
 from ingest.schema.evolve import Schemas, SourceTable
 from ingest.task.assignment import Setup
-from ingest.task.decoding import ChunkDecoder
 from ingest.task.drift import LookAhead, SchemaObserver
-from ingest.task.encoded import EncodedPart
-from ingest.task.encoding import ChunkEncoder
-from ingest.task.reading import ReadChunk
+from ingest.task.encoding import ChunkDecoder, ChunkEncoder, EncodedPart
+from ingest.task.read_half import ReadChunk
 from ingest.task.rejects import RejectLimit
 from ingest.task.result import TaskProgress, TaskResult
 from ingest.task.worker import WorkerState

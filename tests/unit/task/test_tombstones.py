@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from ingest.errors import DataLoss, IngestError, Unavailable
-from ingest.task.encoded import EncodedPart
-from ingest.task.reading import ReadChunk
+from ingest.task.encoding import EncodedPart
+from ingest.task.read_half import ReadChunk
 from ingest.task.tombstones import LoneTombstones
 from ingest.testing.records import MemoryRecord
 

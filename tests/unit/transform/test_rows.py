@@ -11,9 +11,7 @@ import pytest
 from ingest.encode.compiled_transform import CompiledTransforms
 from ingest.errors import InternalError, Unavailable
 from ingest.model.reject import RowError
-from ingest.task import spill
-from ingest.task.spill import ChunkManifest, Spilled, SpillStore
-from ingest.task.spilling import WAITING, FlushPadding
+from ingest.transform import spill
 from ingest.transform.rows import (
     BATCH_ROWS,
     MARK,
@@ -25,6 +23,7 @@ from ingest.transform.rows import (
     Rows,
     layout,
 )
+from ingest.transform.spill import WAITING, ChunkManifest, FlushPadding, Spilled, SpillStore
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ingest.encode.encoder_cache import EncoderCache
+from ingest.encode.encode import EncoderCache
 from ingest.model.change import Reject
 from ingest.native.native import NativeEncoders
 from ingest.schema.evolve import Schemas, SourceTable

@@ -1,4 +1,4 @@
-"""Batches that go through Spark SQL: the driver's side.
+"""Batches that go through Spark SQL: the driver's side, as jobs of Spark or in this process.
 
 In: tasks. Out: their outcomes. One plan serves all batches until a table's transform changes: it is analysed, optimised
 and compiled once, and each batch is a job over the same plan.
@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import base64
 import pickle
+import tempfile
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 from pyspark import TaskContext
 
 from ingest.spark.session import TASK_PAYLOAD
-from ingest.task.spill import store_of_attempt
-from ingest.task.transform_pipeline import run_read_stage, run_write_stage
+from ingest.transform.spill import SpillStore, store_of_attempt
+from ingest.transform.stages import run_read_stage, run_write_stage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -155,3 +157,27 @@ def write_stage(given: _Given, transforms: Broadcast[CompiledTransforms]) -> Sta
         yield pa.RecordBatch.from_pydict({"outcome": pa.array([pickle.dumps(outcome)], pa.binary())})
 
     return stage
+
+
+class LocalTransformRunner:
+    """Runs both stages of tasks in this process: Spark has the expressions between them only."""
+
+    def __init__(self, compiler: TransformCompiler) -> None:
+        """Plan nothing yet."""
+        self._compiler = compiler
+        self._explainer = Explainer(compiler)
+
+    def run(self, tasks: Sequence[Task], schemas: Schemas) -> list[TaskResult]:
+        """Run one task after the other."""
+        transforms = self._compiler.transforms(schemas.sources)
+        out = []
+        for task in tasks:
+            with tempfile.TemporaryDirectory() as folder:
+                rows = pa.Table.from_batches(run_read_stage(task, transforms, SpillStore(Path(folder))))
+                results = self.computed(transforms, rows)
+                out.append(run_write_stage(task, transforms, SpillStore(Path(folder)), results.to_batches()))
+        return self._explainer.explain(out)
+
+    def computed(self, transforms: CompiledTransforms, rows: pa.Table) -> pa.Table:
+        """Return what Spark computes of the rows of a task."""
+        return self._compiler.results(transforms, self._compiler.spark.createDataFrame(rows)).toArrow()

@@ -11,19 +11,16 @@ from typing import TYPE_CHECKING
 from ingest.errors import PartitionerError
 from ingest.model.commit import RowsRefused
 from ingest.task import worker
-from ingest.task.attempt import Stopwatch, attempt
-from ingest.task.commit import COMMIT_S, Committer, Interval
 from ingest.task.counters import EncoderCounters
-from ingest.task.merging import NEVER, ChunkMerger
-from ingest.task.native_stage import NativeToRows
-from ingest.task.refusals import RefusedRecords, Stopped
-from ingest.task.rejects import RejectLimit, Rejects
+from ingest.task.pipeline import Stopwatch, attempt
+from ingest.task.read_half import ReadHalf
+from ingest.task.refused_rows import RefusedRecords, Stopped
+from ingest.task.rejects import RejectLimit
 from ingest.task.result import TaskResult
-from ingest.task.returned import ReturnedRows, lost
-from ingest.task.source_side import SourceSide
-from ingest.task.spill import Spilled
-from ingest.task.spilling import SpillStage
-from ingest.transform.rows import MARK, NativeRows, Results, RetainedRows, layout, rows_of
+from ingest.task.write_half import COMMIT_S, Interval, WriteHalf
+from ingest.transform.merging import NEVER, ChunkMerger
+from ingest.transform.rows import MARK, NativeRows, Results, RetainedRows, ReturnedRows, layout, lost, rows_of
+from ingest.transform.spill import NativeToRows, Spilled, SpillStage
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable
@@ -31,10 +28,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ingest.encode.compiled_transform import CompiledTransforms
-    from ingest.model.record import Split
     from ingest.task.assignment import Task
     from ingest.task.result import TaskProgress
-    from ingest.task.spill import ChunkManifest, SpillStore
+    from ingest.transform.spill import ChunkManifest, SpillStore
 
 
 class TransformReadStage:
@@ -55,7 +51,7 @@ class TransformReadStage:
         native = None
         if encoders.native is not None and isinstance(rows, NativeRows):
             native = NativeToRows(encoders, rows)
-        self._source = SourceSide(task, state, native, limit, result, deadline, marked=True)
+        self._source = ReadHalf(task, state, native, limit, result, deadline, marked=True)
         self._spill = SpillStage(
             transforms, rows, store, encoders, limit, setup.source.left_out, self._positions, result
         )
@@ -105,18 +101,12 @@ class TransformWriteStage:
         self._transforms = transforms
         self._store = store
         self._state = state = worker.state_for(task)
-        setup, writer, letters = state.setup, state.clients.writer(), state.clients.letters()
-        self._writer = writer
-        self._positions = dict(result.progress.positions)
-        limit = RejectLimit(task.tolerated, result.counters, setup.source.ignored_errors)
+        limit = RejectLimit(task.tolerated, result.counters, state.setup.source.ignored_errors)
         self._merger = ChunkMerger(transforms, state, limit, result)
-        self._rejects = Rejects(setup, limit, letters, len(state.schemas.sources), result, task.assigned)
-        counters = EncoderCounters(state.results.cache, None, result)
-        self._committer = Committer(writer, letters, None, counters, self._positions, result)
+        self._sink = WriteHalf(task, state, EncoderCounters(state.results.cache, None, result), limit, result)
+        self._committer, self._positions = self._sink.committer, self._sink.positions
         self._resumed = False
         """True if an earlier attempt has committed a part of it."""
-        self._within: set[Split] = set()
-        """See `WriteStage`."""
         self._result, self._progress = result, result.progress
 
     def run(self, returned: ReturnedRows) -> None:
@@ -135,12 +125,12 @@ class TransformWriteStage:
                 returned.take(spilled.padding)
                 if isinstance(spilled.content, TaskResult):
                     self._take_over(spilled.content)
-                    if not done and self._within:
+                    if not done and self._sink.within:
                         self._give_up_part(spilled.content.progress)
                     elif not done:
                         self._reach(spilled.content.progress)
                         with self._going_back():
-                            self._commit(final=True)
+                            self._sink.commit(final=True)
                             self._learn(spilled.content.progress)
                     ended = True
                     continue
@@ -153,24 +143,18 @@ class TransformWriteStage:
                     continue
                 with self._going_back(spilled.content):
                     self._write(spilled.content, retained, results, RefusedRecords())
-                    if not self._within and interval.passed():
-                        self._commit()
+                    if not self._sink.within and interval.passed():
+                        self._sink.commit()
                 if self._progress.refused_before:
                     return
             if not ended:
                 raise lost("the end")
 
-    def _commit(self, *, final: bool = False) -> None:
-        """Commit what was written. Raises IngestError."""
-        self._committer.commit(final=final)
-        self._rejects.committed()
-
     def _give_up_part(self, read: TaskProgress) -> None:
         """End at the last commit: of records that have one position only a part was read, and they are read again."""
         self._reach(read)
         stopped = Stopped.of(self._result)
-        self._rejects.went_back()
-        self._committer.go_back()
+        self._sink.go_back()
         self._committer.come_apart(apart=False)
         stopped.put_back(self._result)
 
@@ -183,8 +167,7 @@ class TransformWriteStage:
         try:
             yield
         except RowsRefused:
-            self._rejects.went_back()
-            reached = self._committer.go_back()
+            reached = self._sink.go_back()
             if chunk is not None:
                 reached[chunk.split] = max(reached[chunk.split], chunk.end)
             if reached == self._positions:
@@ -202,10 +185,9 @@ class TransformWriteStage:
         while True:
             try:
                 self._write(chunk, retained, results, refused)
-                self._commit()
+                self._sink.commit()
             except RowsRefused as exc:
-                self._rejects.went_back()
-                self._committer.go_back()
+                self._sink.go_back()
                 refused.add(exc)
             else:
                 self._progress.waited = refused.waiting
@@ -222,18 +204,18 @@ class TransformWriteStage:
     def _write(self, chunk: ChunkManifest, retained: RetainedRows, results: Results, refused: RefusedRecords) -> None:
         """Write a chunk from where its split is written, and account for the rest of it."""
         first = self._positions[chunk.split]
-        self._rejects.place = chunk.place
+        self._sink.rejects.place = chunk.place
         merged = self._merger.merge(retained, results, chunk, first, refused)
         for part in merged.parts:
             self._result.telemetry.sent(part)
         for part in merged.parts or [()]:  # a writer is asked at least once for each chunk whether it can write
             end = chunk.end if merged.stop == NEVER else merged.stop
             try:
-                self._writer.write(part)
+                self._sink.writer.write(part)
             except PartitionerError as exc:
                 raise exc.read_from(*chunk.split, first, end) from exc
         for reject in merged.rejects:
-            self._rejects.add(chunk.split, reject)
+            self._sink.rejects.add(chunk.split, reject)
         for at, reason in chunk.skipped:
             if first <= at < merged.stop:
                 self._result.counters.skip(reason, 1)
@@ -241,9 +223,9 @@ class TransformWriteStage:
         self._result.counters.read += sum(map(len, read))
         self._positions[chunk.split] = max(first, chunk.end) if merged.stop == NEVER else merged.stop
         if chunk.within:
-            self._within.add(chunk.split)
+            self._sink.within.add(chunk.split)
         elif chunk.offsets:
-            self._within.discard(chunk.split)
+            self._sink.within.discard(chunk.split)
 
     def _take_over(self, read: TaskResult) -> None:
         """Take over the counters of the first half; raises its failure."""

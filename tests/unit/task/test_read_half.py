@@ -9,7 +9,7 @@ from inmemory import pipeline
 
 from ingest.errors import InternalError
 from ingest.model.record import offset_of
-from ingest.task.reading import RangeReading, read_again
+from ingest.task.read_half import RangeReading, read_again
 from ingest.task.result import Telemetry
 from ingest.testing.in_memory_source import in_memory
 from ingest.testing.records import MemoryRecord

@@ -1,7 +1,8 @@
-"""Commits: what was written becomes durable, together with how far that is. Only then is it progress.
+"""The write half of a task: encoded records go to the sink's writer and become durable, with how far that is.
 
-The order is: dead letters, the sink's data with its progress, the rows of a changelog. A crash in between loses
-nothing: dead letters may come twice, and the rows of a changelog are read again from where they end.
+Only what is committed is progress. The order is: dead letters, the sink's data with its progress, the rows of a
+changelog. A crash in between loses nothing: dead letters may come twice, and the rows of a changelog are read again
+from where they end.
 """
 
 from __future__ import annotations
@@ -12,10 +13,12 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark import TaskContext
 
-from ingest.errors import CommitOutcomeUnknown, Fenced, IngestError
+from ingest.errors import CommitOutcomeUnknown, Fenced, IngestError, PartitionerError
 from ingest.model.client_report import reports
-from ingest.model.commit import CommitScope, left_out_by, tell_apart
+from ingest.model.commit import CommitScope, RowsRefused, left_out_by, tell_apart
+from ingest.model.record import offset_of
 from ingest.task.counters import Counters, add_counts
+from ingest.task.rejects import Rejects
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -27,7 +30,12 @@ if TYPE_CHECKING:
     from ingest.task.assignment import Task
     from ingest.task.changelog import Changelog
     from ingest.task.counters import EncoderCounters
+    from ingest.task.encoding import EncodedPart
+    from ingest.task.read_half import ReadChunk
+    from ingest.task.rejects import RejectLimit
     from ingest.task.result import TaskResult
+    from ingest.task.worker import WorkerState
+
 
 COMMIT_S: Final = 5.0
 """A task commits within a range at least this often, in seconds."""
@@ -173,3 +181,67 @@ class Committer:
             result.telemetry.first_ack = time.time()
         result.progress.positions = positions
         self._committed, self._kept_rejects = result.counters.copy(), len(result.progress.rejects)
+
+
+class WriteHalf:
+    """The writer of a task with its rejects and commits, and how far each split is written."""
+
+    def __init__(
+        self,
+        task: Task,
+        state: WorkerState,
+        encoders: EncoderCounters,
+        limit: RejectLimit,
+        result: TaskResult,
+        reader: StatefulReader | None = None,
+    ) -> None:
+        """`encoders`: of those whose records are written; `reader`: see `Committer`. Raises IngestError."""
+        setup = state.setup
+        self.writer, letters = state.clients.writer(), state.clients.letters()
+        self.positions = dict(result.progress.positions)
+        """How far each split is written; `TaskProgress` has how far each is committed."""
+        self.rejects = Rejects(setup, limit, letters, len(state.schemas.sources), result, task.assigned)
+        self.committer = Committer(self.writer, letters, None, encoders, self.positions, result, reader)
+        self.within: set[Split] = set()
+        """Splits of which records are written whose position others have as well that are not: a commit is no progress
+        there, and would leave in the sink what is read again."""
+        self._left_out = setup.source.left_out
+        self._counters, self._telemetry = result.counters, result.telemetry
+
+    def write(self, split: Split, part: EncodedPart) -> None:
+        """Write the records of a part, and account for the rest. Raises IngestError."""
+        self._telemetry.sent(part.records)
+        try:
+            self.writer.write(part.records)
+            for reject in part.rejects:
+                self.rejects.add(split, reject)
+        except PartitionerError as exc:
+            first = offset_of(part.messages[part.start]) if part.start < part.stop else part.position - 1
+            raise exc.read_from(*split, first, part.position) from exc
+        except RowsRefused:
+            self.positions[split] = max(part.position, part.end)  # those at fault are before it
+            raise
+        for reason, count in part.skipped.items():
+            self._counters.skip(reason, count)
+        self._counters.read += part.stop - part.start
+        self.positions[split] = part.position
+        if part.within:
+            self.within.add(split)
+        elif part.stop > part.start:
+            self.within.discard(split)
+
+    def leave_out(self, chunk: ReadChunk) -> None:
+        """Account for the records of a chunk that are not wanted, as far as its split is written."""
+        count = len(chunk.left_out_before(self.positions[chunk.split]))
+        self._counters.skip(self._left_out, count)
+        self._counters.read += count
+
+    def commit(self, *, final: bool = False) -> None:
+        """Commit what was written; `final`: the task ends there. Raises IngestError."""
+        self.committer.commit(final=final)
+        self.rejects.committed()
+
+    def go_back(self) -> dict[Split, int]:
+        """Give up what was written since the last commit; returns the positions before."""
+        self.rejects.went_back()
+        return self.committer.go_back()

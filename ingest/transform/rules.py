@@ -1,24 +1,76 @@
-"""Errors in the expressions of a rule: which expression is wrong for which table, and where in it."""
+"""Rules that are bound to tables: what one consists of, its errors, and changes that would give rows other keys."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, TypeAlias
 
 from ingest.errors import TransformError
 from ingest.expressions import units
+from ingest.model import types
+from ingest.model.data_type import NullType
 from ingest.model.table import show
 from ingest.spark.readable import place_of, readable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from ingest.expressions.clauses import Expression
+    from ingest.encode.compiled_transform import CompiledTransform
+    from ingest.expressions.clauses import Call, Expression
+    from ingest.model.data_type import DataType
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
     from ingest.schema.routes import TransformRule
-    from ingest.transform.compiled_rule import Name
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """Place in an expression that has a name, which may be that of a column."""
+
+    start: int
+    stop: int
+    parts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """Place in an expression that has a column instead of a literal."""
+
+    start: int
+    stop: int
+    value: str | int
+
+
+Place: TypeAlias = "Name | Literal | Call"
+"""Place in an expression that is replaced."""
+
+
+@dataclass(frozen=True, slots=True)
+class UdfCall:
+    """One call of a user-defined function in a rule. Its results form a column of their own."""
+
+    column: str
+    function: str
+    takes: tuple[DataType, ...]
+    arguments: tuple[str, ...]
+    """SQL of the arguments, over slots and over the columns of calls in lower layers."""
+    layer: int
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledRule:
+    """Result of binding a rule to a table."""
+
+    transform: CompiledTransform
+    schema: TableSchema
+    results: dict[str, str]
+    """SQL of each result, by its slot."""
+    called: tuple[UdfCall, ...]
+    literals: tuple[tuple[str, str | int], ...]
+    """The columns that stand for literals in the expressions, each with its literal."""
+
 
 Where: TypeAlias = "tuple[str, str, Expression | None]"
 """The option that an expression is in, the result column that it computes, and the expression itself."""
@@ -96,3 +148,42 @@ def no_fields(name: str) -> str:
         f"json.infer-schema.flatten-nested-columns.enable makes columns of them; "
         f"JSON_VALUE({name}, '$.field') takes one out"
     )
+
+
+def check_key(
+    rule: TransformRule, before: CompiledRule, after: CompiledRule, was: TableSchema, now: TableSchema
+) -> None:
+    """Raise TransformError where a computed key could have another text than before for the same row.
+
+    The result of any function may depend on the type of its argument. So no column that a key is computed from may get
+    another type, unless the expression takes it as text.
+    """
+    known = {output.name: output.type for output in before.transform.outputs if output.copy_of is None}
+    types_were = {column.name: column.type for column in was.columns}
+    types_are = {column.name: column.type for column in now.columns}
+    for output in after.transform.outputs:
+        if output.name not in after.transform.key or output.copy_of is not None or output.name not in known:
+            continue
+        moved = [(name, types_were[name], types_are[name]) for name in sorted(output.needs & types_were.keys())]
+        moved = [step for step in moved if not _is_steady(*step[1:], as_text=step[0] in output.as_texts)]
+        if not moved and types.sort_of(known[output.name]) != types.sort_of(output.type):
+            moved = [(output.name, known[output.name], output.type)]
+        for name, old, new in moved[:1]:
+            msg = (
+                f"{rule.place}, table {show(after.transform.table)}: the key column {output.name!r} is computed by "
+                f"{output.text}, and {name!r} was {types.name(old)} and is now {types.name(new)}: rows that were "
+                "written before could get other keys"
+            )
+            hint = f"take it as CAST({name} AS STRING), which is one text for whole numbers and texts, and start anew"
+            if name in output.as_texts:  # a number with a fraction has another text in each type
+                hint = f"declare {name} STRING in scan.value.initial-schemas.ddls, and start anew"
+            elif name == output.name:
+                hint = f"make its result a text, CAST({output.text} AS STRING), and start anew"
+            raise TransformError(msg, hint)
+
+
+def _is_steady(old: DataType, new: DataType, *, as_text: bool) -> bool:
+    """Tell whether an expression gives the same result for a value after the type of its column changed."""
+    if old == new or isinstance(old, NullType) or (types.is_text(old) and types.is_text(new)):
+        return True
+    return as_text and all(types.is_text(t) or types.is_whole(t) for t in (old, new))

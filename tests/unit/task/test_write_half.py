@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from inmemory import pipeline
 
-from ingest.encode.encoder_cache import EncoderCache
+from ingest.encode.encode import EncoderCache
 from ingest.errors import Unavailable
 from ingest.model.commit import CommitScope, ResumePoint
 from ingest.schema.evolve import Schemas
 from ingest.task.assignment import Setup, Task
-from ingest.task.commit import Committer, Interval
 from ingest.task.counters import Counters, EncoderCounters, TableCounters
 from ingest.task.result import TaskProgress, TaskResult
+from ingest.task.write_half import Committer, Interval
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

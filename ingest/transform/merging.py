@@ -1,4 +1,4 @@
-"""Merging: what came back from expressions and what stayed of a chunk become records of the sink.
+"""Merging: results of expressions and what stayed of a chunk become records of the sink.
 
 Native code goes as far as it can: rows of which no result failed, and records that are ready. The reference does the
 others, message by message: all rows of a message, or none. No row changes its order.
@@ -11,38 +11,152 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from ingest.encode.coercer import OTHERS as OTHER_COLUMNS
-from ingest.encode.compiled_transform import KINDS, MOST_ROUNDED, ROUNDED_AT
+from ingest.encode.coercer import Drift, KeyChanged
+from ingest.encode.compiled_transform import (
+    BEFORE,
+    BOTH,
+    DELETE,
+    IN_KEY,
+    INSERT,
+    KINDS,
+    MOST_ROUNDED,
+    PARTIAL,
+    ROUNDED_AT,
+    UPDATE,
+    UPDATE_ALONE,
+    ExpressionFailed,
+    ResultMerger,
+)
 from ingest.encode.encode import counts_by_column, stage_of, take_back
-from ingest.encode.result_merger import ExpressionFailed, ResultMerger
 from ingest.encode.upsert_encoder import Record as Written
 from ingest.encode.upsert_encoder import bytes_of
+from ingest.errors import InternalError
 from ingest.model.cache import count_up
-from ingest.model.change import Kind, Reject
+from ingest.model.change import Change, Kind, Reject
 from ingest.model.reject import LeftForLater, RowError
 from ingest.native import native
 from ingest.task.counters import FILTERED
-from ingest.task.reading import read_again
+from ingest.task.read_half import read_again
 from ingest.task.rejects import RecordReject
-from ingest.task.returned import lost
-from ingest.task.row_results import RowResults
-from ingest.transform.rows import READY
+from ingest.transform.rows import READY, lost
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
+    import msgspec
+
+    from ingest.model.reject import Failure
+    from ingest.task.counters import Counters
+    from ingest.task.worker import ResultEncoders
+
+    RowBefore = tuple[bool | None, msgspec.Raw | None]
+    """True if the row before an update passes the filter (None: that is not known), and that row."""
     from ingest.encode.compiled_transform import CompiledTransforms
     from ingest.model.record import Record
-    from ingest.model.reject import Failure
     from ingest.model.table import TableId
     from ingest.native.native import Target
     from ingest.native.row_encoder import RowEncoder
     from ingest.sources import Reader
-    from ingest.task.refusals import RefusedRecords
+    from ingest.task.refused_rows import RefusedRecords
     from ingest.task.rejects import RejectLimit
     from ingest.task.result import TaskResult
-    from ingest.task.spill import ChunkManifest
     from ingest.task.worker import WorkerState
     from ingest.transform.rows import Results, RetainedRows
+    from ingest.transform.spill import ChunkManifest
+
+
+class RowResults:
+    """The encoding of rows with their results. A row before an update waits for the row after it."""
+
+    def __init__(self, mergers: Mapping[int, ResultMerger], encoders: ResultEncoders, counters: Counters) -> None:
+        """`mergers`: by the number of a transform."""
+        self._mergers = mergers
+        self._encoders = encoders
+        self._counters = counters
+        self._before: RowBefore | None = None
+
+    def forget(self) -> None:
+        """Forget a row before an update: its message is a reject."""
+        self._before = None
+
+    def apply(
+        self, number: int, event: int, text: bytes, values: Sequence[Any], failed: int, records: list[Any]
+    ) -> bool:
+        """Add to `records` what becomes of a row, with its results; return whether the row after a change is written.
+
+        `event`: which row it is; `failed`: a mask of the results that could not be computed. Raises RowError.
+        """
+        merger = self._mergers[number]
+        what, is_partial = event & ~(PARTIAL | BOTH | IN_KEY), bool(event & PARTIAL)
+        text, said = merger.of_key(text) if event & IN_KEY else (text, None)
+        if what == BEFORE:
+            self._before = _row_before(merger, text, values, failed, partial=is_partial)
+            return False
+        before, self._before = self._before, None
+        if event & BOTH:
+            before = merger.was(text, values, failed)
+        table = merger.transform.table
+        encoder = self._encoders.of(table)
+        # What a delete does not carry, or the filter said then, is unknown: the row may have been there
+        unknown = merger.changeable or (is_partial and not merger.decides(text))
+        passes = (what == DELETE and unknown) or merger.passes(values, failed)
+        emit = records.append
+        try:
+            if not passes:
+                if what == DELETE:
+                    self._counters.skip(FILTERED, 1)
+                else:
+                    gone = self._row_gone(merger, what, before, text, values, failed)
+                    if gone is not None:
+                        encoder.delete(Change(table, Kind.DELETE, gone, None, None, said), emit)
+                return False
+            row = merger.row(text, values, failed, partial=is_partial)
+            if what == DELETE and not merger.transform.soft_delete:
+                encoder.delete(Change(table, Kind.DELETE, row, None, None, said), emit)
+                return False
+            passed, old = before if what == UPDATE and before is not None else (True, None)
+            inserted = what in {DELETE, INSERT} or passed is False
+            kind, old = (Kind.INSERT, None) if inserted else (Kind.UPDATE, old)
+            encoder.upsert(Change(table, kind, old, row, None, said), emit)
+        except (Drift, KeyChanged) as exc:
+            msg = f"a result of {table} does not fit the schema that was made for it"
+            raise InternalError(msg, "please report this with the transform and the table's columns") from exc
+        return what != DELETE
+
+    def failure(self, number: int, event: int, slot: str, text: bytes) -> Failure:
+        """Return what is known of an expression that failed for a row; `slot`: that of its result."""
+        return self._mergers[number].failure(slot, text, event & ~(PARTIAL | BOTH | IN_KEY))
+
+    def _row_gone(
+        self,
+        merger: ResultMerger,
+        what: int,
+        before: RowBefore | None,
+        text: bytes,
+        values: Sequence[Any],
+        failed: int,
+    ) -> msgspec.Raw | None:
+        """Return the row that leaves the sink as it does not pass; None, and count it, where it was not there."""
+        unknown = what == UPDATE_ALONE or (what != INSERT and merger.changeable)
+        passed, old = before or (None if unknown else False, None)
+        if passed is False:
+            self._counters.skip(FILTERED, 1)
+            return None
+        if old is None or (passed is None and not merger.keyed(old)):
+            # Whether it was there is not known: gone is what it has to be
+            old = merger.row(text, values, failed, partial=False)
+        return old
+
+
+def _row_before(merger: ResultMerger, text: bytes, values: Sequence[Any], failed: int, *, partial: bool) -> RowBefore:
+    """Return whether the row before an update had passed (None: that is not known), and what it was."""
+    try:
+        known = not merger.changeable and (not partial or merger.decides(text))
+        passed = merger.passes(values, failed) if known else None
+        return passed, merger.row(text, values, failed, partial=partial)
+    except RowError:
+        return None if merger.changeable else False, None  # it was a reject, so that it was never written
+
 
 NEVER: Final = 1 << 62
 """An offset that no record has."""

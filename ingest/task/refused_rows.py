@@ -4,8 +4,8 @@
     apart       native, a commit for each chunk: shows which chunk the records are in
     watched     by the reference, which knows the records of each message: only in that chunk
 
-A refusal leads from one way to the next one, beginning where the last commit was. At the end of what it is for, each
-way leads back to the one before. A message whose record may be taken once other tasks have committed waits for that:
+A refusal leads from one mode to the next one, beginning where the last commit was. At the end of what it is for, each
+mode leads back to the one before. A message whose record may be taken once other tasks have committed waits for that:
 the task commits what is before it, and ends. Rules: docs/spec/dirty-data.md#rows-that-the-sink-refuses.
 """
 
@@ -105,11 +105,11 @@ class Stopped:
             add_counts(result.counters.reject_codes, {(reject.stage, reject.code): 1})
 
 
-class Ways:
-    """The way that a task goes, and up to where."""
+class RefusalMode:
+    """The mode in which a task goes over its records, and up to where."""
 
     def __init__(self, ends: Mapping[Split, int], *, waits: bool = False) -> None:
-        """Begin with the ordinary way. `ends`: where the task ends; `waits`: see `RefusedRecords`."""
+        """Begin with the ordinary mode. `ends`: where the task ends; `waits`: see `RefusedRecords`."""
         self._ends, self._waits = ends, waits
         self._apart: Mapping[Split, int] | None = None
         self._watched: Mapping[Split, int] | None = None
@@ -120,7 +120,7 @@ class Ways:
 
     @property
     def ends(self) -> Mapping[Split, int]:
-        """The positions where the way ends."""
+        """The positions where the mode ends."""
         return self._watched or self._apart or self._ends
 
     @property
@@ -134,7 +134,7 @@ class Ways:
         return self._watched is not None
 
     def refuse(self, exc: RowsRefused, reached: Mapping[Split, int]) -> None:
-        """Choose the way to go after a refusal. Raise its error if it tells nothing new.
+        """Choose the mode after a refusal. Raise its error if it tells nothing new.
 
         `reached`: the positions behind all that has been written, from which the task goes back to its last commit.
         """
@@ -146,7 +146,7 @@ class Ways:
             self._watched = dict(reached)
 
     def cut(self, reached: Mapping[Split, int]) -> None:
-        """Let all ways end at these positions at the latest."""
+        """Let all modes end at these positions at the latest."""
         self._ends = reached
         self._apart = None if self._apart is None else reached
         self._watched = None if self._watched is None else reached
@@ -157,7 +157,7 @@ class Ways:
             self.refused = self._none_refused()
 
     def end(self) -> None:
-        """Go back to the way before, at the end of one."""
+        """Go back to the mode before, at the end of one."""
         if self._watched is not None:
             self._watched, self.refused = None, self._none_refused()
         else:

@@ -15,16 +15,14 @@ from ingest.errors import InternalError, Unavailable
 from ingest.model.change import TOMBSTONE, Change, Kind, Reject, Skip
 from ingest.model.reject import IgnoredErrors
 from ingest.task.assignment import Setup
-from ingest.task.encoded import EncodedPart
-from ingest.task.reading import ReadChunk
+from ingest.task.encoding import EncodedPart
+from ingest.task.read_half import ReadChunk
 from ingest.task.rejects import RecordReject, RejectLimit
 from ingest.task.result import TaskProgress, TaskResult
-from ingest.task.returned import ReturnedRows
-from ingest.task.spill import ChunkManifest, Spilled, SpillStore
-from ingest.task.spilling import SpillStage
 from ingest.task.worker import RecordEncoders
 from ingest.testing.records import MemoryRecord
-from ingest.transform.rows import MARK, READY, ReferenceRows, RetainedRows, layout
+from ingest.transform.rows import MARK, READY, ReferenceRows, RetainedRows, ReturnedRows, layout
+from ingest.transform.spill import ChunkManifest, Spilled, SpillStage, SpillStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
