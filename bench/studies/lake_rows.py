@@ -16,6 +16,7 @@ import pyarrow.json
 import pyarrow.parquet
 
 from ingest.encode.encode import EncoderCache
+from ingest.encode.upsert_encoder import Record
 from ingest.formats.debezium.options import DebeziumJson
 from ingest.model import types
 from ingest.model.schema import Column, TableSchema
@@ -32,7 +33,6 @@ from ingest.testing.records import MemoryRecord
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ingest.encode.upsert_encoder import Record
 
 COUNT = 50_000
 ROUNDS = 9
@@ -93,7 +93,7 @@ def cases() -> dict[str, tuple[int, Callable[[], Any]]]:
     given = records()
     few, lines = given[::SLOW], b"\n".join(row for _, row in given if row is not None)
     batch = rows_to_batch(COLUMNS, KEY, given)
-    objects: list[list[Record]] = [[("t", *one) for one in given[at : at + 200]] for at in range(0, COUNT, 200)]
+    objects: list[list[Record]] = [[Record("t", *one) for one in given[at : at + 200]] for at in range(0, COUNT, 200)]
     made: dict[str, tuple[int, Callable[[], Any]]] = {
         "reference": (len(few), lambda: rows_to_batch_by_reference(COLUMNS, KEY, few)),
         "rows_to_batch": (COUNT, lambda: rows_to_batch(COLUMNS, KEY, given)),

@@ -328,9 +328,6 @@ class ChangeEncoder:
             check_key(self._primary_key, message_key, declared)
 
 
-_NULL: Final = b"null"
-
-
 class TypedKey:
     """The key of a table's rows, in a format with a schema: its values have the types of the sink's columns."""
 

@@ -8,7 +8,7 @@ docs/spec/keys.md, docs/spec/sinks.md#all-states-of-a-row.
 from __future__ import annotations
 
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 from ingest.encode.coercer import OTHERS, RowCoercer, check_before, check_key
 from ingest.model import temporal, types
@@ -44,17 +44,14 @@ class Coarse(Enum):
     """Those, and the times of rows, which are cut and counted."""
 
 
-class Destination(Protocol):
-    """Where records of a sink go: a value of the sink's own class. Equal ones are one place."""
-
-    def __hash__(self) -> int: ...
+Destination: TypeAlias = Any
+"""Where records of a sink go: a value of the sink's own class, by which the sink's writer knows a table or topic."""
 
 
 class Record(NamedTuple):
     """A record of a sink."""
 
-    destination: Any
-    """A `Destination`, whose class the sink's writer knows."""
+    destination: Destination
     key: bytes | None
     value: bytes | msgspec.Raw | None
     """None: a tombstone."""
@@ -145,7 +142,7 @@ class UpsertEncoder:
         self.unread: dict[str, int] = {}
         self.standard = coercer.standard
         self.strings_in_keys = coercer.strings_in_keys
-        self.bare_numbers = frozenset[str]() if coarse is not Coarse.NONE else source.bare_numbers
+        self.bare_numbers = frozenset[str]() if coarse is not Coarse.NONE else source.schema.bare_numbers
         """Columns of the key whose texts are written as numbers, where messages declare that they are numbers."""
         self.declared = coercer.declared
         self._primary_key = sink.primary_key

@@ -1,8 +1,7 @@
 from collections.abc import Iterator, Sequence
-from typing import Any, TypeAlias, overload
+from typing import Any, overload
 
-EncodedRecord: TypeAlias = tuple[Any, bytes | None, bytes | None]
-"""Destination, key, value."""
+from ingest.encode.upsert_encoder import Record
 
 class Messages:
     """Records of one split, in order, without a Python object for each."""
@@ -12,7 +11,7 @@ class Messages:
     def size(self) -> int:
         """Bytes of all keys and values."""
 
-class EncodedBatch(Sequence[EncodedRecord]):
+class EncodedBatch(Sequence[Record]):
     """Records that are to be written."""
 
     @property
@@ -29,7 +28,7 @@ class EncodedBatch(Sequence[EncodedRecord]):
         """Bytes of all keys and values."""
 
     @overload
-    def __getitem__(self, at: int, /) -> EncodedRecord: ...
+    def __getitem__(self, at: int, /) -> Record: ...
     @overload
-    def __getitem__(self, at: slice, /) -> list[EncodedRecord]: ...
-    def __iter__(self) -> Iterator[EncodedRecord]: ...
+    def __getitem__(self, at: slice, /) -> list[Record]: ...
+    def __iter__(self) -> Iterator[Record]: ...

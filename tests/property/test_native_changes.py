@@ -147,7 +147,8 @@ def a_change(draw: Any, source: TableSchema, usual: dict[str, str]) -> Decoded:
         key = draw(a_row(list(source.primary_key), usual=usual))
     declared = draw(a_declaration(source))
     table = pick(draw, [T] * 9 + [("shop", "t", "t")])
-    return table, kind, image, after, None if key is None else key.encode("utf-8", "surrogatepass"), declared
+    key_bytes = None if key is None else key.encode("utf-8", "surrogatepass")
+    return Change(table, kind, image, after, key_bytes, declared)
 
 
 NONE = st.sampled_from([Skip("tombstone"), Skip("heartbeat"), Reject("malformed", "no JSON"), Reject("no", "x", T)])

@@ -18,7 +18,7 @@ from ingest.encode.compiled_transform import EVENT, TABLE, CompiledTransform, In
 from ingest.encode.transform_input import TransformInputEncoder
 from ingest.formats.debezium.options import DebeziumJson
 from ingest.model import types
-from ingest.model.change import InlineSchema, Kind, Reject, Skip
+from ingest.model.change import Change, InlineSchema, Kind, Reject, Skip
 from ingest.model.reject import IgnoredErrors
 from ingest.native import native
 from ingest.schema.evolve import Schemas, SourceTable
@@ -98,7 +98,7 @@ def a_change(draw: Any, source: TableSchema, usual: dict[str, str]) -> Decoded:
     said = InlineSchema({c.name: c.type for c in source.columns}, names_said, draw(st.booleans()), read)
     declared = pick(draw, [None, None, said])
     table = pick(draw, [T, T, T, ("shop", "u")])
-    return table, kind, image, after, key_bytes, declared
+    return Change(table, kind, image, after, key_bytes, declared)
 
 
 class Ahead:

@@ -135,7 +135,7 @@ class Writing:
         self._batch += 1
         writer = task(self._sink)
         writer.begin(scope(batch=self._batch))
-        writer.write([(self._table, key.encode(), None if one is None else one.encode()) for key, one in rows])
+        writer.write([Record(self._table, key.encode(), None if one is None else one.encode()) for key, one in rows])
         writer.commit({SPLIT: 1}, b"", final=True)
         found = writer.left_out()
         assert writer.left_out() == {}, "it is told once"

@@ -144,7 +144,9 @@ class PostgresWriter:
                 self._changes = None
         self._add(self._rows, records)
 
-    def _add(self, rows: dict[SqlTable, list[KeyedChanges]], records: Iterable[Record]) -> None:
+    def _add(
+        self, rows: dict[SqlTable, list[KeyedChanges]], records: Iterable[tuple[SqlTable, bytes | None, Any]]
+    ) -> None:
         """Add records to the last states of keys, or to all of them."""
         last, steps, known, parts = None, [], {}, {}
         for table, key, value in records:

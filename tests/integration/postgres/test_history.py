@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from postgres_sink import SPLIT, Writing, gone, made, options, owned, row, schema, scope, task, writing
 from pydantic import ValidationError
 
+from ingest.encode.upsert_encoder import Record
 from ingest.errors import SchemaChangeRefused
 from ingest.model.commit import RowsRefused
 from ingest.model.reject import RowError
@@ -215,7 +216,7 @@ def test_of_the_states_of_a_key_those_at_fault_are_told(postgres: Database, name
     writer = task(sink)
     writer.begin(scope())
     rows = [row(1, 5, 1), row(1, 6, -1), gone(1), row(1, 4, 2), row(2, 1, 1)]
-    records = [(table, key.encode(), None if one is None else one.encode()) for key, one in rows]
+    records = [Record(table, key.encode(), None if one is None else one.encode()) for key, one in rows]
     writer.write(records)
     with pytest.raises(RowsRefused) as caught:
         writer.commit({SPLIT: 9}, b"", final=True)
@@ -230,7 +231,7 @@ def test_of_the_states_of_a_key_those_at_fault_are_told(postgres: Database, name
 def test_an_attempt_after_a_commit_that_failed_writes_each_state_once(postgres: Database, name: str, kind: str) -> None:
     sink = options(postgres, type=kind, **CLOCK)
     table = made(sink, name, schema("id INT", "v INT", "n INT"))
-    records = [(table, key.encode(), (one or "").encode()) for key, one in (row(1, 0, 1), row(1, 0, 2))]
+    records = [Record(table, key.encode(), (one or "").encode()) for key, one in (row(1, 0, 1), row(1, 0, 2))]
     first = task(sink)
     first.begin(scope())
     first.write(records)

@@ -111,7 +111,7 @@ def test_rows_that_change_places_are_written_in_their_order(
 
         def changed(key: int, value: int, time: int, *, of: SqlTable = table, column: str = column) -> Record:
             values = {"v": value, "n": time} if column == "v" else {"v": time, "n": value}
-            return of, f'{{"id":{key}}}'.encode(), json.dumps({"id": key, **values}).encode()
+            return Record(of, f'{{"id":{key}}}'.encode(), json.dumps({"id": key, **values}).encode())
 
         writer = task(sink)
         writer.begin(scope(batch=2 * batch + 1))
@@ -119,7 +119,7 @@ def test_rows_that_change_places_are_written_in_their_order(
         writer.commit({SPLIT: 3}, b"", final=True)
         writer.begin(scope(batch=2 * batch + 2))
         writer.write([
-            changed(3, 99, 2), changed(4, 3, 2), changed(3, 4, 3), changed(5, 55, 2), (table, b'{"id":5}', None),
+            changed(3, 99, 2), changed(4, 3, 2), changed(3, 4, 3), changed(5, 55, 2), Record(table, b'{"id":5}', None),
             changed(6, 5, 4), changed(7, 7, 1), changed(7, 8, 2), changed(8, 7, 1),
         ])  # fmt: skip
         writer.commit({SPLIT: 9}, b"", final=True)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from inmemory import pipeline
 
+from ingest.encode.upsert_encoder import Record
 from ingest.errors import ConfigError
 from ingest.model import types
 from ingest.model.record import offset_of
@@ -87,7 +88,7 @@ class Every:
 
     def encode_messages(self, chunk: ReadChunk, start: int) -> EncodedPart:
         stop = min(start + (self._lengths.pop(0) if self._lengths else 1 << 30), len(chunk.messages))
-        records = [("native", None, b"%d" % offset_of(message)) for message in chunk.messages[start:stop]]
+        records = [Record("native", None, b"%d" % offset_of(message)) for message in chunk.messages[start:stop]]
         return EncodedPart(chunk.messages, start, stop, chunk.position(stop), records)
 
 

@@ -81,8 +81,8 @@ def test_records_that_cannot_be_rows_are_told_and_not_kept(kept: KeptRows) -> No
     odd = ('"t":"25:00:00"',)
     with pytest.raises(UnfitRows) as failed:
         kept.keep([
-            ("t", *row(1, '"x"', *odd)), ("t", *row(2, '"y"', *odd)), ("u", *row(1, '"z"', *odd)),
-            ("t", *row(3, '"c"', *odd)), ("t", *row(1, '"y"', *odd)), ("t", *row(5, '"e"')),
+            Record("t", *row(1, '"x"', *odd)), Record("t", *row(2, '"y"', *odd)), Record("u", *row(1, '"z"', *odd)),
+            Record("t", *row(3, '"c"', *odd)), Record("t", *row(1, '"y"', *odd)), Record("t", *row(5, '"e"')),
         ])  # fmt: skip
     assert [place for place, _ in failed.value.faults] == [0, 1, 2, 3, 4]
     assert failed.value.faults[0][1] == "column 't' is TIME(9), and the row has \"25:00:00\""
@@ -143,7 +143,7 @@ def test_a_record_without_a_key_is_an_error_of_ours(kept: KeptRows) -> None:
 def test_equal_destinations_are_one_table(kept: KeptRows) -> None:
     one, other = (tuple(json.loads('["t", 1]')) for _ in range(2))
     assert one is not other
-    kept.keep([(one, *row(1, '"x"')), (other, *row(1, '"y"'))])
+    kept.keep([Record(one, *row(1, '"x"')), Record(other, *row(1, '"y"'))])
     assert taken(kept) == {("t", 1): [(1, "y", False)]}
 
 
