@@ -1,8 +1,8 @@
 """The rows of a table with a transform on their way to Spark.
 
 In: a compiled transform, and changes of its table. Out: for each change the columns that expressions need, with the
-row's own bytes beside them. Spark sees no more of a row than its expressions need. `result_merger.py` has the way back.
-Rules: docs/spec/expressions.md#rules.
+row's own bytes beside them. Spark sees no more of a row than its expressions need. `transform/merging.py` has the way
+back. Rules: docs/spec/expressions.md#rules.
 """
 
 from __future__ import annotations

@@ -4,12 +4,13 @@
     the first half of one with   TransformReadStage     read → decode → encode → spill ─┐ (rows' inputs to Spark SQL)
     the second half of it        TransformWriteStage    merge ← results and spill ◀─────┘ → write → commit
 
-The halves are in `transform_pipeline.py`. Each stage is an object in a file of its own; values go from one to the next
+The halves are in `transform/stages.py`. Each stage is an object in a file of its own; values go from one to the next
 here. Decoding and encoding (`encoding.py`) are two stages, each native or by the reference; so is merging
-(`merging.py`). Each goes the native way as far as that goes and the reference's for the rest: nothing else differs
-between the two. A split stops at the first record that does not fit its table's schema; the task then looks ahead, to
-learn what else is new, and ends. Where the sink refuses records, the task goes back to its last commit and over them
-again (`refusals.py`). What fails is a value in the result, so that only what Spark should try again is raised.
+(`transform/merging.py`). Each goes the native way as far as that goes and the reference's for the rest: nothing else
+differs between the two. A split stops at the first record that does not fit its table's schema; the task then looks
+ahead, to learn what else is new, and ends. Where the sink refuses records, the task goes back to its last commit and
+over them again (`refused_rows.py`). What fails is a value in the result, so that only what Spark should try again is
+raised.
 """
 
 from __future__ import annotations

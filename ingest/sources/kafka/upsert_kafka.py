@@ -1,7 +1,7 @@
 """Upsert topics as a source: the options of `source:` with `type: upsert-kafka`.
 
 A compacted topic of keyed rows, read from its beginning. Into an upsert sink it goes as it is; for sinks that tell an
-insert from an update, or show the row before, the engine keeps the rows (`engine/changelog.py`).
+insert from an update, or show the row before, the engine keeps the rows (`task/changelog.py`).
 Rules: docs/spec/json.md#upsert-topics.
 """
 
