@@ -163,7 +163,6 @@ class LocalTransformRunner:
     """Runs both stages of tasks in this process: Spark has the expressions between them only."""
 
     def __init__(self, compiler: TransformCompiler) -> None:
-        """Plan nothing yet."""
         self._compiler = compiler
         self._explainer = Explainer(compiler)
 

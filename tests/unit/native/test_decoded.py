@@ -121,7 +121,7 @@ def test_tables_take_turns() -> None:
         ("t",): a_table(),
         ("u",): RowEncoder(RowEncoderSpec(COLUMNS, 2, (0, 1), KeySpec((0,))), TableEncoder(), "u"),
     }
-    changes: list[Any] = [(table, *INSERT[1:]) for table in [("t",), ("u",), ("u",), ("t",)] * 3]
+    changes: list[Any] = [INSERT._replace(table=table) for table in [("t",), ("u",), ("u",), ("t",)] * 3]
     batch, _ = an_encoder(tables.get).encode(changes, 0)
     assert [to for to, _, _ in batch] == ["out", "u", "u", "out"] * 3
 

@@ -6,7 +6,6 @@ import json
 import pickle
 from dataclasses import replace
 from itertools import count
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -16,6 +15,7 @@ from inmemory import pipeline
 from ingest.encode.compiled_transform import CompiledTransforms
 from ingest.errors import CommitOutcomeUnknown, IngestError, Unavailable, kinds_of_errors
 from ingest.model import types
+from ingest.model.chunk import Chunk
 from ingest.model.commit import CommitScope, RefusedRow, ResumePoint, RowsRefused
 from ingest.model.record import bytes_in
 from ingest.model.schema import Column, TableSchema
@@ -436,7 +436,7 @@ class Grouped:
             for index, group in enumerate(self.chunks[position]):
                 more = index + 1 < len(self.chunks[position])
                 records = [MemoryRecord(position, "topic", *one, position=position) for one in group]
-                yield SimpleNamespace(split=SPLIT, topic="topic", messages=records, more=more)
+                yield Chunk(SPLIT, "topic", records, more=more)
             self.at = position + 1
 
     def position(self, _split: Any) -> int:
