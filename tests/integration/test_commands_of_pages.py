@@ -10,10 +10,11 @@ import re
 import shlex
 import signal
 import tomllib
-from contextlib import contextmanager
+from contextlib import chdir, contextmanager
 from typing import TYPE_CHECKING, Final
 
 import pytest
+from commands import called
 from harness import INGEST, Background, Kafka, Pipeline, finish, finished, free_port, message, until
 from lake import Lake
 from pages import ROOT, blocks, needs_java, only, walked
@@ -37,6 +38,10 @@ ELSEWHERE: Final = {
 }
 """Beginnings of commands that need more than a broker, and the tests that run them."""
 BENCH: Final = ".venv/bin/python bench/"
+
+
+NO_RUNS: Final = {"check", "checkpoint", "init", "letters", "render", "schema", "status", "transactions"}
+"""Commands that are called in this process."""
 
 
 def lines() -> Iterator[tuple[str, str]]:
@@ -121,7 +126,11 @@ def shop(pipeline: Pipeline) -> Iterator[Pipeline]:
 
 
 def ran(pipeline: Pipeline, command: list[str]) -> str:
-    done = finished(command, pipeline.java, pipeline.file.parent, None, pipeline.file.parent)
+    if command[1] in NO_RUNS:
+        with chdir(pipeline.file.parent):
+            done = called(*command[1:])
+    else:
+        done = finished(command, pipeline.java, pipeline.file.parent, None, pipeline.file.parent)
     assert done.code == 0, f"{command}:\n{done.out}{done.err}"
     return done.out
 

@@ -54,7 +54,7 @@ def test_the_driver_dies_around_a_batch(kafka: Kafka, pipeline: Pipeline, tmp_pa
     fill(kafka, pipeline, 0, 60_000)  # several batches: the first one takes 20,000 of a shard
     died = faulty(pipeline, tmp_path, driver=point)
     assert died.code == -9, died.err
-    done = pipeline.run()
+    done = run_here(pipeline)
     assert done.code == 0, done.err
     assert sorted(ids(kafka, pipeline.out("orders"))) == [*range(60_000)]
 
@@ -73,7 +73,7 @@ def test_a_half_written_batch_goes_on_with_other_parallelism_and_new_partitions(
     assert sorted(ids(kafka, pipeline.out("orders"))) == [*range(40_000)]
     pipeline.write(sink=EXACTLY + "  sink.parallelism: 1\n")
     fill(kafka, pipeline, 40_000, 41_000, partitions=5)
-    assert pipeline.run().code == 0
+    assert run_here(pipeline).code == 0
     assert sorted(ids(kafka, pipeline.out("orders"))) == [*range(41_000)]
 
 
@@ -227,7 +227,7 @@ def test_a_reset_does_not_forget_what_only_the_sink_knows(kafka: Kafka, pipeline
     assert refused.code == 78
     assert "only the sink knows how far it came" in refused.err
     assert called(*reset, "--drop-batch").code == 0
-    assert pipeline.run().code == 0
+    assert run_here(pipeline).code == 0
     assert sorted(ids(kafka, pipeline.out("orders"))) == sorted([*range(1000)] * 2)
 
 
@@ -236,14 +236,14 @@ def test_another_prefix_waits_for_the_batch_in_hand(kafka: Kafka, pipeline: Pipe
     fill(kafka, pipeline, 0, 1000)
     assert faulty(pipeline, tmp_path, driver="before-done:2").code == -9
     pipeline.write(sink=EXACTLY + f"  sink.transactional-id-prefix: {kafka.name}\n")
-    refused = pipeline.run()
+    refused = run_here(pipeline)
     assert refused.code == 78
     assert "was begun under sink.transactional-id-prefix ingest-pipe" in refused.err
     pipeline.write(sink=EXACTLY)
-    assert pipeline.run().code == 0
+    assert run_here(pipeline).code == 0
     pipeline.write(sink=EXACTLY + f"  sink.transactional-id-prefix: {kafka.name}\n")
     fill(kafka, pipeline, 1000, 1100)
-    assert pipeline.run().code == 0
+    assert run_here(pipeline).code == 0
     assert sorted(ids(kafka, pipeline.out("orders"))) == [*range(1100)]
 
 
@@ -256,7 +256,7 @@ def test_a_dead_letter_is_applied_once_whatever_dies(
     fill(kafka, pipeline, 0, 100)
     unavailable = [message("c", None, {"id": i, "t": "__debezium_unavailable_value"}) for i in range(100, 300)]
     kafka.send(pipeline.topic, *unavailable)
-    assert pipeline.run().code == 0
+    assert run_here(pipeline).code == 0
     assert len(kafka.read(f"{kafka.name}.dead")) == 200
     keep = "  ingestion.ignore-errors: true\n  debezium-json.unavailable-value: keep\n"
     pipeline.write(source=keep, sink=EXACTLY, rest=letters)
@@ -265,7 +265,7 @@ def test_a_dead_letter_is_applied_once_whatever_dies(
     again = faulty(pipeline, tmp_path, replay=True)
     assert again.code == 0, again.err
     fill(kafka, pipeline, 300, 310)
-    assert pipeline.run().code == 0, "the pipeline's own progress is as it was"
+    assert run_here(pipeline).code == 0, "the pipeline's own progress is as it was"
     assert sorted(ids(kafka, pipeline.out("orders"))) == [*range(310)]
 
 

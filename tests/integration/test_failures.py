@@ -31,7 +31,7 @@ def test_a_broken_message_stops_with_65_and_a_corrected_run_goes_on(kafka: Kafka
     assert kafka.ids(pipeline.out("orders")) == {1}
     written = kafka.end(pipeline.out("orders"))
 
-    assert pipeline.run().code == 65, "nothing changed, so it stops again, and writes nothing"
+    assert run_here(pipeline).code == 65, "nothing changed, so it stops again, and writes nothing"
     assert kafka.end(pipeline.out("orders")) == written
 
     pipeline.write(source="  ingestion.ignore-errors: true\n  ingestion.error-tolerance.max-count: 1\n")
@@ -232,7 +232,7 @@ def test_properties_that_only_a_consumer_or_producer_refuses_are_78(kafka: Kafka
         ("", "  properties.delivery.timeout.ms: 5\n  properties.linger.ms: 5000\n", "correct the properties.*"),
     ):
         pipeline.write(source, sink)
-        refused = pipeline.run()
+        refused = run_here(pipeline)
         assert refused.code == 78, refused.err
         assert why in refused.err
         assert "Traceback" not in refused.err
@@ -265,10 +265,10 @@ def test_a_record_that_is_refused_is_a_reject_with_every_guarantee(kafka: Kafka,
     out = kafka.create(pipeline.out("orders"), 1, **{"max.message.bytes": "2000", "cleanup.policy": "compact"})
     alone = "  properties.batch.num.messages: 1\n  properties.compression.type: none\n"
     pipeline.write(sink=f"  sink.delivery-guarantee: at-least-once\n{alone}")
-    refused = pipeline.run()
+    refused = run_here(pipeline)
     assert (refused.code, out in refused.err) == (65, True), refused.err
     pipeline.write("  ingestion.ignore-errors: true\n", f"  sink.delivery-guarantee: none\n{alone}")
-    done = pipeline.run()
+    done = run_here(pipeline)
     assert done.code == 0, done.err
     assert done.events[-1]["rejected"] == 1
     assert not any("were lost" in event["event"] for event in done.events)

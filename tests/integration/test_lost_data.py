@@ -91,7 +91,7 @@ def test_a_topic_that_goes_during_a_run_and_comes_back(kafka: Kafka, pipeline: P
         f"data loss: topic {lost} was deleted",
         f"data loss: topic {lost} was deleted and created again during the run",
     ]
-    again = pipeline.run()  # its checkpoint is of what there is now
+    again = run_here(pipeline)  # its checkpoint is of what there is now
     assert again.code == 0, again.err
 
 
@@ -115,7 +115,7 @@ def test_a_topic_that_goes_while_it_is_read_and_the_run_still_ends(
     assert done.code == 0, done.err
     assert any(event["event"].startswith(f"data loss: topic {pipeline.topic} was deleted") for event in done.events)
     if recreated:  # a bounded run ends where the new topic ended when it was noticed; the next one goes on there
-        again = pipeline.run()
+        again = run_here(pipeline)
         assert again.code == 0, again.err
     assert {i for i in kafka.ids(out) if i >= 10_000} == (set(range(10_000, 10_003)) if recreated else set())
 

@@ -12,7 +12,7 @@ from commands import called, run_here
 from harness import message
 
 if TYPE_CHECKING:
-    from harness import Kafka, Pipeline
+    from harness import Kafka, Pipeline, Result
 
 EXACTLY = "  sink.delivery-guarantee: exactly-once\n"
 OFF = {"INGEST_NATIVE": "off"}
@@ -32,6 +32,11 @@ def partitions_of(kafka: Kafka, topic: str) -> dict[int, set[int]]:
     return found
 
 
+def ran(pipeline: Pipeline, env: dict[str, str] | None) -> Result:
+    """Run to the end in this process, which has native code, or on Spark with these variables."""
+    return run_here(pipeline) if env is None else pipeline.run(env=env)
+
+
 @pytest.mark.parametrize("env", [None, OFF], ids=["native", "reference"])
 @pytest.mark.parametrize("more", ["", EXACTLY], ids=["at-least-once", "exactly-once"])
 def test_round_robin_takes_the_partitions_in_turn(
@@ -39,7 +44,7 @@ def test_round_robin_takes_the_partitions_in_turn(
 ) -> None:
     as_kafka(pipeline, f"  sink.partitioner: round-robin\n  key.format: json\n{more}")
     kafka.send(pipeline.topic, *[message("c", None, {"id": i}) for i in range(300)])
-    done = pipeline.run(env=env)
+    done = ran(pipeline, env)
     assert done.code == 0, done.err
     records = kafka.read(pipeline.out("orders"))
     assert Counter(record.partition for record in records) == {0: 100, 1: 100, 2: 100}
@@ -51,7 +56,7 @@ def test_a_task_has_one_partition_with_fixed(kafka: Kafka, pipeline: Pipeline) -
         kafka.send(
             pipeline.topic, *[message("c", None, {"id": i}) for i in range(partition, 200, 2)], partition=partition
         )
-    done = pipeline.run()
+    done = run_here(pipeline)
     assert done.code == 0, done.err
     assert "sink.semantic is an old name of sink.delivery-guarantee" in done.err
     where = partitions_of(kafka, pipeline.out("orders"))
@@ -104,7 +109,7 @@ def test_a_class_of_the_users_chooses_partitions(kafka: Kafka, pipeline: Pipelin
     )
     as_kafka(pipeline, f"  sink.partitioner: {name}:ByRemainder\n  key.format: json\n  key.fields: id\n")
     kafka.send(pipeline.topic, *[message("c", None, {"id": i}) for i in range(60)])
-    done = pipeline.run(env=env)
+    done = ran(pipeline, env)
     assert done.code == 0, done.err
     assert partitions_of(kafka, pipeline.out("orders")) == {i: {i % 3} for i in range(60)}
 
@@ -143,7 +148,7 @@ def test_keys_and_values_that_share_no_column_come_back_as_rows(
     )  # fmt: skip
     rows = [{"k_id": i, "k_user": f"u{i % 3}", "id": "mine", "n": i} for i in range(5)]
     kafka.send(pipeline.topic, *[message("c", None, row) for row in rows])
-    done = pipeline.run(env=env)
+    done = ran(pipeline, env)
     assert done.code == 0, done.err
     written = {record.key: record.value for record in kafka.read(topic)}
     assert written == {b'{"user":"u%d","id":%d}' % (i % 3, i): b'{"id":"mine","n":%d}' % i for i in range(5)}
@@ -156,7 +161,7 @@ def test_keys_and_values_that_share_no_column_come_back_as_rows(
         f"route:\n  - {{source-table: '\\.*', sink-table: {again}}}\n"
     )
     pipeline.checkpoint = pipeline.checkpoint.with_name("again")
-    done = pipeline.run(env=env)
+    done = ran(pipeline, env)
     assert done.code == 0, done.err
     assert sorted(kafka.table(again).values(), key=lambda row: row["n"]) == [
         {"k_user": row["k_user"], "k_id": row["k_id"], "id": "mine", "n": row["n"]} for row in rows
@@ -184,7 +189,7 @@ def test_headers_and_times_are_passed_on(
         )
     producer.produce(pipeline.topic, message("d", {"id": 3}, None)[1], b'{"id":3}', 0, timestamp=now + 99)
     assert producer.flush(20) == 0
-    done = pipeline.run(env=env)
+    done = ran(pipeline, env)
     assert done.code == 0, done.err
     records = kafka.read(pipeline.out("orders"))
     assert len(records) == 31
@@ -241,7 +246,7 @@ def test_a_key_stays_in_its_partition_when_the_topic_grows(
         """Write 30 rows; the partition that each of them is in."""
         kafka.send(pipeline.topic, *[message("c", None, {"id": i, "n": n}) for i in range(30)])
         before = {(record.partition, record.offset) for record in kafka.read(out)} if n else set()
-        done = pipeline.run(env=env)
+        done = ran(pipeline, env)
         assert done.code == 0, done.err
         assert ("partitions by now" in done.err) == (n == 1)
         new = [record for record in kafka.read(out) if (record.partition, record.offset) not in before]

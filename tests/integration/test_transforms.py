@@ -9,6 +9,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
+from commands import run_here
 from harness import EXACTLY, debezium, faulty, finish, ids, message, until
 
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ def _row(kafka: Kafka, pipeline: Pipeline, key: int) -> object:
 def test_an_expression_that_a_table_does_not_allow_stops_the_run(kafka: Kafka, pipeline: Pipeline) -> None:
     pipeline.write(rest=RULES.replace("UPPER(status)", "UPPER(statsu)"))
     kafka.send(pipeline.topic, message("c", None, {"id": 1, "status": "a", "n": 1}), partition=0)
-    done = pipeline.run()
+    done = run_here(pipeline)
     assert done.code == 78, done.err
     assert "transform[0].projection, column 'status', table shop.orders" in done.err
     assert "has no column 'statsu', did you mean 'status'?" in done.err
@@ -171,7 +172,7 @@ def test_merged_tables_stay_merged_across_restarts(kafka: Kafka, pipeline: Pipel
         kafka.send(pipeline.topic, *[(f'{{"id":{json.loads(c)["after"]["id"]}}}'.encode(), c) for c in changes])
 
     send(("shop1", {"id": 1, "n": 1}), ("shop2", {"id": 1, "n": 2.5, "more": "x"}))
-    done = pipeline.run()
+    done = run_here(pipeline)
     assert done.code == 0, done.err
     first = {
         "shop1/1": {"id": 1, "n": 1, "next": 2, "key": "shop1/1", "more": None},
@@ -180,7 +181,7 @@ def test_merged_tables_stay_merged_across_restarts(kafka: Kafka, pipeline: Pipel
     assert {row["key"]: row for row in kafka.table(pipeline.out("orders")).values()} == first
     # What only the second shard has, the first one's rows have as well after a restart; a third widens a column
     send(("shop1", {"id": 2, "n": 3}), ("shop3", {"id": 1, "n": 4, "more": 5}))
-    done = pipeline.run()
+    done = run_here(pipeline)
     assert done.code == 0, done.err
     rows = {row["key"]: row for row in kafka.table(pipeline.out("orders")).values()}
     assert rows["shop1/2"] == {"id": 2, "n": 3, "next": 4, "key": "shop1/2", "more": None}
