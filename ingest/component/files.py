@@ -27,7 +27,7 @@ class Files:
     def __init__(self, section: str, fetch: Callable[[str], bytes], warn: Callable[[str], None]) -> None:
         """`section`: the name of the section, for errors.
 
-        `fetch` returns the bytes of a remote file, and raises IngestError. `warn` is told of expired certificates.
+        `fetch` returns the bytes of a remote file, and raises IngestError. `warn` gets a text for expired certificates.
         """
         self._section = section
         self._fetch = fetch
@@ -90,7 +90,7 @@ class Files:
 
 _HINT: Final = "see its type and its passwords in the pipeline file; keytool -list shows what is in a store"
 _MAX_TOLD: Final = 5
-"""Expired certificates of one store that are told one by one."""
+"""Number of expired certificates of one store that a warning names."""
 
 
 def unreadable(place: str) -> str:

@@ -142,7 +142,7 @@ class LetterCoordinator(SourceCoordinator):
         return self.cluster.topics(names)
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         if self._cluster is not None:
             self._cluster.close()
 

@@ -83,7 +83,7 @@ class StopSignal:
 
     @contextmanager
     def installed(self) -> Iterator[StopSignal]:
-        """Listen while the block runs; the first signal is told by a thread, as a handler must not wait for a lock."""
+        """Listen while the block runs. A thread reports the first signal, as a handler must not wait for a lock."""
         before = {number: signal.getsignal(number) for number in self._numbers}
         announcing = Thread(target=self._announce, daemon=True)
         announcing.start()
@@ -111,7 +111,7 @@ TOUCH_S: Final = 1.0
 
 
 class LivenessFile:
-    """A file that is touched while the run works or waits, if a probe watches one. Observers are told, too."""
+    """A file for a liveness probe, touched while the run works or waits. Observers are notified, too."""
 
     def __init__(self, path: Path | None, observer: Observer, clock: Clock = CLOCK) -> None:
         self._path = path

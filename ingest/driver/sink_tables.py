@@ -262,7 +262,7 @@ class KeyPartitions:
 
 
 _TOLD: Final = 20
-"""Tables that lack rows that are told one by one."""
+"""Number of tables that lack rows for which a warning of their own is shown."""
 
 
 class TablePlaces:

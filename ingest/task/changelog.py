@@ -83,7 +83,7 @@ class SplitRows:
     """The rows of one split: a file, and what a task has changed since its last commit. Methods raise Unavailable."""
 
     def __init__(self, path: Path) -> None:
-        """Open the file, or begin anew if it cannot be read."""
+        """Open the file, or start an empty one if it cannot be read."""
         self._path = path
         self._changed: dict[bytes, bytes | None] = {}
         self._log: list[tuple[int, bytes, bytes | None]] = []

@@ -210,7 +210,7 @@ def state_for(task: Task) -> WorkerState:
 
 
 def discard() -> None:
-    """Let go of the clients of this worker."""
+    """Close the clients of this worker."""
     if _state is not None:
         _state.clients.discard()
 

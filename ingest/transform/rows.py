@@ -56,7 +56,7 @@ class Rows(Protocol):
         """Return how many rows go, and how many bytes the texts have that stay."""
 
     def take(self) -> tuple[RetainedColumns, pa.RecordBatch]:
-        """Return the columns that stay and the rows that go, and begin anew."""
+        """Return (retained columns, rows for Spark) and reset."""
 
 
 class ReferenceRows:
@@ -84,7 +84,7 @@ class ReferenceRows:
         return len(self._go), sum(len(row[4] or b"") for row in self._stay)
 
     def take(self) -> tuple[RetainedColumns, pa.RecordBatch]:
-        """Return the columns that stay and the rows that go, and begin anew."""
+        """Return (retained columns, rows for Spark) and reset."""
         stay = [_parts_of(pa.array(column, kind)) for column, kind in zip(_turned(self._stay, META), META, strict=True)]
         types = [field.type for field in self._schema]
         go = [pa.array(column, kind) for column, kind in zip(_turned(self._go, types), types, strict=True)]
@@ -124,7 +124,7 @@ class NativeRows:
         return self.native.size()
 
     def take(self) -> tuple[RetainedColumns, pa.RecordBatch]:
-        """Return the columns that stay and the rows that go, and begin anew."""
+        """Return (retained columns, rows for Spark) and reset."""
         stay, columns, go, slots = self.native.take()
         made = [
             pa.Array.from_buffers(field.type, go, [part if part is None else pa.py_buffer(part) for part in parts])

@@ -119,7 +119,7 @@ class ChunkManifest:
     offsets: list[range]
     """The offsets of its records that were read."""
     known: int
-    """The number of targets of earlier chunks that still count: all of them, or none, as their numbers begin anew."""
+    """The number of targets of earlier chunks that still count: all of them, or none, as their numbers start over."""
     targets: list[Target]
     """Destinations of ready-made records, each with the changes that are done then: those that are new here."""
     rejects: list[SpilledReject]

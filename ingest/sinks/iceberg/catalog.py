@@ -150,7 +150,7 @@ class Warehouse:
             made.replace(place.with_name("version-hint.text"))
 
     def close(self) -> None:
-        """Let go of the catalog."""
+        """Release the catalog."""
         catalog, self._catalog = self._catalog, None
         if catalog is not None:
             catalog.close()

@@ -190,5 +190,5 @@ class IcebergCoordinator(LakeCoordinator[Table]):
         return catalog.load_table(name)
 
     def close(self) -> None:
-        """Let go of the catalog."""
+        """Release the catalog."""
         self._warehouse.close()

@@ -175,7 +175,7 @@ class IcebergFiles:
         return out
 
     def close(self) -> None:
-        """Let go of the catalog."""
+        """Release the catalog."""
         self._warehouse.close()
 
     def _table(self, table: LakeTable) -> _Known:

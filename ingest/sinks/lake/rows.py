@@ -110,7 +110,7 @@ def rows_to_batch_by_reference(
 
 
 def add_counts(cut: dict[str, int] | None, found: Mapping[str, int]) -> None:
-    """Add counts of values that were cut to those that are there."""
+    """Add counts of values that were cut to the existing counts."""
     if cut is not None:
         for name, count in found.items():
             cut[name] = cut.get(name, 0) + count

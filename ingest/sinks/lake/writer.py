@@ -43,7 +43,7 @@ class TableFiles(Protocol):
         """Write the last states of keys into files. Raise IngestError."""
 
     def close(self) -> None:
-        """Let go of what is held."""
+        """Release pending rows and files."""
 
 
 class LakeWriter:

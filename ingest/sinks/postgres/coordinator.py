@@ -245,7 +245,7 @@ class PostgresCoordinator(SinkCoordinator):
                 self._progress.begin_batch(connection, self._owner, batch)
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
