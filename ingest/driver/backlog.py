@@ -60,6 +60,8 @@ class Backlog:
         """The ends of the run, by split, with `--once`; empty otherwise."""
         self._follows = drain and len(self.targets) < len(ends)
         self._seen = ends
+        self._asked: Mapping[Split, int] = {}
+        """The ends that were seen last by who looks between two batches, beside the driver."""
 
     @property
     def positions(self) -> dict[Split, int]:
@@ -89,16 +91,17 @@ class Backlog:
     def waiting(self, seen: Mapping[Split, int] | None = None) -> dict[Split, int]:
         """Return how many records of each split wait to be read, as far as positions tell; none of a database.
 
-        `seen`: where splits end now, in place of the last look. It may be called in another thread than the driver's.
+        `seen`: where another thread than the driver's has just seen splits end. Until the driver looks, a batch may
+        take minutes: what has come meanwhile waits, too.
         """
-        positions, ends = dict(self.positions), self._ends_of(seen)
+        positions, ends = dict(self.positions), self._known_ends(seen)
         if self._standing(positions, ends) is not None:
             return {}
         return {split: max(0, end - positions.get(split, 0)) for split, end in ends.items()}
 
     def standing(self, seen: Mapping[Split, int] | None = None) -> Standing | None:
         """Return where the reading of a database stands; None where the source has records. `seen`: as above."""
-        standing = self._standing(dict(self.positions), self._ends_of(seen))
+        standing = self._standing(dict(self.positions), self._known_ends(seen))
         if standing is None:
             return None
         now = self._now()
@@ -111,8 +114,13 @@ class Backlog:
         known = max(self._caught_up, standing.read_time)
         return standing.with_times(max(0.0, now - known) if known and standing.lag_bytes else 0.0, left)
 
-    def _ends_of(self, seen: Mapping[Split, int] | None) -> Mapping[Split, int]:
-        return self.ends if seen is None or self._follows else self.targets or seen
+    def _known_ends(self, asked: Mapping[Split, int] | None) -> Mapping[Split, int]:
+        """Return the ends that either look has seen, the driver's and that of another thread; ends never shrink."""
+        if asked is not None:
+            self._asked = asked
+        if self._follows or self.targets:
+            return self.ends
+        return {split: max(end, self._asked.get(split, end)) for split, end in self._seen.items()}
 
     def lag(self) -> int | None:
         """Return how many records wait in all splits; None of a database."""

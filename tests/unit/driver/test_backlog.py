@@ -44,6 +44,15 @@ def test_a_run_that_goes_on_follows_the_ends() -> None:
     assert going.targets == {}
 
 
+def test_what_came_while_a_batch_runs_waits_when_it_is_done() -> None:
+    going = backlog({A: 0}, {A: 5})
+    assert going.waiting({A: 8}) == {A: 8}
+    going.positions[A] = 5
+    assert going.waiting() == {A: 3}, "the driver has not looked since its batch was planned"
+    going.see({A: 9})
+    assert going.waiting({A: 8}) == {A: 4}, "an answer to a question that was asked before the driver looked"
+
+
 def test_a_database_is_behind_since_the_end_was_seen_that_is_reached() -> None:
     """An old event that was read last says nothing of a log that was quiet since."""
     progress, hands, log = Progress(positions={A: 100}), Hands(), {"read": 0, "rows": 40}
