@@ -169,11 +169,7 @@ def observed(
 
 
 def delays_of(
-    pipeline: subprocess.Popen[bytes],
-    reader: Reader,
-    feed: Feed,
-    make: Callable[[], Feed],
-    options: argparse.Namespace,
+    pipeline: subprocess.Popen[bytes], reader: Reader, feed: Feed, make: Callable[[], Feed], options: argparse.Namespace
 ) -> list[float]:
     """The delays of all records at a rate, in seconds, after the pipeline was warmed up."""
     feed.sent, _ = load(make, feed.sent, options.rate, 5)

@@ -43,10 +43,7 @@ def read(name: str) -> dict[str, Any]:
 def figures() -> str:
     """Return the table of all figures: the median of each, its spread, its target, and which code it is of."""
     targets = read("targets")
-    lines = [
-        "| bench | what | median | spread | runs | target | commit | date |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
+    lines = ["| bench | what | median | spread | runs | target | commit | date |", "|---|---|---|---|---|---|---|---|"]
     for path in sorted(RESULTS.glob("*.json")):
         if path.stem in OTHERS:
             continue

@@ -260,9 +260,16 @@ class Checkpoint:
         ranges = {(t, p): (start, end) for t, p, start, end, _ in stored["ranges"]}
         shards = {(t, p): shard for t, p, _, _, shard in stored["ranges"]}
         return Batch(
-            number, run, stored["ids"], ranges, stored["schema_version"], shards, stored["prefix"], stored["time"],
+            number,
+            run,
+            stored["ids"],
+            ranges,
+            stored["schema_version"],
+            shards,
+            stored["prefix"],
+            stored["time"],
             stored.get("source_state"),
-        )  # fmt: skip
+        )
 
     def plan(self, batch: Batch) -> None:
         """Store a plan; only then may its tasks start. Raises CheckpointError where a newer run has taken over."""
@@ -374,9 +381,7 @@ class Checkpoint:
         """Return the numbers of the versions of the schemas that there are, in order."""
         return self._numbers("schemas", ".json")
 
-    def versions(
-        self,
-    ) -> Iterator[tuple[int, int, dict[TableId, TableSchema], dict[TableId, TableSchema]]]:
+    def versions(self) -> Iterator[tuple[int, int, dict[TableId, TableSchema], dict[TableId, TableSchema]]]:
         """Yield each version of the schemas: number, time in milliseconds, and the source and sink tables it changed.
 
         Versions that hold everything give everything. Raises CheckpointError.
@@ -485,7 +490,7 @@ def _stored(progress: Progress) -> dict[str, Any]:
     return {**stored, **_with_state(progress.source_state)}
 
 
-def _with_state(state: Any) -> dict[str, Any]:  # noqa: ANN401  (the source's own)
+def _with_state(state: Any) -> dict[str, Any]:
     return {} if state is None else {"source_state": state}
 
 

@@ -86,11 +86,17 @@ def overview(checkpoint: Checkpoint, source: KafkaSourceCoordinator | None) -> d
     positions = []
     for (topic, partition), offset in sorted(progress.positions.items()):
         end = ends.get((topic, partition))
-        positions.append({
-            "topic": topic, "partition": partition, "offset": offset, "end": end,
-            "lag": None if end is None else max(0, end - offset), "shard": progress.shards.get((topic, partition)),
-            "topic_id": progress.ids.get(topic),
-        })  # fmt: skip
+        positions.append(
+            {
+                "topic": topic,
+                "partition": partition,
+                "offset": offset,
+                "end": end,
+                "lag": None if end is None else max(0, end - offset),
+                "shard": progress.shards.get((topic, partition)),
+                "topic_id": progress.ids.get(topic),
+            }
+        )
     return {
         "checkpoint": checkpoint.where,
         "id": checkpoint.id,

@@ -234,9 +234,11 @@ def status(checkpoint: Checkpoint) -> dict[str, Any]:
 def snapshot_json(standing: Standing) -> dict[str, Any]:
     """Return how far the rows of a database's tables are read, in plain values."""
     return {
-        "tables_done": standing.tables_done, "rows_read": standing.rows_read, "rows_left": standing.rows_left,
+        "tables_done": standing.tables_done,
+        "rows_read": standing.rows_read,
+        "rows_left": standing.rows_left,
         "tables": {name: asdict(table) for name, table in sorted(standing.tables.items())},
-    }  # fmt: skip
+    }
 
 
 def _state(start: RunStart | None, end: RunEnd | None, held: str | None, *, locked: bool) -> str:

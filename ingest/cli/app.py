@@ -81,7 +81,7 @@ for name, short_help in COMMANDS.items():
     app.command(name, help=short_help)(not_loaded)
 
 
-def _version(value: bool) -> None:  # noqa: FBT001  (typer's signature)
+def _version(value: bool) -> None:
     if value:
         from ingest.cli.version import lines  # noqa: PLC0415  (it asks what is installed)
 

@@ -35,8 +35,7 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 @app.command()
 def check(
     files: Annotated[
-        list[Path],
-        typer.Argument(metavar="FILE", help="Pipeline files, or directories: all pipelines in them."),
+        list[Path], typer.Argument(metavar="FILE", help="Pipeline files, or directories: all pipelines in them.")
     ],
     variables: SetOption = None,
     form: Annotated[FindingsFormat, typer.Option("--format", help="How to print what is found.")] = FindingsFormat.TEXT,

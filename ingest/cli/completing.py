@@ -57,7 +57,7 @@ def values_of(option: str) -> list[str]:
     return list(dict.fromkeys(_enumerated(json.loads(schema_text()), option)))
 
 
-def _enumerated(schema: Any, option: str) -> Iterator[str]:  # noqa: ANN401  (JSON)
+def _enumerated(schema: Any, option: str) -> Iterator[str]:
     """Yield the values that an option may have anywhere in a JSON Schema."""
     if isinstance(schema, list):
         for one in schema:

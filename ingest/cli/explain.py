@@ -97,9 +97,12 @@ def _entries() -> Iterator[tuple[str, str]]:
         *((f"source {name}", model) for name, model in SOURCES.items()),
         *((f"format {name}", model) for name, model in FORMATS.items()),
         *((f"sink {name}", model) for name, model in SINKS.items()),
-        ("route", Route), ("transform", Transform), ("pipeline", PipelineOptions),
-        ("pipeline dirty-data.collector", DirtyDataCollector), ("pipeline user-defined-function", UserFunction),
-    ]  # fmt: skip
+        ("route", Route),
+        ("transform", Transform),
+        ("pipeline", PipelineOptions),
+        ("pipeline dirty-data.collector", DirtyDataCollector),
+        ("pipeline user-defined-function", UserFunction),
+    ]
     owners: dict[tuple[str, str, str], list[str]] = {}
     for section, model in sections:
         for key, text in _options(model).items():

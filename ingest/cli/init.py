@@ -82,12 +82,7 @@ def init(
         ),
     ] = None,
     sink: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TYPE",
-            help=f"One of {', '.join(SINKS)}.",
-            autocompletion=lambda: list(SINKS),
-        ),
+        str | None, typer.Option(metavar="TYPE", help=f"One of {', '.join(SINKS)}.", autocompletion=lambda: list(SINKS))
     ] = None,
     place: Annotated[
         str, typer.Option("--to", metavar="PLACE", help="Brokers of the sink, a directory, or a server's host:port.")
@@ -140,10 +135,15 @@ def init(
     values = parse_variables(variables)
     if database is not None:
         answers = Answers(
-            bootstrap=brokers or "localhost:9092", topic=None, topic_pattern=None, format="debezium-json",
-            sink=sink or _asked("--sink", f"Sink ({', '.join(SINKS)})", SINKS[0]), place=place,
-            properties=parse_variables(properties), database=server_to_read(database, user, tables),
-        )  # fmt: skip
+            bootstrap=brokers or "localhost:9092",
+            topic=None,
+            topic_pattern=None,
+            format="debezium-json",
+            sink=sink or _asked("--sink", f"Sink ({', '.join(SINKS)})", SINKS[0]),
+            place=place,
+            properties=parse_variables(properties),
+            database=server_to_read(database, user, tables),
+        )
         _know_sink(answers)
         if look:
             answers = _with_tables(answers, values)

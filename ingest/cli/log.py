@@ -129,7 +129,7 @@ class Log:
             wrapper_class=structlog.make_filtering_bound_logger(options.level),
         )
 
-    def _mask(self, _logger: object, _method: str, event: Any) -> Any:  # noqa: ANN401  (structlog's signature)
+    def _mask(self, _logger: object, _method: str, event: Any) -> Any:
         return masked(event, self._secrets)
 
     def __call__(self, event: Event) -> None:
@@ -137,18 +137,30 @@ class Log:
         match event:
             case RunStarted():
                 self._log.info(
-                    "run started", pipeline=event.pipeline, run=event.run, checkpoint=event.checkpoint,
-                    splits=event.splits, resumed=event.resumed, **lag_fields(event), native=event.native,
+                    "run started",
+                    pipeline=event.pipeline,
+                    run=event.run,
+                    checkpoint=event.checkpoint,
+                    splits=event.splits,
+                    resumed=event.resumed,
+                    **lag_fields(event),
+                    native=event.native,
                     **({"in_python": [*event.in_python]} if event.in_python else {}),
-                )  # fmt: skip
+                )
             case OptionChanged():
                 self._log.info("option changed", option=event.option, before=event.before, now=event.now)
             case BatchDone():
                 self._log.info(
-                    "batch done", batch=event.batch, records=event.records, seconds=round(event.seconds, 3),
-                    **lag_fields(event), rejected=event.rejected, cpu_s=round(event.cpu_s, 3),
-                    worker_rss_mib=event.worker_rss_kib >> 10, first_ack=event.first_ack,
-                )  # fmt: skip
+                    "batch done",
+                    batch=event.batch,
+                    records=event.records,
+                    seconds=round(event.seconds, 3),
+                    **lag_fields(event),
+                    rejected=event.rejected,
+                    cpu_s=round(event.cpu_s, 3),
+                    worker_rss_mib=event.worker_rss_kib >> 10,
+                    first_ack=event.first_ack,
+                )
             case Serving():
                 self._log.info("metrics", host=event.host, port=event.port)
             case SchemaChanged():
@@ -192,15 +204,21 @@ class Log:
             self._client_line(level, client=client, facility=facility, more=count)
         log = self._log.error if event.exit_code else self._log.info
         log(
-            "run ended", pipeline=event.pipeline, stopped=event.stopped, exit_code=event.exit_code,
-            code=event.code, batches=event.batches, records=event.records, seconds=round(event.seconds, 3),
+            "run ended",
+            pipeline=event.pipeline,
+            stopped=event.stopped,
+            exit_code=event.exit_code,
+            code=event.code,
+            batches=event.batches,
+            records=event.records,
+            seconds=round(event.seconds, 3),
             rejected=event.rejected,
             **(
                 {"left": None if event.left is None else sum(event.left.values())}
                 if event.standing is None
                 else standing_fields(event.standing)
             ),
-        )  # fmt: skip
+        )
         if not self._options.quiet:
             print_summary(event, self._secrets)
 
@@ -246,29 +264,39 @@ def lag_fields(event: RunStarted | BatchDone) -> dict[str, object]:
 def standing_fields(standing: Standing) -> dict[str, object]:
     """Return where the reading of a database stands, by the names of fields, which say the units."""
     fields: dict[str, object] = {
-        "log": f"{standing.file}:{standing.offset}", "lag_bytes": standing.lag_bytes, "lag_s": round(standing.lag_s, 1),
-    }  # fmt: skip
+        "log": f"{standing.file}:{standing.offset}",
+        "lag_bytes": standing.lag_bytes,
+        "lag_s": round(standing.lag_s, 1),
+    }
     if standing.tables:
         left = standing.seconds_left
         fields |= {
-            "snapshot_tables": len(standing.tables), "snapshot_rows_read": standing.rows_read,
-            "snapshot_rows_left": standing.rows_left, "snapshot_left_s": None if left is None else round(left),
-        }  # fmt: skip
+            "snapshot_tables": len(standing.tables),
+            "snapshot_rows_read": standing.rows_read,
+            "snapshot_rows_left": standing.rows_left,
+            "snapshot_left_s": None if left is None else round(left),
+        }
     return fields
 
 
 def measured_fields(event: BatchMeasured) -> dict[str, object]:
     """Return the numbers of a batch, by the names of fields."""
     return {
-        "records_in": event.records_in, "bytes_in": event.bytes_in, "records_out": event.records_out,
-        "bytes_out": event.bytes_out, "fetch_lag_s": event.fetch_lag_s, "emit_lag_s": event.emit_lag_s,
-        "send_s": round(event.send_s, 3), "commit_s": round(event.commit_s, 3), "failed": event.failed,
+        "records_in": event.records_in,
+        "bytes_in": event.bytes_in,
+        "records_out": event.records_out,
+        "bytes_out": event.bytes_out,
+        "fetch_lag_s": event.fetch_lag_s,
+        "emit_lag_s": event.emit_lag_s,
+        "send_s": round(event.send_s, 3),
+        "commit_s": round(event.commit_s, 3),
+        "failed": event.failed,
         "rejects": {f"{stage}/{code}": count for (stage, code), count in event.rejects.items()},
         "skipped": dict(event.skipped),
-    }  # fmt: skip
+    }
 
 
-def as_text(_logger: object, _method: str, event: Any) -> str:  # noqa: ANN401  (structlog's signature)
+def as_text(_logger: object, _method: str, event: Any) -> str:
     """Return an event as a line for people: time, level, what, and its fields. What is not known is left out."""
     at, level, what = event.pop("time"), event.pop("level"), event.pop("event")
     return f"{at[:19]}Z {level:<7} {one_line(what)}{fields_text(event)}"

@@ -28,10 +28,7 @@ FormatOption = Annotated[OutputFormat, typer.Option("--format", help="How to pri
 SetOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--set",
-        metavar="NAME=VALUE",
-        help="A value for ${NAME}; may be repeated.",
-        autocompletion=set_values,
+        "--set", metavar="NAME=VALUE", help="A value for ${NAME}; may be repeated.", autocompletion=set_values
     ),
 ]
 FilesConfOption = Annotated[

@@ -37,8 +37,7 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 def plan(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The pipeline file.")],
     rows: Annotated[
-        int,
-        typer.Option("--rows", min=0, max=1000, metavar="N", help="Also show N records, as `ingest tap` does."),
+        int, typer.Option("--rows", min=0, max=1000, metavar="N", help="Also show N records, as `ingest tap` does.")
     ] = 0,
     variables: SetOption = None,
     form: FormatOption = OutputFormat.TEXT,
@@ -170,9 +169,13 @@ def _cut(words: Sequence[str], width: int, most: int) -> Iterator[str]:
         # A word is in one line, whatever spaces it has
         text = ", ".join(word.replace(" ", "\N{NO-BREAK SPACE}") for word in words[:number]) + more
         wrapped = textwrap.wrap(
-            text, max(width, 40), initial_indent="    ", subsequent_indent="    ",
-            break_long_words=False, break_on_hyphens=False,
-        )  # fmt: skip
+            text,
+            max(width, 40),
+            initial_indent="    ",
+            subsequent_indent="    ",
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
         if len(wrapped) <= most or number == 1:
             yield from (line.replace("\N{NO-BREAK SPACE}", " ") for line in wrapped)
             return

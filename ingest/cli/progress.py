@@ -70,9 +70,14 @@ class Terminal:
     """A live line with records, rate, lag and the time left; what is worth reading scrolls by above it."""
 
     def __init__(
-        self, secrets: frozenset[str], *, once: bool, verbose: bool = False, live: bool = True,
+        self,
+        secrets: frozenset[str],
+        *,
+        once: bool,
+        verbose: bool = False,
+        live: bool = True,
         now: Callable[[], float] = time.monotonic,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Start showing; the line only if it is to be `live`."""
         self._secrets = secrets
         self._once = once

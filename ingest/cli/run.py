@@ -88,8 +88,7 @@ def run(
         Path | None, typer.Option(metavar="FILE", help="Write metrics to this file every few seconds, and at the end.")
     ] = None,
     metrics_push: Annotated[
-        str | None,
-        typer.Option(metavar="URL", help="Push metrics to this push gateway, last when the run ends."),
+        str | None, typer.Option(metavar="URL", help="Push metrics to this push gateway, last when the run ends.")
     ] = None,
     report: Annotated[
         Path | None, typer.Option(metavar="FILE.html", help="Write a page about the run, now and then and at the end.")
@@ -127,11 +126,7 @@ def log_options(form: LogFormat | None, *, quiet: bool, verbose: bool) -> LogOpt
 
 
 def measured(
-    observer: Observer,
-    pipeline: Pipeline,
-    port: int | None = None,
-    file: Path | None = None,
-    push: str | None = None,
+    observer: Observer, pipeline: Pipeline, port: int | None = None, file: Path | None = None, push: str | None = None
 ) -> AbstractContextManager[Observer]:
     """Return a block with an observer that also keeps metrics, as the pipeline says where the command line does not."""
     options = pipeline.pipeline

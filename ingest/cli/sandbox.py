@@ -142,9 +142,10 @@ def _show(
         running = {} if found is None else asdict(found)
         others = {"registry": beside, "postgres": database, "mysql": tables}
         state = {
-            "running": found is not None, **running,
+            "running": found is not None,
+            **running,
             **{name: None if one is None else asdict(one) for name, one in others.items()},
-        }  # fmt: skip
+        }
         typer.echo(json.dumps(state))
     elif found is None:
         typer.echo("no sandbox is running; start one with: ingest sandbox up")

@@ -47,12 +47,7 @@ ObservedOption = Annotated[
 
 @contextmanager
 def _opened(
-    target: str,
-    checkpoint: str | None,
-    variables: list[str] | None,
-    conf: list[str] | None,
-    *,
-    write: bool = False,
+    target: str, checkpoint: str | None, variables: list[str] | None, conf: list[str] | None, *, write: bool = False
 ) -> Iterator[Checkpoint]:
     where = target
     file = Path(target)

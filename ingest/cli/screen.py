@@ -20,9 +20,12 @@ if TYPE_CHECKING:
 WIDEST_HELP: Final = 120
 """Characters of a line of help, at most: longer lines are hard to read."""
 _STYLES: Final[dict[str, Any]] = {
-    "error:": {"fg": "red", "bold": True}, "warning:": {"fg": "yellow", "bold": True}, "note:": {"fg": "cyan"},
-    "hint:": {"fg": "green"}, "more:": {"dim": True},
-}  # fmt: skip
+    "error:": {"fg": "red", "bold": True},
+    "warning:": {"fg": "yellow", "bold": True},
+    "note:": {"fg": "cyan"},
+    "hint:": {"fg": "green"},
+    "more:": {"dim": True},
+}
 _SEVERITY: Final = re.compile(rf"^((?:.*?:\d+:\d+: )?| {{2}})({'|'.join(_STYLES)})", re.MULTILINE)
 _CARETS: Final = re.compile(r"^( +\| +)(\^+)$", re.MULTILINE)
 _SECTION: Final = re.compile(r"^(?!rejected:|warnings:)\S.*(?::$| -> .*)", re.MULTILINE)
@@ -38,7 +41,7 @@ def has_colours(stream: TextIO) -> bool:
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
-def paint(text: str, stream: TextIO, **style: Any) -> str:  # noqa: ANN401  (as typer.style has them)
+def paint(text: str, stream: TextIO, **style: Any) -> str:
     """Return a text with a style of `typer.style`, or as it is where the stream has no colours."""
     return typer.style(text, **style) if text and has_colours(stream) else text
 

@@ -86,9 +86,11 @@ def print_summary(event: RunEnded, secrets: frozenset[str]) -> None:
     )
     console.print(Text(mask(_ending(event), secrets)), soft_wrap=True)
     for what, counts in (
-        ("values left out of the sink", event.withheld), ("fractions cut to microseconds", event.cut),
-        ("unknown values of rows before a change", event.unread), ("numbers rounded", event.rounded),
-    ):  # fmt: skip
+        ("values left out of the sink", event.withheld),
+        ("fractions cut to microseconds", event.cut),
+        ("unknown values of rows before a change", event.unread),
+        ("numbers rounded", event.rounded),
+    ):
         if counts:
             parts = ", ".join(f"{count:,} of {name}" for name, count in sorted(counts.items())[:MAX_COLUMNS])
             console.print(Text(mask(f"{what}: {parts}", secrets)), soft_wrap=True)

@@ -161,21 +161,26 @@ def about(tapped: Tapped) -> dict[str, Any]:
     """Return all about a record, as `--format json` shows it."""
     topic, partition = tapped.split
     return {
-        "topic": topic, "partition": partition, "offset": offset_of(tapped.record),
-        **({"place": tapped.place} if tapped.place else {}), **contents(tapped.record),
+        "topic": topic,
+        "partition": partition,
+        "offset": offset_of(tapped.record),
+        **({"place": tapped.place} if tapped.place else {}),
+        **contents(tapped.record),
         **({} if tapped.value is None else content(tapped.value, "value")),
         "tables": [show(table) for table in tapped.tables],
         "schema_changes": tapped.schema_changes,
-        "rows": [
-            {"to": to, "key": _text(key), "value": _text(value)} for to, key, value in tapped.rows
-        ],
+        "rows": [{"to": to, "key": _text(key), "value": _text(value)} for to, key, value in tapped.rows],
         "rejects": [
-            {"stage": one.stage, "code": one.code, "message": one.message,
-             "table": None if one.table is None else show(one.table)}
+            {
+                "stage": one.stage,
+                "code": one.code,
+                "message": one.message,
+                "table": None if one.table is None else show(one.table),
+            }
             for one in tapped.rejects
         ],
         "skipped": tapped.skipped,
-    }  # fmt: skip
+    }
 
 
 def lines(found: dict[str, Any]) -> Iterator[str]:

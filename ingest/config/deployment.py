@@ -32,8 +32,11 @@ SETTINGS: Final = "kubernetes.yaml"
 OWN: Final = frozenset({"app.kubernetes.io/name", "app.kubernetes.io/instance", "ingest/files-sha256"})
 """Labels and annotations that say which pipeline it is, and which file of it."""
 OWN_VOLUMES: Final = {
-    "checkpoint": "/checkpoints", "pipeline": "/pipelines", "secrets": "/secrets", "tmp": "/tmp",  # noqa: S108  (a mount)
-}  # fmt: skip
+    "checkpoint": "/checkpoints",
+    "pipeline": "/pipelines",
+    "secrets": "/secrets",
+    "tmp": "/tmp",  # noqa: S108  (a mount)
+}
 """Volumes that a pod has by itself, with their places."""
 
 

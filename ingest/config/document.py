@@ -315,7 +315,7 @@ class _TooMuchError(Exception):
 class _Composer(Composer):
     """Composer that stops at a limited number of values, before a large file costs much time."""
 
-    def compose_node(self, parent: Any, index: Any) -> Any:  # noqa: ANN401  (ruamel's)
+    def compose_node(self, parent: Any, index: Any) -> Any:
         self.count = getattr(self, "count", 0) + 1
         if self.count > MAX_VALUES:
             raise _TooMuchError(_at(self.parser.peek_event().start_mark), f"more than {MAX_VALUES} values")
@@ -404,10 +404,7 @@ def explain_yaml(error: MarkedYAMLError, line_of: Callable[[int], str]) -> tuple
         if part in said:
             return error.context_mark or seen, why
     if "expected '<document start>'" in said:
-        return (
-            seen,
-            "this follows the end of the file's map; remove it, or the quotes or brackets that end it",
-        )
+        return (seen, "this follows the end of the file's map; remove it, or the quotes or brackets that end it")
     if "expected <block end>" in said:
         if line[len(before) : len(before) + 1] in {"]", "}"}:
             return seen, f"this bracket closes nothing; remove it, or {_QUOTES}"

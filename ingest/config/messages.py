@@ -74,9 +74,11 @@ def problems(document: Document, error: ErrorDetails, where: Mapping, known: lis
         kind = where.items.get("type")
         component = kind.value or "" if isinstance(kind, Scalar) else ""
         advice = (
-            _nested(key, value, known) or _read_only(key, known) or misplaced_options.advice(section, component, key)
+            _nested(key, value, known)
+            or _read_only(key, known)
+            or misplaced_options.advice(section, component, key)
             or document.suggest(key, known)
-        )  # fmt: skip
+        )
         return [(key, place, f"unknown option {shown_key(key)!r} in {section}{advice}")]
     if error["type"] == "missing":
         return [(key, where.span, f"option {key!r} is missing in {section}")]

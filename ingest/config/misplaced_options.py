@@ -48,9 +48,14 @@ CONNECTORS: Final = frozenset({
 """Sources and sinks that this program lacks."""
 
 SINK_NAMES: Final = {
-    "postgresql": "postgres", "pg": "postgres", "deltalake": "delta", "delta-lake": "delta", "delta_lake": "delta",
-    "apache-iceberg": "iceberg", "holo": "hologres",
-}  # fmt: skip
+    "postgresql": "postgres",
+    "pg": "postgres",
+    "deltalake": "delta",
+    "delta-lake": "delta",
+    "delta_lake": "delta",
+    "apache-iceberg": "iceberg",
+    "holo": "hologres",
+}
 """Names that sinks of this program have elsewhere, with those that they have here."""
 
 _DATABASES: Final = frozenset({

@@ -165,9 +165,8 @@ class Transform(Options):
             items = () if plain or self.projection is None else projection(self.projection)
             wanted = None if self.filter is None else condition(self.filter)
         return TransformRule(
-            number, self.source_table, items, wanted, self.key,
-            self.converter_after_transform == "SOFT_DELETE",
-        )  # fmt: skip
+            number, self.source_table, items, wanted, self.key, self.converter_after_transform == "SOFT_DELETE"
+        )
 
 
 class UserFunction(Options):

@@ -282,10 +282,16 @@ def _without_fragments(text: str, values: Collection[str]) -> str:
 def option_names() -> frozenset[str]:
     """Return the names of all options, which messages may propose. It loads all components: only mistakes need it."""
     formats, others = FORMATS.values(), [*SOURCES.values(), *SINKS.values(), *_subclasses(Options)]
-    return frozenset({
-        *KNOWN, *(PROPERTIES + name for name in KNOWN), CONNECTOR, *(name for cls in others for name in _names(cls)),
-        *(prefix + name for cls in formats for name in _names(cls) for prefix in ("", "key.", "value.")),
-    } - {"*format", "properties.*", "variables"})  # fmt: skip
+    return frozenset(
+        {
+            *KNOWN,
+            *(PROPERTIES + name for name in KNOWN),
+            CONNECTOR,
+            *(name for cls in others for name in _names(cls)),
+            *(prefix + name for cls in formats for name in _names(cls) for prefix in ("", "key.", "value.")),
+        }
+        - {"*format", "properties.*", "variables"}
+    )
 
 
 def _subclasses(cls: type[Options]) -> Iterator[type[Options]]:

@@ -34,9 +34,9 @@ _KEYS: Final = frozenset({
     "title", "pipeline", "set", "messages", "records", "lines", "rejects", "letters", "skipped", "withheld", "cut",
     "unread", "rounded", "changes", "schema", "warnings", "error", "look-ahead",
 })  # fmt: skip
-_MESSAGE: Final = frozenset({
-    "topic", "partition", "key", "value", "headers", "timestamp", "key-base64", "value-base64", "repeat",
-})  # fmt: skip
+_MESSAGE: Final = frozenset(
+    {"topic", "partition", "key", "value", "headers", "timestamp", "key-base64", "value-base64", "repeat"}
+)
 _PIPELINE: Final = ("source", "sink", "route", "transform")
 _LISTS: Final = ("records", "lines", "rejects", "letters", "changes", "warnings")
 _MAPS: Final = ("set", "skipped", "withheld", "cut", "unread", "rounded", "schema")
@@ -100,9 +100,13 @@ def read(file: Path) -> Scenario:
     expected = {key: value for key, value in found.items() if key not in {"pipeline", "set", "messages", "title"}}
     look_ahead = expected.pop("look-ahead", 1)
     return Scenario(
-        file, str(found.get("title", file.stem)), _pipeline(file, found.get("pipeline"), messages, variables),
-        messages, expected, look_ahead,
-    )  # fmt: skip
+        file,
+        str(found.get("title", file.stem)),
+        _pipeline(file, found.get("pipeline"), messages, variables),
+        messages,
+        expected,
+        look_ahead,
+    )
 
 
 def write(

@@ -114,9 +114,11 @@ def contents(record: Record) -> dict[str, Any]:
     kind, millis = record.timestamp()
     headers = [{"name": name, **content(value, "value")} for name, value in record.headers() or ()]
     return {
-        "timestamp": _iso(millis) if kind else None, "headers": headers, **content(record.key(), "key"),
+        "timestamp": _iso(millis) if kind else None,
+        "headers": headers,
+        **content(record.key(), "key"),
         **content(record.value(), "value"),
-    }  # fmt: skip
+    }
 
 
 def tally(letters: Iterator[DeadLetter]) -> list[dict[str, Any]]:
@@ -131,10 +133,17 @@ def tally(letters: Iterator[DeadLetter]) -> list[dict[str, Any]]:
         span = times.setdefault(group, [at, at])
         span[:] = [min(span[0], at), max(span[1], at)]
     return [
-        {"table": table, "stage": stage, "code": code, "topic": topic, "count": number,
-         "first": times[table, stage, code, topic][0] or None, "last": times[table, stage, code, topic][1] or None}
+        {
+            "table": table,
+            "stage": stage,
+            "code": code,
+            "topic": topic,
+            "count": number,
+            "first": times[table, stage, code, topic][0] or None,
+            "last": times[table, stage, code, topic][1] or None,
+        }
         for (table, stage, code, topic), number in counts.most_common()
-    ]  # fmt: skip
+    ]
 
 
 def _iso(millis: int) -> str | None:

@@ -36,7 +36,7 @@ class Collector(Protocol):
     def properties(self) -> Mapping[str, str]:
         """Client properties of its own cluster; empty where that is the sink's."""
 
-    def letters(self, pipeline: str, writer: Any) -> DeadLetters | None:  # noqa: ANN401  (the sink's own)
+    def letters(self, pipeline: str, writer: Any) -> DeadLetters | None:
         """Return a task's side; None where rejects go to the driver's log."""
 
     def prepare(self, sink: dict[str, str], pipeline: str, warn: Callable[[str], None]) -> str:
@@ -77,7 +77,7 @@ class DirtyDataCollector(KafkaConnection, Labelled):
             conf.pop(foreign, None)
         return {"client.id": f"ingest.{pipeline}.dead-letters", "enable.idempotence": "true", "acks": "all", **conf}
 
-    def letters(self, pipeline: str, writer: Any) -> DeadLetters | None:  # noqa: ANN401  (the sink's own)
+    def letters(self, pipeline: str, writer: Any) -> DeadLetters | None:
         """Return a task's side; None if rejects go to the driver's log. `writer`: the sink's, which may be Kafka's."""
         if self.topic is None:
             return None

@@ -99,11 +99,7 @@ def backfill(pipeline: Pipeline, settings: Settings, observer: Observer, tables:
     """Read tables once more; raises IngestError."""
     context = RunContext(pipeline, settings, observer)
     summary = RunEnded(f"{context.name} (backfill)")
-    with (
-        summarised(summary, observer),
-        with_checkpoint(context) as access,
-        prepared(context, access.lock) as engine,
-    ):
+    with summarised(summary, observer), with_checkpoint(context) as access, prepared(context, access.lock) as engine:
         stop, counters = stop_signal(context), RunCounters(summary, pipeline.pipeline.max_tables)
         parts = spark_parts(context, context.pipeline.source, engine, stop)
         startup: RowsAgainStartup | BackfillStartup

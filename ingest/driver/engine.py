@@ -55,7 +55,7 @@ class TaskRunner(Protocol):
     def hadoop(self) -> tuple[Any, Any]:
         """The JVM, and the configuration of Hadoop's file systems in it."""
 
-    def broadcast(self, value: Any) -> Any:  # noqa: ANN401  (anything)
+    def broadcast(self, value: Any) -> Any:
         """Send a value to the workers once."""
 
     def run(self, function: Callable[[Iterable[_V]], Iterator[_T]], tasks: Sequence[_V]) -> list[_T]:

@@ -82,12 +82,7 @@ class Pacing:
     """The rhythm of a run: the size of its batches, the limit of its rate, and the interval between two batches."""
 
     def __init__(
-        self,
-        interval_s: float,
-        rate_limit: float | None,
-        most: int | None,
-        rest_s: float = 0.0,
-        clock: Clock = CLOCK,
+        self, interval_s: float, rate_limit: float | None, most: int | None, rest_s: float = 0.0, clock: Clock = CLOCK
     ) -> None:
         """`rate_limit`: records in a second, `most`: records of a shard in one batch.
 

@@ -45,11 +45,7 @@ def replay(pipeline: Pipeline, settings: Settings, observer: Observer, selection
     """Replay what is selected and was not replayed before; raises IngestError."""
     context = RunContext(pipeline, settings, observer)
     summary = RunEnded(f"{context.name} (replay)")
-    with (
-        summarised(summary, observer),
-        with_checkpoint(context) as access,
-        prepared(context, access.lock) as engine,
-    ):
+    with summarised(summary, observer), with_checkpoint(context) as access, prepared(context, access.lock) as engine:
         letters = dead_letters_of(context.pipeline, selection)
         parts = spark_parts(context, letters, engine, stop_signal(context))
         counters = RunCounters(summary, pipeline.pipeline.max_tables)

@@ -77,10 +77,18 @@ class Reports:
             self._context.warn_once(text)
         self._context.observer(
             RunStarted(
-                self._context.name, checkpoint.run, checkpoint.where, len(backlog.positions), start.resumed,
-                backlog.lag(), not why, tuple(why), backlog.waiting(), backlog.standing(),
+                self._context.name,
+                checkpoint.run,
+                checkpoint.where,
+                len(backlog.positions),
+                start.resumed,
+                backlog.lag(),
+                not why,
+                tuple(why),
+                backlog.waiting(),
+                backlog.standing(),
             )
-        )  # fmt: skip
+        )
 
     def batch_done(self, batch: Batch, results: Sequence[TaskResult], seconds: float) -> None:
         """Tell of a batch whose progress is stored; `seconds`: how long it took."""
@@ -215,6 +223,14 @@ def tell_rejects(context: RunContext) -> Callable[[RejectedRecord], None]:
 
 def _dirty(reject: RejectedRecord, table: str) -> DirtyRecord:
     return DirtyRecord(
-        reject.topic, reject.partition, reject.offset, reject.stage, reject.code, reject.message, table,
-        head(reject.key), head(reject.value), passed=reject.passed,
-    )  # fmt: skip
+        reject.topic,
+        reject.partition,
+        reject.offset,
+        reject.stage,
+        reject.code,
+        reject.message,
+        table,
+        head(reject.key),
+        head(reject.value),
+        passed=reject.passed,
+    )

@@ -54,11 +54,7 @@ def run(pipeline: Pipeline, settings: Settings, observer: Observer) -> RunEnded:
     """Run a pipeline until it is drained (`once`), told to stop, or failed; raises IngestError."""
     context = RunContext(pipeline, settings, observer)
     summary = RunEnded(context.name)
-    with (
-        summarised(summary, observer),
-        with_checkpoint(context) as access,
-        prepared(context, access.lock) as engine,
-    ):
+    with summarised(summary, observer), with_checkpoint(context) as access, prepared(context, access.lock) as engine:
         stop = stop_signal(context)
         counters = RunCounters(summary, pipeline.pipeline.max_tables)
         outages = Outages(context, stop, lambda: engine.lives)

@@ -89,10 +89,7 @@ def make_parts(
     if sink.numbers is Numbers.STORED:
         numbers = StoredNumbers() if tables is None else StoredNumbers(tables.beyond, tables.unfit)
     inference = replace(
-        source.inference(options.max_columns),
-        unfit_is_null=tries,
-        infinite=sink.infinite_times,
-        numbers=sink.numbers,
+        source.inference(options.max_columns), unfit_is_null=tries, infinite=sink.infinite_times, numbers=sink.numbers
     )
     return RunParts(
         endpoints=endpoints,

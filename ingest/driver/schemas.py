@@ -60,10 +60,7 @@ class SchemaRules:
     numbers: StoredNumbers | None = None
 
     def evolve(
-        self,
-        before: Schemas,
-        observed: Iterable[tuple[TableId, TableSchema]],
-        widening: Widening = _NONE,
+        self, before: Schemas, observed: Iterable[tuple[TableId, TableSchema]], widening: Widening = _NONE
     ) -> Evolution:
         """Merge what was observed; raises ConfigError. `widening`: values that gave columns other types."""
         numbers = None if self.numbers is None else replace(self.numbers, widening=widening)
@@ -153,11 +150,7 @@ class SchemaStore:
             )
         self._tables.prepare(known)
 
-    def evolve(
-        self,
-        observed: Iterable[tuple[TableId, TableSchema]],
-        widening: Widening = _NONE,
-    ) -> Evolution | None:
+    def evolve(self, observed: Iterable[tuple[TableId, TableSchema]], widening: Widening = _NONE) -> Evolution | None:
         """Merge what tasks observed, and apply and store what changed; returns it, None where nothing changed.
 
         `widening`: by table and column, values that gave columns another type. Raises IngestError.

@@ -39,7 +39,7 @@ class SourceMemory:
             self._keeper.restore(SourceState(value, checkpoint.documents()))
             self._keeper.learn(notes)
 
-    def value(self, checkpoint: Checkpoint) -> Any:  # noqa: ANN401  (the source's own)
+    def value(self, checkpoint: Checkpoint) -> Any:
         """Return the state as plans and progress have it, once its other parts are stored; None where there is none.
 
         Raises IngestError.

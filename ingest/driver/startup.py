@@ -272,9 +272,14 @@ class Recovery:
         if batch is not None and batch.prefix != prefix:
             self._see_prefix(batch, prefix)
         known = batch if batch is not None and batch.prefix == prefix else None
-        starts = {} if known is None else {
-            shard: {split: start for split, (start, _) in ranges.items()} for shard, ranges in known.by_shard().items()
-        }  # fmt: skip
+        starts = (
+            {}
+            if known is None
+            else {
+                shard: {split: start for split, (start, _) in ranges.items()}
+                for shard, ranges in known.by_shard().items()
+            }
+        )
         number = progress.batch if batch is None else batch.number
         planned, age_s = (0, 0.0) if known is None else (known.run, time.time() - known.time / 1000)
         owner = self._sink.transactions

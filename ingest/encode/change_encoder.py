@@ -164,7 +164,7 @@ class ChangeEncoder:
         self._metadata = metadata
         return self
 
-    def with_splits(self, splits: bool) -> Self:  # noqa: FBT001  (its own name says what it means)
+    def with_splits(self, splits: bool) -> Self:
         """Return this encoder, which renders an update that changes the key as a delete and an insert, if it splits."""
         self._splits = splits
         return self
@@ -270,9 +270,10 @@ class ChangeEncoder:
         """
         of = {} if self._by_type is None else self._by_type
         unfit = [
-            name for name, text in image.items()
+            name
+            for name, text in image.items()
             if name in of and name not in self._key_columns and not self._coercer.is_of(name, of[name], text)
-        ]  # fmt: skip
+        ]
         for name in unfit:
             count_up(self.unread, name, 1, OTHERS)
         return {name: text for name, text in image.items() if name not in unfit}

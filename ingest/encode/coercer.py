@@ -122,9 +122,10 @@ class RowCoercer:
         }
         """Columns whose type in the sink's table could not be widened, so that some values may not fit."""
         self._nullable = {
-            column.name for column in sink.columns
+            column.name
+            for column in sink.columns
             if inference.unfit_is_null and column.nullable and column.name not in (*sink.primary_key, *never_null)
-        }  # fmt: skip
+        }
         """Columns in which null stands for a value that does not fit."""
         self.static = inference.static
         self.numbers = inference.numbers

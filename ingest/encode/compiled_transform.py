@@ -245,9 +245,13 @@ class ResultMerger:
         """True if nobody can tell whether a row passed the filter that was written earlier."""
         names = [o.name for o in transform.outputs]
         self._names = tuple(msgspec.json.encode(name)[1:-1] for name in names)
-        self._layout = None if self._columns is None else tuple(
-            names.index(name) if name in names else msgspec.json.encode(name)[1:-1] for name in self._columns
-        )  # fmt: skip
+        self._layout = (
+            None
+            if self._columns is None
+            else tuple(
+                names.index(name) if name in names else msgspec.json.encode(name)[1:-1] for name in self._columns
+            )
+        )
 
     def passes(self, values: Sequence[Any], failed: int) -> bool:
         """Return whether a row passes the filter; raises RowError where that could not be computed."""
@@ -265,12 +269,17 @@ class ResultMerger:
             for o, _, write, _ in self._writers
         )
         return (
-            self.filter_at, self.was_at, self.changeable, self.transform.soft_delete,
-            bool(made.intersection(self.transform.key)), self._names, tuple(place for _, place, _, _ in self._writers),
+            self.filter_at,
+            self.was_at,
+            self.changeable,
+            self.transform.soft_delete,
+            bool(made.intersection(self.transform.key)),
+            self._names,
+            tuple(place for _, place, _, _ in self._writers),
             kinds.encode(),
             tuple(msgspec.json.encode(o.copy_of)[1:-1] if o.copy_of else write for o, _, write, _ in self._writers),
             self._layout,
-        )  # fmt: skip
+        )
 
     def decides(self, raw: bytes) -> bool:
         """Return whether an image has all the columns that the filter is made from."""

@@ -89,10 +89,12 @@ class TransformInputEncoder:
         self._coercer = RowCoercer(table, source.schema, passed, inference)
         # Their columns of the sink did not change for numbers that do not fit, and will not
         self._coercer.narrow |= {
-            one.name for one in source.schema.columns
-            if isinstance(one.stored, FLOATS) and not isinstance(one.type, (*types.INTEGERS, DecimalType))
+            one.name
+            for one in source.schema.columns
+            if isinstance(one.stored, FLOATS)
+            and not isinstance(one.type, (*types.INTEGERS, DecimalType))
             and types.merge(one.type, one.stored) != one.stored
-        }  # fmt: skip
+        }
         self.withheld, self.rounded = self._coercer.withheld, self._coercer.rounded
         self.numbers = self._coercer.numbers
         self.static, self.standard = self._coercer.static, self._coercer.standard

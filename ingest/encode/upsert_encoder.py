@@ -318,15 +318,7 @@ class AppendEncoder(UpsertEncoder):
         sequence: str | None = None,
     ) -> None:
         """Compare both schemas. `deleted`: the column that is true in the row of a delete."""
-        super().__init__(
-            table,
-            source,
-            sink,
-            destination,
-            inference,
-            coarse=Coarse.KEYS,
-            sequence=sequence,
-        )
+        super().__init__(table, source, sink, destination, inference, coarse=Coarse.KEYS, sequence=sequence)
         self._mark = {deleted: b"true"}
 
     def upsert(self, change: Change, emit: Callable[[Record], None]) -> None:

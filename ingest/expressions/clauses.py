@@ -139,9 +139,9 @@ def _expression(tokens: Sequence[Token], text: str) -> Expression:
 # -- literals and calls ----------------------------------------------------------------------------------------------
 
 
-_OPERATORS: Final = frozenset({
-    "PLUS", "DASH", "STAR", "SLASH", "PERCENT", "MOD", "EQ", "NEQ", "LT", "LTE", "GT", "GTE",
-})  # fmt: skip
+_OPERATORS: Final = frozenset(
+    {"PLUS", "DASH", "STAR", "SLASH", "PERCENT", "MOD", "EQ", "NEQ", "LT", "LTE", "GT", "GTE"}
+)
 _BEFORE: Final = frozenset({"L_PAREN", "COMMA", "THEN", "ELSE", "AND", "OR", "WHEN", "NOT", "DPIPE", *_OPERATORS})
 _AFTER: Final = frozenset({"R_PAREN", "COMMA", "THEN", "ELSE", "AND", "OR", "WHEN", "END", "DPIPE", *_OPERATORS})
 _MOST: Final = 1 << 31

@@ -23,9 +23,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _TYPES: Final[dict[Any, DataType]] = {
-    str: types.STRING, int: types.BIGINT, float: types.DOUBLE, bool: types.BOOLEAN, bytes: types.BYTES,
-    Decimal: DecimalType(38, 18), dt.date: types.DATE, dt.datetime: types.TIMESTAMP, dt.time: types.parse("TIME(6)"),
-}  # fmt: skip
+    str: types.STRING,
+    int: types.BIGINT,
+    float: types.DOUBLE,
+    bool: types.BOOLEAN,
+    bytes: types.BYTES,
+    Decimal: DecimalType(38, 18),
+    dt.date: types.DATE,
+    dt.datetime: types.TIMESTAMP,
+    dt.time: types.parse("TIME(6)"),
+}
 _BATCHES: Final = {("pyarrow.lib", "Array"): "arrow", ("pandas", "Series"): "pandas"}
 """Classes whose instances hold the values of many rows. The module `pandas.core.series` counts as `pandas`."""
 

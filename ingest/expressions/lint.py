@@ -22,9 +22,7 @@ if TYPE_CHECKING:
 
     from ingest.expressions.words import Words
 
-_FORBIDDEN: Final = frozenset({
-    "SELECT", "UNION", "INTERSECT", "EXCEPT", "JOIN", "LATERAL", "OVER", "HAVING",
-})  # fmt: skip
+_FORBIDDEN: Final = frozenset({"SELECT", "UNION", "INTERSECT", "EXCEPT", "JOIN", "LATERAL", "OVER", "HAVING"})
 """Words of queries. Expressions do not have them, because an expression is computed from one row."""
 OUTSIDE: Final = frozenset({
     "reflect", "java_method", "try_reflect", "input_file_name", "input_file_block_start",

@@ -23,7 +23,7 @@ class CodeError(ValueError):
     """Error about code of the user's that cannot be used. Its text says why."""
 
 
-def imported(place: str, what: str) -> Any:  # noqa: ANN401  (the user's own)
+def imported(place: str, what: str) -> Any:
     """Import a module and return what `module:name` names in it; `what` that should be, for errors.
 
     Raise CodeError where there is no such thing, or where the module cannot be imported.

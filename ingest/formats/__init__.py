@@ -91,9 +91,9 @@ FORMATS: Registry[Options] = Registry(
 )
 """The formats that come with this package."""
 
-OF_ROWS: Final = frozenset({
-    "json", "csv", "raw", "avro", "avro-confluent", "protobuf", "protobuf-confluent", "json-confluent",
-})  # fmt: skip
+OF_ROWS: Final = frozenset(
+    {"json", "csv", "raw", "avro", "avro-confluent", "protobuf", "protobuf-confluent", "json-confluent"}
+)
 """Formats whose values are rows. The fields of the keys are then the primary key, where the keys are read."""
 
 

@@ -31,8 +31,11 @@ if TYPE_CHECKING:
 
 _NULL: Final = msgspec.Raw(b"null")
 _KINDS: Final[dict[str | None, Kind]] = {
-    "insert": Kind.INSERT, "bootstrap-insert": Kind.INSERT, "update": Kind.UPDATE, "delete": Kind.DELETE,
-}  # fmt: skip
+    "insert": Kind.INSERT,
+    "bootstrap-insert": Kind.INSERT,
+    "update": Kind.UPDATE,
+    "delete": Kind.DELETE,
+}
 _DDL: Final = Skip("ddl")
 _BOOTSTRAP: Final = Skip("bootstrap")
 _OTHER_TYPES: Final = {
@@ -82,11 +85,11 @@ class MaxwellJson(TimestampOptions):
         """The types and hints that inference goes by."""
         return TypeHints(self.as_string, self.standard, not self.as_string)
 
-    def decoder(self, _topic: str, *, keyed: bool = False) -> MaxwellDecoder:  # noqa: ARG002  (for the rows' columns only)
+    def decoder(self, _topic: str, *, keyed: bool = False) -> MaxwellDecoder:
         """Return a decoder for one split's records."""
         return MaxwellDecoder()
 
-    def value_of(self, table: TableId, schema: TableSchema, *, include_schema: bool = False) -> Value:  # noqa: ARG002  (it has none)
+    def value_of(self, table: TableId, schema: TableSchema, *, include_schema: bool = False) -> Value:
         """Return a function that makes the values of a table's records."""
         return self.respelling(schema.columns, _value_of(table, schema))
 
@@ -193,15 +196,15 @@ def _value_of(table: TableId, schema: TableSchema) -> Value:
 
     An update has the row before it in `old`, as far as it is known; a delete has its row in `data`.
     """
-    members = {
-        "database": ".".join(table[:-1]) or None, "table": table[-1], "primary_key_columns": schema.primary_key,
-    }  # fmt: skip
+    members = {"database": ".".join(table[:-1]) or None, "table": table[-1], "primary_key_columns": schema.primary_key}
     rest = msgspec.json.encode(members)[1:]
 
     def pieces(kind: Kind, row: ImageRef, *old: bytes | ImageRef) -> Segments:
         return (b'{"data":', row, *old, b',"type":"%b",%b' % (_TYPES[kind], rest))
 
     return ValueTemplate(
-        pieces(Kind.INSERT, ImageRef.AFTER), pieces(Kind.UPDATE, ImageRef.AFTER, b',"old":', ImageRef.BEFORE),
-        pieces(Kind.UPDATE, ImageRef.AFTER), pieces(Kind.DELETE, ImageRef.BEFORE),
-    )  # fmt: skip
+        pieces(Kind.INSERT, ImageRef.AFTER),
+        pieces(Kind.UPDATE, ImageRef.AFTER, b',"old":', ImageRef.BEFORE),
+        pieces(Kind.UPDATE, ImageRef.AFTER),
+        pieces(Kind.DELETE, ImageRef.BEFORE),
+    )

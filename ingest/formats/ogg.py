@@ -83,11 +83,11 @@ class OggJson(TimestampOptions):
         """The types and hints that inference goes by."""
         return TypeHints(self.as_string, self.standard, not self.as_string)
 
-    def decoder(self, _topic: str, *, keyed: bool = False) -> OggDecoder:  # noqa: ARG002  (for the rows' columns only)
+    def decoder(self, _topic: str, *, keyed: bool = False) -> OggDecoder:
         """Return a decoder for one split's records."""
         return OggDecoder(self)
 
-    def value_of(self, table: TableId, schema: TableSchema, *, include_schema: bool = False) -> Value:  # noqa: ARG002  (it has none)
+    def value_of(self, table: TableId, schema: TableSchema, *, include_schema: bool = False) -> Value:
         """Return a function that makes the values of a table's records."""
         return self.respelling(schema.columns, _value_of(table, schema))
 
@@ -193,6 +193,8 @@ def _value_of(table: TableId, schema: TableSchema) -> Value:
         return (b'{"before":', *images, b',"op_type":"%b",%b' % (_OPS[kind], rest))
 
     return ValueTemplate(
-        pieces(Kind.INSERT), pieces(Kind.UPDATE, before=True), pieces(Kind.UPDATE),
+        pieces(Kind.INSERT),
+        pieces(Kind.UPDATE, before=True),
+        pieces(Kind.UPDATE),
         pieces(Kind.DELETE, before=True, after=False),
-    )  # fmt: skip
+    )

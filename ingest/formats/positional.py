@@ -60,7 +60,7 @@ class PositionalOptions(Options, ABC):
         found: Mapping[str, DataType] | None = self._tables.get(table)
         return found
 
-    def unreadable(self, table: TableId, columns: Mapping[str, DataType]) -> str | None:  # noqa: ARG002
+    def unreadable(self, table: TableId, columns: Mapping[str, DataType]) -> str | None:
         """Return why values cannot have these columns of a table; None where they can."""
         return None
 

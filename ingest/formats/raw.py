@@ -114,7 +114,7 @@ class Raw(PositionalOptions):
 
         return read, InlineSchema({name: data_type}) if isinstance(data_type, FloatType) else None
 
-    def value_of(self, table: TableId, schema: TableSchema, *, include_schema: bool = False) -> Value:  # noqa: ARG002
+    def value_of(self, table: TableId, schema: TableSchema, *, include_schema: bool = False) -> Value:
         """Return a function that makes the values of a table's records. Raise RowError for a table of other columns."""
         write = self.writer_of(table, {column.name: column.type for column in schema.columns})
         (name,) = (column.name for column in schema.columns)

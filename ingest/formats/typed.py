@@ -101,9 +101,7 @@ def reads_plain(data_type: DataType) -> tuple[Reads, int, int]:
 def reads_quoted(data_type: DataType) -> tuple[Reads, int, int]:
     """Return the way in which native code reads numbers that the message has as texts."""
     how, a, b = reads_plain(data_type)
-    texts_ = {
-        Reads.INT: Reads.QUOTED_INT, Reads.NUMBER: Reads.QUOTED_NUMBER, Reads.DECIMAL: Reads.QUOTED_DECIMAL,
-    }  # fmt: skip
+    texts_ = {Reads.INT: Reads.QUOTED_INT, Reads.NUMBER: Reads.QUOTED_NUMBER, Reads.DECIMAL: Reads.QUOTED_DECIMAL}
     return (texts_.get(how, Reads.OTHER), a, b)
 
 

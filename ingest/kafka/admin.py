@@ -199,8 +199,11 @@ class Cluster:
         """Return a consumer with this group id. It never joins the group and reads nothing."""
         if self._committer is None:
             quiet = {
-                "enable.auto.commit": False, "log_level": 0, "error_cb": self._link.note, "on_commit": self._committed,
-            }  # fmt: skip
+                "enable.auto.commit": False,
+                "log_level": 0,
+                "error_cb": self._link.note,
+                "on_commit": self._committed,
+            }
             try:
                 self._committer = Consumer(with_login({**self.conf, "group.id": group, **quiet}))
             except (KafkaException, ValueError, TypeError) as exc:
@@ -335,9 +338,7 @@ class ClusterProbe:
     """A question to a cluster, by a client of its own, that soon has an answer or an error."""
 
     def __init__(
-        self,
-        conf: Mapping[str, str],
-        ends: Callable[[Cluster, Iterable[Split]], Mapping[Split, int]] | None = None,
+        self, conf: Mapping[str, str], ends: Callable[[Cluster, Iterable[Split]], Mapping[Split, int]] | None = None
     ) -> None:
         """Connect to nothing yet. `ends` asks for the ends of splits; without it any answer will do."""
         self._conf = conf

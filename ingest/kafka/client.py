@@ -17,9 +17,15 @@ from ingest.kafka.waiting import in_time
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_FILES: Final = ("ssl.ca.location", "ssl.certificate.location", "ssl.key.location", "ssl.crl.location",
-                 "sasl.kerberos.keytab", "https.ca.location",
-                 "sasl.oauthbearer.assertion.private.key.file")  # fmt: skip
+_FILES: Final = (
+    "ssl.ca.location",
+    "ssl.certificate.location",
+    "ssl.key.location",
+    "ssl.crl.location",
+    "sasl.kerberos.keytab",
+    "https.ca.location",
+    "sasl.oauthbearer.assertion.private.key.file",
+)
 _FEATURES: Final = {"GSSAPI": "sasl_gssapi", "OAUTHBEARER": "sasl_oauthbearer"}
 CLOSE_S: Final = 10.0
 

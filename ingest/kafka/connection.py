@@ -110,10 +110,12 @@ class KafkaConnection(Options):
 
     def _cloud(self) -> dict[str, str | None]:
         return {
-            "aliyun.kafka.accessKeyId": self.cloud_key, "aliyun.kafka.accessKeySecret": self.cloud_secret,
-            "aliyun.kafka.instanceId": self.cloud_instance, "aliyun.kafka.endpoint": self.cloud_endpoint,
+            "aliyun.kafka.accessKeyId": self.cloud_key,
+            "aliyun.kafka.accessKeySecret": self.cloud_secret,
+            "aliyun.kafka.instanceId": self.cloud_instance,
+            "aliyun.kafka.endpoint": self.cloud_endpoint,
             "aliyun.kafka.regionId": self.cloud_region,
-        }  # fmt: skip
+        }
 
     def warnings(self) -> list[tuple[str, str]]:
         """Return options that are understood and do nothing: the key to point at, and why."""

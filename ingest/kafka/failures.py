@@ -243,8 +243,14 @@ def explain(exc: KafkaException | KafkaError, what: str, servers: str) -> Ingest
         return _unavailable(error, what, servers)
     if code == LocalError.INVALID_ARG:
         return ConfigError(f"cannot {what}: {text}", "correct the properties.* of the pipeline file")
-    if code in {KafkaError.POLICY_VIOLATION, KafkaError.INVALID_REPLICATION_FACTOR, KafkaError.INVALID_PARTITIONS,
-                KafkaError.INVALID_CONFIG, KafkaError.TOPIC_EXCEPTION, KafkaError.MSG_SIZE_TOO_LARGE}:  # fmt: skip
+    if code in {
+        KafkaError.POLICY_VIOLATION,
+        KafkaError.INVALID_REPLICATION_FACTOR,
+        KafkaError.INVALID_PARTITIONS,
+        KafkaError.INVALID_CONFIG,
+        KafkaError.TOPIC_EXCEPTION,
+        KafkaError.MSG_SIZE_TOO_LARGE,
+    }:
         return ConfigError(f"cannot {what} at {servers}: {text}", "change the pipeline file or the broker's settings")
     return IngestError(f"cannot {what} at {servers}: {error.name()}: {text}", "the broker's log may say more")
 

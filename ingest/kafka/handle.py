@@ -157,7 +157,7 @@ class Producer(Client, Protocol):
     def begin_transaction(self) -> None:
         """Begin a transaction."""
 
-    def send_offset(self, split: Split, offset: int, note: str, consumer: Any, seconds: float, /) -> None:  # noqa: ANN401  (made by the same implementation)
+    def send_offset(self, split: Split, offset: int, note: str, consumer: Any, seconds: float, /) -> None:
         """Commit an offset with a note for the group of a consumer, in the transaction in hand."""
 
     def commit_transaction(self, seconds: float, /) -> None:

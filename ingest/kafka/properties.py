@@ -131,11 +131,7 @@ _ENDPOINT: Final = "ssl.endpoint.identification.algorithm"
 _JAAS_NAME: Final = "sasl.jaas.config"
 _JAAS: Final = re.compile(r"\s*(\S+)\s+(?i:required|requisite|sufficient|optional)\b(.*?);?\s*", re.DOTALL)
 _JAAS_OPTION: Final = re.compile(r"""([\w.]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'([^']*)'|([^\s"';]+))""")
-_WORDS: Final = {
-    "acks": ("all",),
-    "request.required.acks": ("all",),
-    "auto.offset.reset": ("none",),
-}
+_WORDS: Final = {"acks": ("all",), "request.required.acks": ("all",), "auto.offset.reset": ("none",)}
 """Values of properties that are taken beside those of the listing."""
 _REGION: Final = re.compile(r"[a-z]{2}(?:-[a-z]+)+-\d+")
 _IPV6: Final = re.compile(r"[0-9A-Fa-f:.]+(%\w+)?")
@@ -146,8 +142,10 @@ _OF_MSK: Final = re.compile(
 )
 """The region in the name of a broker, as Amazon gives it."""
 _IAM_OPTIONS: Final = {
-    "awsProfileName": "aws.profile", "awsRoleArn": "aws.role.arn", "awsRoleSessionName": "aws.role.session.name",
-}  # fmt: skip
+    "awsProfileName": "aws.profile",
+    "awsRoleArn": "aws.role.arn",
+    "awsRoleSessionName": "aws.role.session.name",
+}
 
 
 class PropertyError(ValueError):

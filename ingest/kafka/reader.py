@@ -65,10 +65,16 @@ class RangeReader:
         self._servers = conf[BOOTSTRAP]
         self._last: KafkaError | None = None
         try:
-            self.consumer = make_consumer({
-                **DEFAULTS, **conf, "enable.auto.commit": False, "enable.auto.offset.store": False,
-                "auto.offset.reset": "error", **LOG_LEVEL,
-            })  # fmt: skip
+            self.consumer = make_consumer(
+                {
+                    **DEFAULTS,
+                    **conf,
+                    "enable.auto.commit": False,
+                    "enable.auto.offset.store": False,
+                    "auto.offset.reset": "error",
+                    **LOG_LEVEL,
+                }
+            )
         except (KafkaException, ValueError, TypeError) as exc:
             raise refuse(exc, "source", self._servers) from exc
 

@@ -149,10 +149,7 @@ class Consumer(_Events):
         self.client.incremental_unassign([TopicPartition(topic, partition)])
 
     def consume(
-        self,
-        most: int,
-        millis: int,
-        _metadata: Collection[str] = (),
+        self, most: int, millis: int, _metadata: Collection[str] = ()
     ) -> tuple[list[tuple[str, int, Sequence[Record]]], list[tuple[str, int, KafkaError]]]:
         """See handle.Consumer."""
         found: dict[Split, list[Record]] = {}
@@ -228,7 +225,7 @@ class Producer(_Events):
                 raise ClientError(exc, f"ask for the partitions of {topic}") from exc
         return int.from_bytes(wanted, "big") % count
 
-    def _produce(self, topic: str, value: Any, key: bytes | None, **more: Any) -> bool:  # noqa: ANN401  (the client's own)
+    def _produce(self, topic: str, value: Any, key: bytes | None, **more: Any) -> bool:
         while True:
             try:
                 self.client.produce(topic, value, key, **more)

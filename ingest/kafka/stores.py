@@ -10,10 +10,16 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-STORES: Final = frozenset({
-    "ssl.truststore.location", "ssl.truststore.password", "ssl.truststore.type",
-    "ssl.keystore.location", "ssl.keystore.password", "ssl.keystore.type",
-})  # fmt: skip
+STORES: Final = frozenset(
+    {
+        "ssl.truststore.location",
+        "ssl.truststore.password",
+        "ssl.truststore.type",
+        "ssl.keystore.location",
+        "ssl.keystore.password",
+        "ssl.keystore.type",
+    }
+)
 """Properties of Java's stores."""
 TYPES: Final = ("JKS", "PKCS12", "PEM")
 _PEM: Final = (".pem", ".crt", ".cer", ".cert")

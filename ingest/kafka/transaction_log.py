@@ -25,9 +25,7 @@ if TYPE_CHECKING:
 TOPIC: Final = "__transaction_state"
 REQUEST_S: Final = 20.0
 READ_S: Final = 120.0
-_STATES: Final = (
-    "empty", "open", "committing", "aborting", "committed", "aborted", "dead", "fencing",
-)  # fmt: skip
+_STATES: Final = ("empty", "open", "committing", "aborting", "committed", "aborted", "dead", "fencing")
 OPEN: Final = frozenset({"open", "committing", "aborting", "fencing"})
 """Readers of committed records wait for these to end."""
 

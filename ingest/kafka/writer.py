@@ -201,7 +201,7 @@ class KafkaWriter:
                 raise self._explain(exc) from exc
             self.check()
 
-    def commit(self, _positions: Mapping[Split, int], _metadata: bytes, *, final: bool) -> None:  # noqa: ARG002
+    def commit(self, _positions: Mapping[Split, int], _metadata: bytes, *, final: bool) -> None:
         """Wait until all is delivered, or has failed for good; raises IngestError for a failure."""
         self.flush()
 

@@ -12,9 +12,16 @@ Split: TypeAlias = tuple[str, int]
 """A part of a source that has positions of its own: a topic's name and a partition, or what stands for them."""
 
 METADATA: Final = (
-    "topic", "partition", "offset", "timestamp", "timestamp-type", "headers", "leader-epoch", "__raw_key__",
+    "topic",
+    "partition",
+    "offset",
+    "timestamp",
+    "timestamp-type",
+    "headers",
+    "leader-epoch",
+    "__raw_key__",
     "__raw_value__",
-)  # fmt: skip
+)
 """What of a record may become a column (`metadata.list`)."""
 
 

@@ -67,8 +67,8 @@ class Column:
 def _new_column(
     name: str,
     type_name: str,
-    nullable: bool,  # noqa: FBT001  (`__reduce__` gives a tuple)
-    large: bool = False,  # noqa: FBT001, FBT002  (the same)
+    nullable: bool,
+    large: bool = False,  # noqa: FBT002  (the same)
     stored: str | None = None,
     text_numbers: int = 0,
 ) -> Column:
@@ -95,7 +95,7 @@ _LONG: Final = 128
 
 
 @lru_cache(maxsize=100_000)
-def _column(name: str, type_name: str, nullable: bool) -> Column:  # noqa: FBT001  (`__reduce__` gives a tuple)
+def _column(name: str, type_name: str, nullable: bool) -> Column:
     return _new_column(name, type_name, nullable)
 
 

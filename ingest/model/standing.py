@@ -77,7 +77,9 @@ class Standing:
     def lag(self) -> dict[str, Any]:
         """Return what waits, in plain values: what a checkpoint keeps of it for people."""
         return {
-            "bytes": self.lag_bytes, "seconds": round(self.lag_s, 1), "tables": len(self.tables),
+            "bytes": self.lag_bytes,
+            "seconds": round(self.lag_s, 1),
+            "tables": len(self.tables),
             "rows": self.rows_left,
             "seconds_left": None if self.seconds_left is None else round(self.seconds_left, 1),
-        }  # fmt: skip
+        }

@@ -17,15 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ingest.formats.avro.native.reader import AvroReader
-    from ingest.native.codes import (
-        ColumnKind,
-        CsvKind,
-        MessageForm,
-        MetadataKind,
-        SegmentKind,
-        Spelling,
-        ValueCodec,
-    )
+    from ingest.native.codes import ColumnKind, CsvKind, MessageForm, MetadataKind, SegmentKind, Spelling, ValueCodec
 
 
 class ColumnSpec(msgspec.Struct, frozen=True):

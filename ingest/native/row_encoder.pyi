@@ -12,12 +12,12 @@ class Counters(Protocol):
 class RowEncoder:
     """The native encoder of one table: checks and writes its rows."""
 
-    def __init__(self, spec: RowEncoderSpec, encoder: Counters, destination: Any, /) -> None:  # noqa: ANN401
+    def __init__(self, spec: RowEncoderSpec, encoder: Counters, destination: Any, /) -> None:
         """Make all of it; raises ValueError or TypeError for a document that names what there is not.
 
         `destination`: the sink's own.
         """
 
     @property
-    def destination(self) -> Any:  # noqa: ANN401
+    def destination(self) -> Any:
         """The sink's own."""

@@ -100,11 +100,16 @@ def table_spec(encoder: UpsertEncoder | ChangeEncoder) -> RowEncoderSpec | None:
     coarse, typed = (encoder.coarse, encoder.typed_key) if isinstance(encoder, UpsertEncoder) else (none, none)
     columns = [
         _column(
-            c.name, c.type, sink_columns[c.name], encoder,
-            declared=c.name in encoder.declared, fine=c.name not in coarse, coarse=c.name in coarse or c.name in typed,
+            c.name,
+            c.type,
+            sink_columns[c.name],
+            encoder,
+            declared=c.name in encoder.declared,
+            fine=c.name not in coarse,
+            coarse=c.name in coarse or c.name in typed,
         )
         for c in source.columns
-    ]  # fmt: skip
+    ]
     columns += [ColumnSpec(text_of(name), ColumnKind.COLUMN_OTHER, _fill(name)) for name in names[own:]]
     apart = isinstance(encoder, UpsertEncoder) and encoder.deletes_are_rows
     places_of_key = tuple(places[name] for name in sink.primary_key)
@@ -127,14 +132,7 @@ def _fill(name: str) -> bytes:
 
 
 def _column(
-    name: str,
-    before: DataType,
-    sink: Column,
-    encoder: AnyEncoder,
-    *,
-    declared: bool,
-    fine: bool,
-    coarse: bool = False,
+    name: str, before: DataType, sink: Column, encoder: AnyEncoder, *, declared: bool, fine: bool, coarse: bool = False
 ) -> ColumnSpec:
     """Return what a column takes, of a type in the source and one in the sink."""
     after, kept = sink.type, sink.number_type
@@ -364,12 +362,7 @@ def inline_spec(columns: Mapping[str, TypedColumn], *, as_string: bool) -> tuple
         return None
     return tuple(
         ColumnCodecSpec(
-            text_of(name),
-            ValueCodec[f"CODEC_{how.name}"],
-            min(first, ENDLESS),
-            second,
-            number,
-            column.is_number,
+            text_of(name), ValueCodec[f"CODEC_{how.name}"], min(first, ENDLESS), second, number, column.is_number
         )
         for name, column in columns.items()
         for (how, first, second), number in ((column.reads, 0 if as_string else number_of(column.type)),)

@@ -258,18 +258,24 @@ class Metrics(Collector):
         idle = [((), max(0.0, now - self._last_record))]
         yield self._gauge("source_idle_seconds", "sourceIdleTime: how long ago the last record was read.", idle)
         yield self._gauge(
-            "pending_records", "pendingRecords: records that wait now, those of the batch in hand included.",
-            self._by_split(self._waiting, together=True), "topic", "partition",
-        )  # fmt: skip
+            "pending_records",
+            "pendingRecords: records that wait now, those of the batch in hand included.",
+            self._by_split(self._waiting, together=True),
+            "topic",
+            "partition",
+        )
         stalled = [((), self._stalled_s(now))]
         yield self._gauge(
             "stalled_seconds", "How long something has waited to be read without the end of a batch.", stalled
         )
         positions = {} if measured is None else measured.positions
         yield self._gauge(
-            "offset", "currentOffset, committedOffset: the next offset to read; all before it is committed.",
-            self._by_split(positions, together=False), "topic", "partition",
-        )  # fmt: skip
+            "offset",
+            "currentOffset, committedOffset: the next offset to read; all before it is committed.",
+            self._by_split(positions, together=False),
+            "topic",
+            "partition",
+        )
         skipped: dict[str, int] = {}
         for reason, count in ({} if measured is None else measured.skipped).items():
             count_up(skipped, reason, count, OTHERS, MAX_REASONS)
@@ -293,8 +299,9 @@ class Metrics(Collector):
         text = "Tables of a database whose rows were, and are still to be, read as they are there."
         yield self._gauge("snapshot_tables", text, states, "state")
         for name, unit, attributes in (
-            ("snapshot_rows", "Rows", ("read", "rows")), ("snapshot_chunks", "Chunks", ("chunks_read", "chunks")),
-        ):  # fmt: skip
+            ("snapshot_rows", "Rows", ("read", "rows")),
+            ("snapshot_chunks", "Chunks", ("chunks_read", "chunks")),
+        ):
             sums: dict[tuple[str, str], int] = {}
             for table, one in sorted(tables.items()):
                 done, of_all = (getattr(one, attribute) for attribute in attributes)
@@ -322,9 +329,12 @@ class Metrics(Collector):
             ((table, change), getattr(counts, attribute))
             for table, counts in list(self._tables.items())
             for change, attribute in (
-                ("insert", "inserted"), ("update", "updated"), ("delete", "deleted"), ("reject", "rejected"),
+                ("insert", "inserted"),
+                ("update", "updated"),
+                ("delete", "deleted"),
+                ("reject", "rejected"),
             )
-        ]  # fmt: skip
+        ]
         yield self._counter("table_changes", "Changes, and rejects, of each table.", changes, "table", "change")
         sizes = [
             ((table, direction), getattr(counts, attribute))

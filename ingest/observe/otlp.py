@@ -41,12 +41,7 @@ class _Exporter(OTLPMetricExporter):
 
     failed = False
 
-    def export(
-        self,
-        metrics_data: MetricsData,
-        timeout_millis: float | None = None,
-        **more: Any,  # noqa: ANN401  (the library's)
-    ) -> MetricExportResult:
+    def export(self, metrics_data: MetricsData, timeout_millis: float | None = None, **more: Any) -> MetricExportResult:
         """Send metrics."""
         result = super().export(metrics_data, timeout_millis, **more)
         self.failed = self.failed or result is not MetricExportResult.SUCCESS

@@ -68,9 +68,12 @@ class Point:
     def then(self, other: Point) -> Point:
         """Return this point and the next one as one."""
         return Point(
-            self.began, other.ended, self.records + other.records, self.rejected + other.rejected,
+            self.began,
+            other.ended,
+            self.records + other.records,
+            self.rejected + other.rejected,
             other.event_lag_s if self.event_lag_s is None else max(self.event_lag_s, other.event_lag_s or 0.0),
-        )  # fmt: skip
+        )
 
 
 @dataclass(frozen=True, slots=True)

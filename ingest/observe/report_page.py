@@ -56,10 +56,16 @@ def page(facts: RunFacts, clean: Callable[[str], str]) -> str:
 
     name = text(facts.pipeline)
     parts = (
-        _head(facts, text), _marked(facts, text), _charts(facts), _snapshot(facts, text), _tables(facts, text),
-        _history(facts, text), _rejects(facts, text),
-        _list("Warnings", facts.warnings, text), _options(facts, text),
-    )  # fmt: skip
+        _head(facts, text),
+        _marked(facts, text),
+        _charts(facts),
+        _snapshot(facts, text),
+        _tables(facts, text),
+        _history(facts, text),
+        _rejects(facts, text),
+        _list("Warnings", facts.warnings, text),
+        _options(facts, text),
+    )
     body = "\n".join(line for part in parts for line in part)
     return f"""\
 <!doctype html>
@@ -162,10 +168,9 @@ def _state(facts: RunFacts, text: Callable[[object], str]) -> str:
         return f"{what} This page was written {_when(facts.until)}, and is written again every half a minute."
     if ended.exit_code:
         return f'<span class="bad">Failed with exit code {ended.exit_code}</span>: {text(ended.stopped)}'
-    return {
-        "drained": "Ended: all that was there is read.",
-        "signal": "Ended: stopped by a signal.",
-    }.get(ended.stopped, f"Ended: {text(ended.stopped)}")
+    return {"drained": "Ended: all that was there is read.", "signal": "Ended: stopped by a signal."}.get(
+        ended.stopped, f"Ended: {text(ended.stopped)}"
+    )
 
 
 def _charts(facts: RunFacts) -> Iterator[str]:
@@ -202,11 +207,17 @@ def _tables(facts: RunFacts, text: Callable[[object], str]) -> Iterator[str]:
     titles: tuple[str, ...] = ("table", "read", "inserted", "updated", "deleted", "rejected", "schema changes")
     titles = titles if facts.ended is not None else titles[:-1]
     rows = (
-        (text(name), *(f"{number:,}" for number in (
-            one.read, one.inserted, one.updated, one.deleted, one.rejected, one.schema_changes
-        )[:len(titles) - 1]))
+        (
+            text(name),
+            *(
+                f"{number:,}"
+                for number in (one.read, one.inserted, one.updated, one.deleted, one.rejected, one.schema_changes)[
+                    : len(titles) - 1
+                ]
+            ),
+        )
         for name, one in most[:MAX_TABLES]
-    )  # fmt: skip
+    )
     yield from _grid(titles, rows, numbers=len(titles) - 1)
     if len(most) > MAX_TABLES:
         yield f'<p class="dim">and {len(most) - MAX_TABLES:,} more</p>'

@@ -133,11 +133,13 @@ class Scrape:
         window = window_s(self.waiting, self.batch_s)
         tables = [
             TableLook(
-                table, counts, None if pace is None else pace.per_second(f"{_TABLE}{table}", window),
+                table,
+                counts,
+                None if pace is None else pace.per_second(f"{_TABLE}{table}", window),
                 *self._bytes(table),
             )
             for table, counts in self.tables.items()
-        ]  # fmt: skip
+        ]
         tables.sort(key=lambda one: (-(one.rate or 0.0), -sum(one.counts.values()), one.table))
         watched = (
             pace is not None

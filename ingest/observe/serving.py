@@ -186,9 +186,13 @@ class MetricsPush:
 
     def _push(self) -> None:
         push_to_gateway(
-            self._url, job="ingest", registry=self._registry, grouping_key={"pipeline": self._pipeline},
-            timeout=PUSH_S, handler=self._send,
-        )  # fmt: skip
+            self._url,
+            job="ingest",
+            registry=self._registry,
+            grouping_key={"pipeline": self._pipeline},
+            timeout=PUSH_S,
+            handler=self._send,
+        )
 
     def _send(
         self, url: str, method: str, timeout: float | None, headers: list[tuple[str, str]], data: bytes

@@ -161,9 +161,15 @@ def _print(_answers: Answers) -> Iterator[str]:
 
 
 _OF_SINKS: Final[Mapping[str, Callable[[Answers], Iterator[str]]]] = {
-    "upsert-kafka": _kafka, "kafka": _changelog, "iceberg": _iceberg, "delta": _delta, "postgres": _postgres,
-    "hologres": _postgres, "file": _file, "print": _print,
-}  # fmt: skip
+    "upsert-kafka": _kafka,
+    "kafka": _changelog,
+    "iceberg": _iceberg,
+    "delta": _delta,
+    "postgres": _postgres,
+    "hologres": _postgres,
+    "file": _file,
+    "print": _print,
+}
 
 
 def _route(answers: Answers) -> Iterator[str]:

@@ -199,11 +199,7 @@ class _Turning:
     def _lines(self, section: str, kind: str, of: _Section) -> Iterator[_Line]:
         if section == "source":
             yield SCHEMA_LINE, None, ""
-            yield (
-                f"# Made of {one_line(self._file)}. Every option: ingest explain OPTION.",
-                None,
-                "",
-            )
+            yield (f"# Made of {one_line(self._file)}. Every option: ingest explain OPTION.", None, "")
         yield f"{section}:", None, ""
         yield f"  type: {scalar(kind)}", None, ""
         for option, value in of.options.items():
@@ -450,9 +446,7 @@ class _Turning:
         return self._format in OF_ROWS
 
 
-def _placed(
-    lines: Sequence[_Line | str],
-) -> list[_Line]:
+def _placed(lines: Sequence[_Line | str]) -> list[_Line]:
     return [(line, None, "") if isinstance(line, str) else line for line in lines]
 
 

@@ -69,7 +69,7 @@ def documents(pipeline: Rendered) -> list[dict[str, Any]]:
     return [_volume(pipeline), _files(pipeline), _merged(workload, pipeline.settings.patch)]
 
 
-def _merged(value: Any, patch: Any) -> Any:  # noqa: ANN401  (any document)
+def _merged(value: Any, patch: Any) -> Any:
     """Return a document with another one merged into it: maps by keys, lists of named maps by names; null removes."""
     if isinstance(value, dict) and isinstance(patch, dict):
         out = {key: _merged(there, patch[key]) if key in patch else there for key, there in value.items()}
@@ -113,10 +113,8 @@ def _volume(pipeline: Rendered) -> dict[str, Any]:
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
         "metadata": _meta(pipeline, f"{pipeline.name}-checkpoint"),
-        "spec": {
-            "accessModes": ["ReadWriteOnce"], **kind, "resources": {"requests": {"storage": settings.storage}},
-        },
-    }  # fmt: skip
+        "spec": {"accessModes": ["ReadWriteOnce"], **kind, "resources": {"requests": {"storage": settings.storage}}},
+    }
 
 
 def _files(pipeline: Rendered) -> dict[str, Any]:
@@ -173,9 +171,7 @@ def _job(pipeline: Rendered) -> dict[str, Any]:
             "startingDeadlineSeconds": 300,
             "successfulJobsHistoryLimit": 3,
             "failedJobsHistoryLimit": 5,
-            "jobTemplate": {
-                "spec": {"backoffLimit": 5, "podFailurePolicy": {"rules": rules}, "template": template},
-            },
+            "jobTemplate": {"spec": {"backoffLimit": 5, "podFailurePolicy": {"rules": rules}, "template": template}},
         },
     }
 
@@ -204,8 +200,12 @@ def _pod(pipeline: Rendered, more: list[str], probes: dict[str, Any]) -> dict[st
         "name": "ingest",
         "image": settings.image,
         "args": [
-            "run", f"/pipelines/{pipeline.file}", *more, f"--checkpoint=/checkpoints/{pipeline.name}",
-            f"--metrics={settings.port}", *_variables(settings),
+            "run",
+            f"/pipelines/{pipeline.file}",
+            *more,
+            f"--checkpoint=/checkpoints/{pipeline.name}",
+            f"--metrics={settings.port}",
+            *_variables(settings),
         ],
         **({"env": env} if (env := _environment(settings)) else {}),
         "ports": [{"name": "metrics", "containerPort": settings.port}],
@@ -216,10 +216,12 @@ def _pod(pipeline: Rendered, more: list[str], probes: dict[str, Any]) -> dict[st
         **probes,
         "livenessProbe": live,
         "securityContext": {
-            "allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}, "readOnlyRootFilesystem": True,
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "readOnlyRootFilesystem": True,
         },
         "volumeMounts": mounts,
-    }  # fmt: skip
+    }
     placing = {
         name: value
         for name, value in (
@@ -233,7 +235,9 @@ def _pod(pipeline: Rendered, more: list[str], probes: dict[str, Any]) -> dict[st
         "metadata": {
             "labels": _labels(pipeline),
             "annotations": {  # with another file, other pods
-                "ingest/files-sha256": digest, "prometheus.io/scrape": "true", "prometheus.io/port": str(settings.port),
+                "ingest/files-sha256": digest,
+                "prometheus.io/scrape": "true",
+                "prometheus.io/port": str(settings.port),
                 **settings.annotations,
             },
         },
@@ -242,14 +246,17 @@ def _pod(pipeline: Rendered, more: list[str], probes: dict[str, Any]) -> dict[st
             "terminationGracePeriodSeconds": 60,  # a batch takes some five seconds
             "automountServiceAccountToken": False,  # nothing here talks to the cluster
             "securityContext": {
-                "runAsNonRoot": True, "runAsUser": _USER, "runAsGroup": _USER, "fsGroup": _USER,
+                "runAsNonRoot": True,
+                "runAsUser": _USER,
+                "runAsGroup": _USER,
+                "fsGroup": _USER,
                 "seccompProfile": {"type": "RuntimeDefault"},
             },
             **placing,
             "containers": [container],
             "volumes": volumes,
         },
-    }  # fmt: skip
+    }
 
 
 def _environment(settings: Deployment) -> list[dict[str, Any]]:

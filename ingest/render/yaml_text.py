@@ -37,7 +37,7 @@ def _lines(value: Mapping[str, Any], indent: str) -> Iterator[str]:
         yield from _entry(f"{indent}{scalar(key)}:", item, indent)
 
 
-def _entry(head: str, item: Any, indent: str) -> Iterator[str]:  # noqa: ANN401  (plain values)
+def _entry(head: str, item: Any, indent: str) -> Iterator[str]:
     """Yield the lines of a value that begins after `head`; `indent` is that of the line which has the head."""
     if isinstance(item, dict) and item:
         yield head
@@ -58,7 +58,7 @@ def _entry(head: str, item: Any, indent: str) -> Iterator[str]:  # noqa: ANN401 
         yield f"{head} {scalar(item)}"
 
 
-def scalar(value: Any) -> str:  # noqa: ANN401  (plain values)
+def scalar(value: Any) -> str:
     """Return a value without a structure as it stands in a document."""
     if isinstance(value, str) and _PLAIN.fullmatch(value) and value.lower() not in _READ_OTHERWISE:
         return value

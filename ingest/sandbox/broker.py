@@ -136,15 +136,19 @@ def _start(folder: Path, classpath: str, lock: int, port: int | None, heap: str,
             # A random id may begin with a dash; as a separate argument it would look like an option
             cluster = "--cluster-id=" + urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
             tool = [*common, "kafka.tools.StorageTool", "format", cluster, "-c", str(properties)]
-            done = subprocess.run(tool, stdout=out, stderr=out, check=False)  # noqa: S603
+            done = subprocess.run(tool, stdout=out, stderr=out, check=False)
             if done.returncode:
                 msg = f"Kafka cannot format its storage in {data}"
                 raise ConfigError(msg, f"see {log}")
         process = launch([*common, "kafka.Kafka", str(properties)], folder, lock, out)
     broker = Broker(
-        f"{HOST}:{chosen}", process.pid, str(log), str(folder), KAFKA_VERSION,
+        f"{HOST}:{chosen}",
+        process.pid,
+        str(log),
+        str(folder),
+        KAFKA_VERSION,
         None if guarded is None else dict(guarded.listeners),
-    )  # fmt: skip
+    )
     (folder / _NOTE).write_text(json.dumps(asdict(broker)), encoding="utf-8")
     asked = Cluster({BOOTSTRAP: broker.bootstrap})
     wait_for(process, lambda: _answers(asked), f"broker at {broker.bootstrap}", broker.log)

@@ -113,7 +113,7 @@ def fetch(folder: Path, dependencies: str, types: str, what: str) -> None:
         "-retrieve", str(folder / "jars" / "[artifact]-[revision].[ext]"),
     ]  # fmt: skip
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=FETCH_S, check=False)  # noqa: S603
+        done = subprocess.run(command, capture_output=True, text=True, timeout=FETCH_S, check=False)
     except subprocess.TimeoutExpired as exc:
         msg = f"fetching {what} took more than {FETCH_S} s"
         raise Unavailable(

@@ -110,10 +110,17 @@ def _start(folder: Path, program: Path, lock: int, port: int | None) -> RunningM
         if not (folder / "data").exists():
             _initialise(folder, program, password.read_text(encoding="ascii"), out.fileno(), str(log))
         command = [
-            *_command(program, folder / "data", folder), f"--port={chosen}", f"--bind-address={HOST}",
-            "--log-bin=binlog", "--binlog-format=ROW", "--binlog-row-image=FULL", "--server-id=1",
-            "--sync-binlog=0", "--innodb-flush-log-at-trx-commit=2", "--skip-ssl",
-        ]  # fmt: skip
+            *_command(program, folder / "data", folder),
+            f"--port={chosen}",
+            f"--bind-address={HOST}",
+            "--log-bin=binlog",
+            "--binlog-format=ROW",
+            "--binlog-row-image=FULL",
+            "--server-id=1",
+            "--sync-binlog=0",
+            "--innodb-flush-log-at-trx-commit=2",
+            "--skip-ssl",
+        ]
         process = launch(command, folder, lock, out)
     there = RunningMariaDb(HOST, chosen, process.pid, str(log), _version(program), str(password))
     (folder / _NOTE).write_text(json.dumps(asdict(there)), encoding="utf-8")
@@ -142,13 +149,15 @@ def _initialise(folder: Path, program: Path, password: str, out: int, log: str) 
         f"GRANT ALL ON {DATABASE}.* TO '{OWNER}'@'{HOST}' IDENTIFIED BY '{password}'",
     )
     texts = [
-        "USE mysql;", *(file.read_text(encoding="utf-8", errors="replace") for file in _statements(program)),
-        "", f"FLUSH PRIVILEGES;\nCREATE DATABASE {DATABASE};", *(f"{each};" for each in grants), "",
-    ]  # fmt: skip
+        "USE mysql;",
+        *(file.read_text(encoding="utf-8", errors="replace") for file in _statements(program)),
+        "",
+        f"FLUSH PRIVILEGES;\nCREATE DATABASE {DATABASE};",
+        *(f"{each};" for each in grants),
+        "",
+    ]
     command = [*_command(program, made, folder), "--bootstrap", "--skip-networking", "--skip-log-bin"]
-    done = subprocess.run(  # noqa: S603
-        command, input="\n".join(texts).encode(), stdout=out, stderr=out, check=False, cwd=folder
-    )
+    done = subprocess.run(command, input="\n".join(texts).encode(), stdout=out, stderr=out, check=False, cwd=folder)
     if done.returncode:
         msg = f"MariaDB cannot make a database in {folder}"
         raise ConfigError(msg, f"see {log}")
@@ -168,7 +177,7 @@ def _answers(found: RunningMariaDb) -> bool:
 
 def _version(program: Path) -> str:
     """Return the version of the program."""
-    done = subprocess.run([str(program), "--version"], capture_output=True, text=True, check=False)  # noqa: S603
+    done = subprocess.run([str(program), "--version"], capture_output=True, text=True, check=False)
     _, _, rest = done.stdout.partition("Ver ")
     return rest.partition("-")[0].strip()
 

@@ -44,8 +44,10 @@ class TableShop(Shop):
                 cursor.execute(f"SELECT * FROM {table}")  # noqa: S608  (a name of this file)
                 names = [column[0] for column in cursor.description]
                 for values in cursor.fetchall():
-                    row = {name: str(value) if name in {"price", "created_at"} else value
-                           for name, value in zip(names, values, strict=True)}  # fmt: skip
+                    row = {
+                        name: str(value) if name in {"price", "created_at"} else value
+                        for name, value in zip(names, values, strict=True)
+                    }
                     self.tables[table][int(values[0])] = row
 
     def fill(self) -> None:

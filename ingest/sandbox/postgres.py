@@ -116,9 +116,7 @@ def _start(folder: Path, bin_folder: Path, account: _Account, lock: int, port: i
             _initialise(bin_folder, account, home, password.read_text(encoding="ascii"), out.fileno(), str(log))
         command = [str(bin_folder / "postgres"), "-D", str(home / "data"), *settings]
         process = launch(command, home, lock, out, account.user, account.group)
-    there = RunningDatabase(
-        f"{HOST}:{chosen}", process.pid, str(log), _version(bin_folder), str(home), str(password)
-    )  # fmt: skip
+    there = RunningDatabase(f"{HOST}:{chosen}", process.pid, str(log), _version(bin_folder), str(home), str(password))
     (folder / _NOTE).write_text(json.dumps(asdict(there)), encoding="utf-8")
     ready = [str(bin_folder / "pg_isready"), "--quiet", "-h", HOST, "-p", str(chosen), "-d", DATABASE, "-U", USER]
     wait_for(process, lambda: _succeeds(ready), f"PostgreSQL server at {there.endpoint}", there.log)
@@ -156,10 +154,17 @@ def _initialise(bin_folder: Path, account: _Account, home: Path, password: str, 
         "-E", "UTF8", "--locale=C",
     ]  # fmt: skip
     try:
-        done = subprocess.run(  # noqa: S603
-            command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, check=False, cwd=home, user=account.user,
-            group=account.group, extra_groups=None if account.user is None else [],
-        )  # fmt: skip
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+            check=False,
+            cwd=home,
+            user=account.user,
+            group=account.group,
+            extra_groups=None if account.user is None else [],
+        )
     finally:
         given.unlink()
     if done.returncode:
@@ -170,16 +175,14 @@ def _initialise(bin_folder: Path, account: _Account, home: Path, password: str, 
 
 def _version(bin_folder: Path) -> str:
     """Return the version of the programs."""
-    done = subprocess.run(  # noqa: S603
-        [str(bin_folder / "postgres"), "--version"], capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([str(bin_folder / "postgres"), "--version"], capture_output=True, text=True, check=False)
     words = done.stdout.split()
     return next((word for word in words if word[0].isdigit()), "")
 
 
 def _succeeds(command: list[str]) -> bool:
     """Return whether a program says yes."""
-    return subprocess.run(command, check=False, capture_output=True).returncode == 0  # noqa: S603
+    return subprocess.run(command, check=False, capture_output=True).returncode == 0
 
 
 def down(folder: Path, *, wipe: bool = False) -> bool:

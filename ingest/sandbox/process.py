@@ -52,18 +52,13 @@ def starting(folder: Path, what: str) -> Iterator[int]:
 
 
 def launch(
-    command: Sequence[str],
-    folder: Path,
-    lock: int,
-    out: IO[bytes],
-    user: int | None = None,
-    group: int | None = None,
+    command: Sequence[str], folder: Path, lock: int, out: IO[bytes], user: int | None = None, group: int | None = None
 ) -> subprocess.Popen[bytes]:
     """Start a process in a directory. It inherits the lock, and writes what it says to `out`.
 
     `user`, `group`: whose process it is; None where it is to be this one's user.
     """
-    return subprocess.Popen(  # noqa: S603
+    return subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True, pass_fds=(lock,), cwd=folder,
         user=user, group=group, extra_groups=None if user is None else [],
     )  # fmt: skip

@@ -44,10 +44,14 @@ _TYPES: Final = {
     "customers": {"id": "bigint", "name": "varchar(64)", "email": "varchar(128)"},
     "products": {"id": "bigint", "name": "varchar(64)", "price": "decimal(10,2)"},
     "orders": {
-        "id": "bigint", "customer": "bigint", "product": "bigint", "quantity": "int", "status": "varchar(16)",
+        "id": "bigint",
+        "customer": "bigint",
+        "product": "bigint",
+        "quantity": "int",
+        "status": "varchar(16)",
         "created_at": "datetime",
     },
-}  # fmt: skip
+}
 """The columns of each table, with MySQL's types, as Canal says them."""
 _LINE: Final = ("id", "name", "price")
 
@@ -106,10 +110,13 @@ class Shop:
     def _order(self, operation: str) -> None:
         key = max(self.tables["orders"], default=0) + 1
         row: Row = {
-            "id": key, "customer": self._random.randint(1, len(_NAMES)),
-            "product": self._random.randint(1, len(_PRODUCTS)), "quantity": self._random.randint(1, 9), "status": "NEW",
+            "id": key,
+            "customer": self._random.randint(1, len(_NAMES)),
+            "product": self._random.randint(1, len(_PRODUCTS)),
+            "quantity": self._random.randint(1, 9),
+            "status": "NEW",
             "created_at": time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(self.now_ms / 1000)),
-        }  # fmt: skip
+        }
         self._put("orders", operation, row)
         price = float(self.tables["products"].get(row["product"], {"price": 0})["price"])
         event = {"event_type": "order_placed", "order": key, "total": round(price * row["quantity"], 2)}
@@ -139,9 +146,15 @@ class Shop:
         canal = {
             "data": [{name: str(cell) for name, cell in row.items()}],
             "old": None if old is None else [{name: str(cell) for name, cell in old.items()}],
-            "database": "shop", "table": table, "pkNames": ["id"], "mysqlType": _TYPES[table], "isDdl": False,
-            "type": {"d": "DELETE", "u": "UPDATE"}.get(operation, "INSERT"), "es": self.now_ms, "ts": self.now_ms,
-        }  # fmt: skip
+            "database": "shop",
+            "table": table,
+            "pkNames": ["id"],
+            "mysqlType": _TYPES[table],
+            "isDdl": False,
+            "type": {"d": "DELETE", "u": "UPDATE"}.get(operation, "INSERT"),
+            "es": self.now_ms,
+            "ts": self.now_ms,
+        }
         self._send("shop.canal", None, json.dumps(canal).encode())
 
     def sent(self) -> None:

@@ -96,9 +96,15 @@ def credentials(folder: Path, host: str) -> str:
 def properties(secure: Secure, host: str, port: int, controller: int, ports: Mapping[str, int]) -> str:
     """Return the lines of the broker's properties that replace those of a broker without security."""
     return _PROPERTIES.format(
-        host=host, port=port, controller=controller, folder=Path(secure.folder).resolve(), user=secure.user,
-        password=secure.password, mechanisms=_MECHANISMS, **ports,
-    )  # fmt: skip
+        host=host,
+        port=port,
+        controller=controller,
+        folder=Path(secure.folder).resolve(),
+        user=secure.user,
+        password=secure.password,
+        mechanisms=_MECHANISMS,
+        **ports,
+    )
 
 
 def client_properties(secure: Secure) -> dict[str, dict[str, str]]:

@@ -216,7 +216,7 @@ class Statements:
         return made
 
 
-def _is_unreadable(words: list[Any], word: Any) -> bool:  # noqa: ANN401  (sqlglot's tokens)
+def _is_unreadable(words: list[Any], word: Any) -> bool:
     """Return whether a word is certainly a type that cannot be read, and no name of a column or a table."""
     at = words.index(word)
     if not at or word.text.upper() not in _UNREADABLE or word.token_type in {TokenType.IDENTIFIER, TokenType.STRING}:
@@ -260,14 +260,14 @@ class _Flink(Dialect):
             Unknown statements are refused elsewhere.
             """
 
-        def _parse_primary_key(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401  (sqlglot's)
+        def _parse_primary_key(self, *args: Any, **kwargs: Any) -> Any:
             found = super()._parse_primary_key(*args, **kwargs)
             self._match_text_seq("NOT", "ENFORCED")
             return found
 
 
 @lru_cache(maxsize=1)
-def _parser() -> Any:  # noqa: ANN401  (sqlglot's parser has no types of its own)
+def _parser() -> Any:
     """Return the parser of Flink's DDL. It raises an error at the first mistake."""
     # sqlglot logs the text, which may hold secrets, for statements that are refused here anyway
     logging.getLogger("sqlglot").disabled = True

@@ -343,11 +343,7 @@ def reroute(
 
 
 def _sinks(
-    sources: Mapping[TableId, SourceTable],
-    before: Schemas,
-    policy: Policy,
-    unfit: Unfit,
-    numbers: StoredNumbers | None,
+    sources: Mapping[TableId, SourceTable], before: Schemas, policy: Policy, unfit: Unfit, numbers: StoredNumbers | None
 ) -> tuple[dict[TableId, TableSchema], tuple[SchemaChange, ...], dict[SchemaChange, str], dict[SchemaChange, str]]:
     """Return the sink tables that must change to take the rows of these source tables, and how they change.
 
@@ -375,9 +371,10 @@ def _sinks(
             if merged != sink and numbers is not None:
                 values = {
                     result: is_number(value)
-                    for (of, name), value in numbers.widening.items() if of == table
+                    for (of, name), value in numbers.widening.items()
+                    if of == table
                     for result in source.written_as(name)
-                }  # fmt: skip
+                }
                 merged, stay = _of_numbers(values, target, sink, merged, numbers)
                 kept.update(stay)
                 known = _sequence_type(target, sink, merged, policy.sequence, numbers)
@@ -428,10 +425,11 @@ def _of_numbers(
     large = numbers.beyond(target, merged, whole) if whole else ()
     merged = _retyped(merged, dict.fromkeys(large, STRING))
     binary = {
-        one.name for one in merged.columns
+        one.name
+        for one in merged.columns
         if (isinstance(known.get(one.name), FLOATS) and one.type != known[one.name] and values.get(one.name, True))
         or (one.name not in known and one.type == STRING and values.get(one.name, False))
-    }  # fmt: skip
+    }
     reasons = numbers.unfit(target, merged) if binary else {}
     there = {name: why.there for name in binary if isinstance(why := reasons.get(name), Misfit)}
     stay = {name: kind for name, kind in there.items() if isinstance(kind, FLOATS)}

@@ -206,9 +206,11 @@ def reasons_of(
     known = {name: kind for name, kind in known.items() if kind != types.NULL}
     given = inference.declared(change.table)
     wider = {c.name for c in after.columns if known.get(c.name, c.type) != c.type}
-    texts = {
-        c.name for c in after.columns if c.type == types.STRING and c.name not in known and c.name not in given
-    } if not inference.reading.as_string else set()  # fmt: skip
+    texts = (
+        {c.name for c in after.columns if c.type == types.STRING and c.name not in known and c.name not in given}
+        if not inference.reading.as_string
+        else set()
+    )
     image = change.before if change.after is None else change.after
     row = {} if image is None or not wider | texts else parse_row(image)
     return {

@@ -26,12 +26,17 @@ _OPENS: Final = {"(": 1, ")": -1, "[": 1, "]": -1}
 _GENERIC: Final = frozenset({"ROW", "MAP", "ARRAY", "MULTISET"})
 _END_OF_TYPE: Final = frozenset({"NOT", "NULL", "PRIMARY", "COMMENT", "CONSTRAINT", "METADATA"})
 _AFTER_FROM: Final = {
-    "GROUP": "GROUP BY: there are no aggregates", "HAVING": "HAVING: there are no aggregates",
-    "JOIN": "JOIN: there are no joins", "ORDER": "ORDER BY: rows are written as they come",
-    "LIMIT": "LIMIT: all rows are written", "UNION": "UNION: a pipeline has one query",
-    "INTERSECT": "INTERSECT: a pipeline has one query", "EXCEPT": "EXCEPT: a pipeline has one query",
-    "WINDOW": "WINDOW: there are no windows", "MATCH_RECOGNIZE": "MATCH_RECOGNIZE: there are no patterns of rows",
-}  # fmt: skip
+    "GROUP": "GROUP BY: there are no aggregates",
+    "HAVING": "HAVING: there are no aggregates",
+    "JOIN": "JOIN: there are no joins",
+    "ORDER": "ORDER BY: rows are written as they come",
+    "LIMIT": "LIMIT: all rows are written",
+    "UNION": "UNION: a pipeline has one query",
+    "INTERSECT": "INTERSECT: a pipeline has one query",
+    "EXCEPT": "EXCEPT: a pipeline has one query",
+    "WINDOW": "WINDOW: there are no windows",
+    "MATCH_RECOGNIZE": "MATCH_RECOGNIZE: there are no patterns of rows",
+}
 _BEFORE_JOIN: Final = frozenset({"LEFT", "RIGHT", "FULL", "INNER", "CROSS", "OUTER", "NATURAL"})
 
 

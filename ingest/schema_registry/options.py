@@ -37,9 +37,15 @@ KEYS: Final = {
 """The options' keys by their attributes, without the format's name."""
 _OLDER: Final = {
     f"schema-registry.{name}": name
-    for name in ("url", "subject", "ssl.keystore.location", "ssl.keystore.password", "ssl.truststore.location",
-                 "ssl.truststore.password")
-}  # fmt: skip
+    for name in (
+        "url",
+        "subject",
+        "ssl.keystore.location",
+        "ssl.keystore.password",
+        "ssl.truststore.location",
+        "ssl.truststore.password",
+    )
+}
 """Keys of older versions of Flink, and what they are called now."""
 PROPERTIES: Final = frozenset({
     "ssl.ca.location", "ssl.certificate.location", "ssl.key.location", "ssl.key.password", "basic.auth.user.info",
@@ -131,7 +137,7 @@ class RegistryOptions(Options):
 
     @model_validator(mode="before")
     @classmethod
-    def _collect(cls, data: Any) -> Any:  # noqa: ANN401  (whatever the file has)
+    def _collect(cls, data: Any) -> Any:
         if not isinstance(data, dict):
             return data
         begin = f"{cls.name}.properties."
@@ -158,8 +164,9 @@ class RegistryOptions(Options):
         if self.basic_source == "USER_INFO" and self.basic_user is None:
             problems.append(("basic_source", f"needs {self._key('basic_user')}"))
         if (self.bearer_source is None) != (self.bearer_token is None):
-            given, other = ("bearer_token", "bearer_source") if self.bearer_source is None else (
-                "bearer_source", "bearer_token")  # fmt: skip
+            given, other = (
+                ("bearer_token", "bearer_source") if self.bearer_source is None else ("bearer_source", "bearer_token")
+            )
             problems.append((given, f"needs {self._key(other)}"))
         wrong = [(f"{self.name}.properties.{name}", why) for name, why in self._unusable()]
         wrong += [(self._key(name), why) for name, why in problems]

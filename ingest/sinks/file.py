@@ -246,7 +246,7 @@ class FileWriter(PlainWriter):
         for name, _, value in records:
             self._lines.setdefault(name, []).append(bytes(value or b"").translate(_ON_ONE_LINE))
 
-    def commit(self, _positions: Mapping[Split, int], _metadata: bytes, *, final: bool) -> None:  # noqa: ARG002
+    def commit(self, _positions: Mapping[Split, int], _metadata: bytes, *, final: bool) -> None:
         """Add the lines to their files; raises AccessError, Unavailable."""
         for name, lines in self._lines.items():
             path = self._folder / f"{name}.{self._run}.jsonl"

@@ -112,7 +112,7 @@ class PrintWriter(PlainWriter):
         """Keep the lines."""
         self._lines += [bytes(record.value or b"") for record in records]
 
-    def commit(self, _positions: Mapping[Split, int], _metadata: bytes, *, final: bool) -> None:  # noqa: ARG002
+    def commit(self, _positions: Mapping[Split, int], _metadata: bytes, *, final: bool) -> None:
         """They are the driver's now."""
         self._committed += self._lines
         self._lines = []

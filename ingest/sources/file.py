@@ -181,11 +181,7 @@ class FileSourceCoordinator(SourceCoordinator):
         return found
 
     def start(
-        self,
-        stored: Mapping[Split, int],
-        ids: Mapping[str, str],  # noqa: ARG002
-        owner: str,  # noqa: ARG002
-        from_time: int | None,  # noqa: ARG002
+        self, stored: Mapping[Split, int], ids: Mapping[str, str], owner: str, from_time: int | None
     ) -> dict[Split, int]:
         """Return where each file's reading starts."""
         files = self._files()
@@ -237,7 +233,7 @@ class FileSourceCoordinator(SourceCoordinator):
         """Tell whether a file is one of those that are read."""
         return topic in self.ids
 
-    def finished(self, positions: Mapping[Split, int]) -> bool:  # noqa: ARG002
+    def finished(self, positions: Mapping[Split, int]) -> bool:
         """Never: lines may be added."""
         return False
 

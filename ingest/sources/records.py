@@ -189,9 +189,10 @@ class RecordOptions(DeclaringOptions):
     @model_validator(mode="after")
     def _check_columns(self) -> RecordOptions:
         given = (
-            ("key.fields", bool(self.key_fields)), ("key.fields-prefix", bool(self.key_prefix)),
+            ("key.fields", bool(self.key_fields)),
+            ("key.fields-prefix", bool(self.key_prefix)),
             ("value.fields-include", self.fields_include == "EXCEPT_KEY"),
-        )  # fmt: skip
+        )
         problems = [(key, f"{key} needs key.format") for key, is_given in given if is_given and self.key_format is None]
         problems += unprefixed(self.key_fields, self.key_prefix)
         by_position = None if self.key_format is None else FORMATS.find(self.key_format)
@@ -304,7 +305,7 @@ class RecordOptions(DeclaringOptions):
         named: tuple[str, ...] = getattr(self, "key_fields", ())
         return named or schema.primary_key
 
-    def decoder(self, split: Split, topic: str) -> Decoder:  # noqa: ARG002  (a file says what its records are)
+    def decoder(self, split: Split, topic: str) -> Decoder:
         """Return a decoder for the records of a split that are of one topic. Raise ConfigError."""
         decoder: Decoder = self.format.decoder(topic, keyed=self.extra.key)
         return decoder

@@ -64,10 +64,10 @@ class StatefulCoordinator(Protocol):
     def restore(self, state: SourceState) -> None:
         """Take over the state of the batch that is planned next, or again; it comes before `start`."""
 
-    def assign(self, ranges: Mapping[Split, tuple[int, int]]) -> Any:  # noqa: ANN401  (the source's own)
+    def assign(self, ranges: Mapping[Split, tuple[int, int]]) -> Any:
         """Return what the task of these ranges gets: a function of the state and the ranges. It is small."""
 
-    def shared(self) -> Any:  # noqa: ANN401  (as above)
+    def shared(self) -> Any:
         """Return what all tasks get. It is the same object until it changes, and is sent only then."""
 
     def learn(self, notes: Sequence[Any]) -> None:
@@ -146,13 +146,13 @@ class StatefulCoordinator(Protocol):
 class StatefulReader(Protocol):
     """A task's side of a source with a state, beside what each reader has."""
 
-    def take(self, assigned: Any, shared: Any) -> None:  # noqa: ANN401  (the source's own)
+    def take(self, assigned: Any, shared: Any) -> None:
         """Take over what the task gets: it comes before `read`. Forget what was noted before."""
 
-    def commit_note(self, positions: Mapping[Split, int]) -> Any:  # noqa: ANN401  (as above)
+    def commit_note(self, positions: Mapping[Split, int]) -> Any:
         """Return what the sink is to keep with a commit of these positions: short, JSON, None for nothing."""
 
-    def resume(self, note: Any) -> None:  # noqa: ANN401  (as above)
+    def resume(self, note: Any) -> None:
         """Take over what the sink kept with the last commit of an earlier attempt at this task."""
 
     def notes(self, positions: Mapping[Split, int]) -> list[Any]:
@@ -162,11 +162,11 @@ class StatefulReader(Protocol):
 class RowLetters(Protocol):
     """The options of a source whose records are no messages: what a dead letter of one is, and how it is read again."""
 
-    def as_letter(self, assigned: Any, shared: Any, split: Split, record: Record, place: Any) -> Record:  # noqa: ANN401
+    def as_letter(self, assigned: Any, shared: Any, split: Split, record: Record, place: Any) -> Record:
         """Return the record that a dead letter is of.
 
         `assigned`, `shared`: what the task got. `place`: what the chunk of the record says of its place.
         """
 
-    def letter_rows(self) -> Any:  # noqa: ANN401  (the source's own)
+    def letter_rows(self) -> Any:
         """Return what makes a record of the source of a dead letter again, by its method `of`."""

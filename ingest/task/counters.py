@@ -113,7 +113,7 @@ class Counters:
         for one in fields(self):
             setattr(self, one.name, getattr(copied, one.name))
 
-    def text(self, note: Any = None) -> bytes:  # noqa: ANN401  (a source's own)
+    def text(self, note: Any = None) -> bytes:
         """Return the JSON text that a sink keeps, of at most `MAX_BYTES` beside the note.
 
         `note`: what a source with a state keeps with the progress (`sources/stateful.py`).

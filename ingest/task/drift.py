@@ -70,9 +70,13 @@ class SchemaObserver:
         known = observed.get(table) or (None if source is None else source.schema)
         stored = self._schemas.number_types(table) if inference.numbers is Numbers.STORED else {}
         merged = observe(
-            change, inference, known, stored, fixed=inference.static and known is not None,
+            change,
+            inference,
+            known,
+            stored,
+            fixed=inference.static and known is not None,
             key_columns=() if source is None else source.key_columns,
-        )  # fmt: skip
+        )
         if merged == known:
             if table in observed:
                 observed[table] = merged  # a value may be larger than all before

@@ -312,9 +312,16 @@ def _part(chunk: ReadChunk, start: int, changes: Sequence[Decoded], encoded: Enc
         for i, stage, reason in encoded.rejects
     ]
     return EncodedPart(
-        chunk.messages, start, stop, chunk.position(stop), encoded.records, rejects, encoded.skipped, changes,
+        chunk.messages,
+        start,
+        stop,
+        chunk.position(stop),
+        encoded.records,
+        rejects,
+        encoded.skipped,
+        changes,
         encoded.marks or (),
-    )  # fmt: skip
+    )
 
 
 def key_changed(why: KeyChanged, message: Record, split: Split, change: Change) -> ConfigError:

@@ -147,9 +147,15 @@ class ShardTask:
         """Return the stages up to the sink, for the mode."""
         watched = self._mode.watched
         source = ReadHalf(
-            self._task, self._state, None if watched else self._native, self._limit, self._result, self._deadline,
-            marked=False, refused=self._mode.refused.reason if watched else None,
-        )  # fmt: skip
+            self._task,
+            self._state,
+            None if watched else self._native,
+            self._limit,
+            self._result,
+            self._deadline,
+            marked=False,
+            refused=self._mode.refused.reason if watched else None,
+        )
         self._committer.changelog = source.changelog
         return source
 

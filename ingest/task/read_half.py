@@ -136,9 +136,8 @@ class ReadHalf:
         """None if inserts and updates need not be told apart."""
         self._ahead = LookAhead(SchemaObserver(setup, state.schemas, progress), limit, setup.look_ahead, progress)
         self._encoder = ChunkEncoder(
-            native, decoder, self.changelog, state.records.cache, self._ahead, limit, marked=marked,
-            refused=refused,
-        )  # fmt: skip
+            native, decoder, self.changelog, state.records.cache, self._ahead, limit, marked=marked, refused=refused
+        )
 
     def prepare(self, positions: dict[Split, int]) -> None:
         """Bring the changelog to where the task begins. That may take long, and does not count. Raises IngestError."""

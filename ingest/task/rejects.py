@@ -63,9 +63,14 @@ class Rejects:
     """The way of rejects out of a task. A reject that does not pass does not count: it would count in every new run."""
 
     def __init__(
-        self, setup: Setup, limit: RejectLimit, letters: DeadLetters | None, known_tables: int, result: TaskResult,
+        self,
+        setup: Setup,
+        limit: RejectLimit,
+        letters: DeadLetters | None,
+        known_tables: int,
+        result: TaskResult,
         assigned: Assigned | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """`letters`: None if workers do not send rejects anywhere; `known_tables`: those that have a schema."""
         self._limit = limit
         self._letters = letters

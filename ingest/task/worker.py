@@ -118,9 +118,14 @@ class RecordEncoders:
         setup = self._setup
         upserts = setup.source.upserts and not setup.changelog
         self.cache.transform_input = lambda table, source: TransformInputEncoder(
-            transforms, table, source, setup.inference, images=setup.sink.changelog, upserts=upserts,
+            transforms,
+            table,
+            source,
+            setup.inference,
+            images=setup.sink.changelog,
+            upserts=upserts,
             stored=self.cache.schemas.number_types(table) if setup.inference.numbers is Numbers.STORED else {},
-        )  # fmt: skip
+        )
         self.cache.renew(self.cache.schemas, None)
         self.renew_targets()
 

@@ -34,12 +34,7 @@ class Captured:
     """Topic, key, value and our headers of each dead letter."""
 
 
-def capturing_sink(
-    options: AnyOptions,
-    captured: Captured,
-    pipeline: str,
-    warn: Callable[[str], None],
-) -> Sink:
+def capturing_sink(options: AnyOptions, captured: Captured, pipeline: str, warn: Callable[[str], None]) -> Sink:
     """Return a pipeline's sink whose records are kept; one that only shows lines does so itself."""
     if options.type in {"print", "values"}:
         side = options.coordinator(pipeline, warn)
@@ -62,7 +57,7 @@ class CapturingCoordinator(SinkCoordinator):
         """Return nothing that a checkpoint could depend on."""
         return {"type": "memory"}
 
-    def prepare(self, tables: Iterable[TableId], *, dry_run: bool) -> None:  # noqa: ARG002  (nothing is made anyway)
+    def prepare(self, tables: Iterable[TableId], *, dry_run: bool) -> None:
         """Raise TopicMissing where the sink may make no topics, as none is there."""
         if isinstance(self._options, TopicsOptions) and not self._options.create:
             missing = next(iter(tables), None)
@@ -91,7 +86,7 @@ class CapturingWriter(PlainWriter):
             where = "" if topic is None else str(topic)  # a sink that prints has no places
             self._queued.append((where, key, None if value is None else bytes(value)))
 
-    def commit(self, _positions: Mapping[Split, int], _metadata: bytes, *, final: bool) -> None:  # noqa: ARG002
+    def commit(self, _positions: Mapping[Split, int], _metadata: bytes, *, final: bool) -> None:
         """Keep them for good."""
         self._captured.records += self._queued
         self._queued = []

@@ -67,7 +67,7 @@ class ProbedPlaces:
 
     real: PlaceKeeper
 
-    def prepare(self, tables: Iterable[TableId], *, dry_run: bool) -> None:  # noqa: ARG002  (it always is one)
+    def prepare(self, tables: Iterable[TableId], *, dry_run: bool) -> None:
         """Raise what the real sink would raise for these tables, and warn as it would."""
         self.real.prepare(tables, dry_run=True)
 

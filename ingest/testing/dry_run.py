@@ -181,14 +181,19 @@ def _rejects(run: DryRun, ignored: IgnoredErrors) -> Iterable[tuple[dict[str, An
     for (stage, code, of_key), of_code in sorted(run.collector.found.items(), key=lambda item: -item[1].count):
         first = of_code.example
         shown = {
-            "stage": stage, "code": code, "count": of_code.count,
+            "stage": stage,
+            "code": code,
+            "count": of_code.count,
             "counted": not ignored.covers(stage, of_key=of_key),
             "example": {
-                "topic": first.topic, "partition": first.partition, "offset": first.offset,
-                "message": first.message, "table": show(first.table) if first.table else None,
+                "topic": first.topic,
+                "partition": first.partition,
+                "offset": first.offset,
+                "message": first.message,
+                "table": show(first.table) if first.table else None,
                 "record": head(first.value),
             },
-        }  # fmt: skip
+        }
         yield shown, first.table or None
 
 
@@ -211,10 +216,14 @@ def _table(run: DryRun, table: TableId, source: SourceTable, *, known: bool) -> 
     sinks: Mapping[TableId, Any] = run.start.schemas.schemas.sinks
     schema = sinks[source.targets[0]]
     return TableReport(
-        show(table), None if rule is None else rule.place, known, [show(name) for name in source.targets],
+        show(table),
+        None if rule is None else rule.place,
+        known,
+        [show(name) for name in source.targets],
         [{"name": c.name, "type": types.name(c.type), "nullable": c.nullable} for c in schema.columns],
-        list(schema.primary_key), [create_statement(name, sinks[name]) for name in source.targets],
-    )  # fmt: skip
+        list(schema.primary_key),
+        [create_statement(name, sinks[name]) for name in source.targets],
+    )
 
 
 def _idle(entries: Sequence[tuple[str, str]], tables: Sequence[TableId], *, first_match: bool) -> list[str]:

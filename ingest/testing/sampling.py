@@ -90,7 +90,7 @@ class SampledState:
     def __init__(self, real: StatefulCoordinator) -> None:
         self._real = real
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401  (what the real one has)
+    def __getattr__(self, name: str) -> Any:
         return getattr(self._real, name)
 
     def weight(self, split: Split) -> float:

@@ -48,9 +48,9 @@ after each row, which costs more than all its other work here. The first stage l
 """
 
 _MAX_KEPT: Final = 20_000
-_LEAVES: Final = frozenset({
-    "Literal", "UnresolvedAttribute", "UnresolvedNamedLambdaVariable", "UnresolvedFunction", "CurrentTime",
-})  # fmt: skip
+_LEAVES: Final = frozenset(
+    {"Literal", "UnresolvedAttribute", "UnresolvedNamedLambdaVariable", "UnresolvedFunction", "CurrentTime"}
+)
 _ARROW: Final = re.compile(r"->")
 
 
@@ -127,10 +127,13 @@ class Analyser:
         key = _key(function.name.lower(), takes)
         known = self._callers.get(key)
         if known is None:
-            gives = spark.StructType([
-                spark.StructField("ok", spark.BooleanType()), spark.StructField("v", to_spark(function.gives)),
-                spark.StructField("e", spark.StringType()),
-            ])  # fmt: skip
+            gives = spark.StructType(
+                [
+                    spark.StructField("ok", spark.BooleanType()),
+                    spark.StructField("v", to_spark(function.gives)),
+                    spark.StructField("e", spark.StringType()),
+                ]
+            )
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # pyspark warns that it prefers annotations to an explicit type
                 made = arrow_udf(caller(function, takes), gives, ArrowUDFType.SCALAR)

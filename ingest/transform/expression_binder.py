@@ -152,8 +152,10 @@ class ExpressionBinder:
             if expression is None:
                 raise
             raise self.errors.explained(option, name, expression, exc, self.shown()) from exc
-        takes = [p.type or (types.STRING if isinstance(t, NullType) else t)
-                 for p, t in zip(function.takes, found, strict=False)]  # fmt: skip
+        takes = [
+            p.type or (types.STRING if isinstance(t, NullType) else t)
+            for p, t in zip(function.takes, found, strict=False)
+        ]
         sent = tuple(
             sql if want == is_so else f"CAST({sql} AS {sql_name(want)})"
             for sql, want, is_so in zip(arguments, takes, found, strict=True)

@@ -128,13 +128,7 @@ class RowResults:
         return self._mergers[number].failure(slot, text, event & ~(PARTIAL | BOTH | IN_KEY))
 
     def _row_gone(
-        self,
-        merger: ResultMerger,
-        what: int,
-        before: RowBefore | None,
-        text: bytes,
-        values: Sequence[Any],
-        failed: int,
+        self, merger: ResultMerger, what: int, before: RowBefore | None, text: bytes, values: Sequence[Any], failed: int
     ) -> msgspec.Raw | None:
         """Return the row that leaves the sink as it does not pass; None, and count it, where it was not there."""
         unknown = what == UPDATE_ALONE or (what != INSERT and merger.changeable)

@@ -100,10 +100,17 @@ def rejected(message: Record, stage: str, reason: Reject) -> SpilledReject:
     """Return a copy of a rejected record, for the second stage."""
     message = kept_of(message)
     kept = SpilledReject(
-        stage, reason, offset_of(message), message.key(), message.value(), message.headers(), message.timestamp(),
-        (message.topic(), message.partition()), None,  # type: ignore[arg-type]  # it is set below
+        stage,
+        reason,
+        offset_of(message),
+        message.key(),
+        message.value(),
+        message.headers(),
+        message.timestamp(),
+        (message.topic(), message.partition()),
+        None,  # type: ignore[arg-type]  # it is set below
         getattr(message, "missing", ""),
-    )  # fmt: skip
+    )
     first = origin(message)
     kept.origin = kept if first is message else rejected(first, stage, reason)
     return kept
@@ -316,7 +323,7 @@ class SpillStage:
         self._told = 0
         """The number of targets that the second stage knows."""
 
-    def begin(self, split: Split, *, more: bool = False, place: Any = None) -> ChunkManifest:  # noqa: ANN401
+    def begin(self, split: Split, *, more: bool = False, place: Any = None) -> ChunkManifest:
         """Return the manifest of the next chunk, for the other methods to fill in; `more`, `place`: see there."""
         return ChunkManifest(split, self._positions[split], [], self._told, [], [], [], more, place)
 
@@ -384,7 +391,7 @@ class SpillStage:
                     target = self._encoders.targets.place(to, done)
                     self._rows.add((READY, target, at, 0, None if value is None else bytes(value), key), ())
 
-    def _done(self, change: Any) -> tuple[tuple[TableId, Kind], ...]:  # noqa: ANN401  (a change, or a list of them)
+    def _done(self, change: Any) -> tuple[tuple[TableId, Kind], ...]:
         changes: list[Change] = change if type(change) is list else [change]
         return tuple((c.table, c.kind) for c in changes if c.table not in self._transforms.of)
 

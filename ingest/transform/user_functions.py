@@ -57,9 +57,14 @@ def caller(function: Function, takes: Sequence[DataType]) -> Callable[..., pa.Ar
 
 
 def _by_row(
-    call: Callable[..., Any], _batch: str, arguments: Sequence[pa.Array], rows: Sequence[int],
-    strict: Sequence[bool], gives: pa.DataType, scale: int | None,
-) -> Iterator[tuple[int, object, str | None]]:  # fmt: skip
+    call: Callable[..., Any],
+    _batch: str,
+    arguments: Sequence[pa.Array],
+    rows: Sequence[int],
+    strict: Sequence[bool],
+    gives: pa.DataType,
+    scale: int | None,
+) -> Iterator[tuple[int, object, str | None]]:
     """Call the function once for each row. Yield the row's index, its result, and its error as text."""
     columns = [argument.to_pylist() for argument in arguments]
     for i in rows:
@@ -74,9 +79,14 @@ def _by_row(
 
 
 def _by_batch(
-    call: Callable[..., Any], batch: str, arguments: Sequence[pa.Array], rows: Sequence[int],
-    strict: Sequence[bool], gives: pa.DataType, scale: int | None,
-) -> Iterator[tuple[int, object, str | None]]:  # fmt: skip
+    call: Callable[..., Any],
+    batch: str,
+    arguments: Sequence[pa.Array],
+    rows: Sequence[int],
+    strict: Sequence[bool],
+    gives: pa.DataType,
+    scale: int | None,
+) -> Iterator[tuple[int, object, str | None]]:
     """Call the function for all rows at once. Yield each row's index, its result, and its error as text.
 
     Where the call fails, it is repeated for each half of the rows, until the wrong row is alone.

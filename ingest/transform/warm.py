@@ -27,11 +27,15 @@ if TYPE_CHECKING:
 _TABLE: Final = ("warm",)
 _SCHEMA: Final = TableSchema(
     (
-        Column("id", types.BIGINT, nullable=False), Column("s", types.STRING), Column("d", types.DOUBLE),
-        Column("b", types.BOOLEAN), Column("p", types.parse("DECIMAL(10,2)")), Column("t", types.TIMESTAMP),
+        Column("id", types.BIGINT, nullable=False),
+        Column("s", types.STRING),
+        Column("d", types.DOUBLE),
+        Column("b", types.BOOLEAN),
+        Column("p", types.parse("DECIMAL(10,2)")),
+        Column("t", types.TIMESTAMP),
     ),
     ("id",),
-)  # fmt: skip
+)
 _PROJECTION: Final = (
     "*, UPPER(s) || '-' || CAST(id AS STRING) AS a, d * 2 AS x, id + 1 AS n, NOT b AS y, p * 2 AS q, "
     "DATE_FORMAT(t, 'yyyy') AS z, COALESCE(s, 'x') AS c, CASE WHEN id > 1 THEN 1 ELSE 2 END AS w, CAST(s AS INT) AS f"
@@ -53,13 +57,7 @@ def _fed(transforms: CompiledTransforms) -> Callable[[Iterator[pa.RecordBatch]],
         for _ in batches:
             pass
         schema = layout(transforms)
-        values = {
-            pa.int32(): 0,
-            pa.int64(): 1,
-            pa.string(): "1",
-            pa.float64(): 1.5,
-            pa.bool_(): True,
-        }
+        values = {pa.int32(): 0, pa.int64(): 1, pa.string(): "1", pa.float64(): 1.5, pa.bool_(): True}
         yield pa.RecordBatch.from_arrays(
             [pa.array([values[field.type]] * 3, field.type) for field in schema], schema=schema
         )

@@ -99,7 +99,7 @@ def _plain(kind: DataType, own: bytes, *, coarse: bool) -> str:
     return own.decode()
 
 
-def _inside(kind: DataType, raw: bytes, *, coarse: bool) -> Any:  # noqa: ANN401  (a value of JSON)
+def _inside(kind: DataType, raw: bytes, *, coarse: bool) -> Any:
     """Return a value of an ARRAY, MAP or ROW with the texts of its parts; a ROW lacks nulls, and has its own order."""
     if raw == _NULL:
         return None

@@ -177,7 +177,7 @@ class _ExpectedSink(InMemorySink):
         """Return this sink: no schema registry is asked."""
         return self
 
-    def prefix(self, pipeline: str) -> str | None:  # noqa: ARG002  (see Sink)
+    def prefix(self, pipeline: str) -> str | None:
         """Return None: nothing is committed."""
         return None
 
@@ -264,7 +264,7 @@ class HandingOn(PlainWriter):
         """Keep records until the commit."""
         self._waiting += [(to, key, None if value is None else bytes(value)) for to, key, value in records]
 
-    def commit(self, positions: Mapping[Split, int], _metadata: bytes, *, final: bool) -> None:  # noqa: ARG002
+    def commit(self, positions: Mapping[Split, int], _metadata: bytes, *, final: bool) -> None:
         """Hand them on, by destination."""
         by_destination: dict[int, tuple[object, list[tuple[bytes, bytes | None]]]] = {}
         for to, key, value in self._waiting:

@@ -148,7 +148,7 @@ class RecordsReader:
         """Return whether a table's place is there. Raise IngestError."""
         raise NotImplementedError
 
-    def _is_whole(self, target: TableId) -> bool:  # noqa: ARG002  (files are)
+    def _is_whole(self, target: TableId) -> bool:
         """Return whether a table's place has all records that were written. Raise IngestError."""
         return True
 
@@ -228,10 +228,7 @@ class RecordsReader:
         return destination.table if destination.table in self._sources else None
 
     def expected(
-        self,
-        table: TableId,  # noqa: ARG002  (see SinkReader)
-        made: Destination,
-        records: Sequence[tuple[bytes, bytes | None]],
+        self, table: TableId, made: Destination, records: Sequence[tuple[bytes, bytes | None]]
     ) -> list[KeyedRow]:
         """Return rows by the types of the table's columns."""
         left_out = getattr(self._options, "metadata_names", ())
@@ -291,9 +288,11 @@ class TopicsReader(RecordsReader):
     def _source(self, target: TableId, schema: TableSchema) -> AnyOptions:
         options, upserts = self._options, self._options.type == "upsert-kafka"
         given: dict[str, Any] = {
-            "type": options.type, "topic": options.place_of(target), "properties.*": _of_consumer(options.properties),
+            "type": options.type,
+            "topic": options.place_of(target),
+            "properties.*": _of_consumer(options.properties),
             "value.format": options.value_format,
-        }  # fmt: skip
+        }
         with_key = upserts or (self._has_keys and (self._of_rows or options.fields_include == "EXCEPT_KEY"))
         return _read_as(given, options, schema, with_key=with_key, upserts=upserts)
 
@@ -342,9 +341,11 @@ class FilesReader(RecordsReader):
     def _source(self, target: TableId, schema: TableSchema) -> AnyOptions:
         # A file says nothing of its format that a topic would not: its lines are decoded as records are
         given = {
-            "type": "kafka", "topic": self._options.topic_of(target), "properties.*": {"bootstrap.servers": "none:1"},
+            "type": "kafka",
+            "topic": self._options.topic_of(target),
+            "properties.*": {"bootstrap.servers": "none:1"},
             "value.format": self._options.value_format,
-        }  # fmt: skip
+        }
         return _read_as(given, self._options, schema, with_key=self._has_keys and self._of_rows, upserts=False)
 
     def _chunks(self, target: TableId) -> Iterator[Chunk]:

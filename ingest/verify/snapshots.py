@@ -103,8 +103,11 @@ def _beside(source: AnyOptions, tables: str | None, *, again: bool) -> AnyOption
     """Return a source's options for a reading beside the pipeline's run. `again`: it begins with all rows."""
     # A server ends the connection of whoever reads its log under the number of another one
     update: dict[str, Any] = {
-        "server_id": str(source.lane_id()), "format": type(source.format)(), "ignore_errors": True, "max_errors": -1,
-    }  # fmt: skip
+        "server_id": str(source.lane_id()),
+        "format": type(source.format)(),
+        "ignore_errors": True,
+        "max_errors": -1,
+    }
     if tables is not None:
         update["tables"] = tables
     return source.model_copy(update=update | ({"startup_mode": "initial"} if again else {}))
@@ -163,7 +166,7 @@ class SnapshotStartup:
         return dict(source.start({} if self._again else main.positions, {}, checkpoint.id, None))
 
 
-def unread(state: Any) -> list[str]:  # noqa: ANN401  (JSON)
+def unread(state: Any) -> list[str]:
     """Return the tables of which a source's state says that not all rows are read yet."""
     found = state.get("snapshots", ()) if isinstance(state, dict) else ()
     return [show(tuple(one["name"])) for one in found if one["rest"] or any(mark is None for _, mark in one["pieces"])]

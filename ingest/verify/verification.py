@@ -257,12 +257,7 @@ class Verification:
         return Readings(self._pipeline, self._settings, self._reader.sink, self._warn, self._session)
 
     def _judge(
-        self,
-        sides: ComparedSides,
-        folder: Path,
-        behind: AbstractSet[Key] = frozenset(),
-        *,
-        running: bool,
+        self, sides: ComparedSides, folder: Path, behind: AbstractSet[Key] = frozenset(), *, running: bool
     ) -> Again | None:
         """Add what differs to the report; returns what is to be compared once more, as the pipeline goes on writing.
 

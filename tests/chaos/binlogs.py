@@ -1,4 +1,3 @@
-# ruff: noqa: S608  (the statements are the storm's own)
 """Faults of runs from a MySQL server: tables under load while the snapshot runs, and processes, server and log suffer.
 
 At the end the server is asked for its rows, and each cell in the sink is compared with it. Triggers note each change of

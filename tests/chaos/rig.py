@@ -125,7 +125,7 @@ class Rig:
     ) -> None:  # fmt: skip
         folder.mkdir(parents=True, exist_ok=True)
         self.folder, self.bootstrap, self.guarantee = folder, bootstrap, guarantee
-        self.chance = random.Random(seed)  # noqa: S311  (to be repeated)
+        self.chance = random.Random(seed)
         self.name = f"chaos-{folder.name}-{os.getpid()}"
         self.topic, self.out = f"{self.name}.in", f"{self.name}.out"
         admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})

@@ -1,4 +1,3 @@
-# ruff: noqa: S608  (the statements are the storm's own)
 """Changes of a MySQL or MariaDB server's tables, of every kind, at a rate.
 
 What a server that is killed may lose of itself is not killed in the middle: statements on tables without transactions,
@@ -35,7 +34,7 @@ class SqlLoad(threading.Thread):
         self.sent = self.changed = 0
         """Transactions that were committed, and rows that they changed."""
         self.failed: list[str] = []
-        self._chance = random.Random(seed)  # noqa: S311  (to be repeated)
+        self._chance = random.Random(seed)
         self._numbers = seed % 100 * 1_000_000  # a hundredth of it is a price
         self._columns: list[str] = []
         self._added = self._rows = 0

@@ -19,15 +19,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from databases import postgres_around_commits, postgres_gone, postgres_killed
 from harness import free_port
-from kills import (
-    add,
-    around_batches,
-    around_commits,
-    driver_killed,
-    executor_killed,
-    executor_stopped,
-    worker_killed,
-)
+from kills import add, around_batches, around_commits, driver_killed, executor_killed, executor_stopped, worker_killed
 from lakes import delta_around_commits, delta_killed, lake_around_commits, lake_killed
 from proxy import Proxy
 from rig import Rig

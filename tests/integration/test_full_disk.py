@@ -34,7 +34,7 @@ cp -r lake kept
 def test_a_full_disk_ends_a_run_that_can_go_on_later(tmp_path: Path, kind: str) -> None:
     folder = tmp_path / "lake"
     folder.mkdir()
-    pick = random.Random(1)  # noqa: S311
+    pick = random.Random(1)
     with (tmp_path / "in.jsonl").open("w") as file:
         for n in range(CHANGES):
             row = {"id": n % KEYS, "n": n, "text": "".join(pick.choices(string.ascii_letters, k=120))}

@@ -223,7 +223,7 @@ def test_rows_that_are_written_are_valid_for_confluents_deserializer_and_read_ba
                 'orders {"id":1,"n":2,"f":0.1,"ok":true,"s":"a","by":"YWI=","de":2.50,"da":"2020-01-31",'
                 '"tm":"12:13:14.5","ts":"2020-01-31 12:13:14.500001","tz":"2020-01-31 12:13:14Z",'
                 '"li":"[\\"2020-01-31\\",null]","ro":"{\\"x\\":1}"}'
-            ),
+            )
         ],
     }
     assert not becomes(tmp_path, server, NAME, [(None, message)], {}, **expected)

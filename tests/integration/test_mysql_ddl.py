@@ -95,7 +95,7 @@ def _action(draw: random.Random, columns: list[str]) -> str:
 def test_alterations_by_chance_are_applied_as_the_server_does(judge: Judge) -> None:
     """Several actions at once: swapped names, names dropped and added again, places after new columns."""
     chosen = seed()
-    draw = random.Random(chosen)  # noqa: S311  (it guards nothing)
+    draw = random.Random(chosen)
     done = 0
     for _ in range(12):
         judge.execute("DROP TABLE IF EXISTS t")

@@ -47,7 +47,7 @@ def test_values_of_all_types_have_their_text(server: MySql) -> None:
         "DROP DATABASE IF EXISTS log_types", "CREATE DATABASE log_types", f"CREATE TABLE log_types.t ({TYPES})"
     )
     start = place_of(server)
-    server.execute("SET sql_mode = ''", "SET time_zone = '+00:00'", f"INSERT INTO log_types.t VALUES {ROW}")  # noqa: S608  (a constant of this file)
+    server.execute("SET sql_mode = ''", "SET time_zone = '+00:00'", f"INSERT INTO log_types.t VALUES {ROW}")
     server.execute("INSERT INTO log_types.t (id) VALUES (5), (6)", "UPDATE log_types.t SET a = 7 WHERE id = 5")
     server.execute("DELETE FROM log_types.t WHERE id = 6")
     tables = Tables(tables_of(server, "log_types"))
@@ -259,7 +259,7 @@ def test_positions_go_on_over_files_and_a_connection_is_kept(mysql_server: Any) 
 
 
 def test_texts_are_what_the_server_converts_them_to(mariadb: MySql) -> None:
-    chance = random.Random(7)  # noqa: S311  (a sample)
+    chance = random.Random(7)
     sets = mariadb.execute("SHOW CHARACTER SET")
     assert len(sets) > 38
     for charset, _, _, most in sets:
@@ -271,8 +271,8 @@ def test_texts_are_what_the_server_converts_them_to(mariadb: MySql) -> None:
         rows = ",".join(f"(X'{text.hex()}')" for text in texts)
         found = mariadb.execute(
             "CREATE TEMPORARY TABLE shop.texts (a VARBINARY(40))",
-            f"INSERT INTO shop.texts VALUES {rows}",  # noqa: S608  (digits)
-            f"SELECT a, HEX(CONVERT(CONVERT(a USING {charset}) USING utf8mb4)) FROM shop.texts",  # noqa: S608  (a name)
+            f"INSERT INTO shop.texts VALUES {rows}",
+            f"SELECT a, HEX(CONVERT(CONVERT(a USING {charset}) USING utf8mb4)) FROM shop.texts",
         )
         for data, converted in found:
             text = bytes.fromhex(converted or "3f").decode(errors="replace")
@@ -292,7 +292,7 @@ def test_types_of_mariadb_have_the_text_of_a_query(mysql_server: Any, older: boo
     }  # fmt: skip
     server.execute(f"CREATE TABLE shop.t ({', '.join(f'{name} {kind}' for name, kind in types.items())})")
     start = place_of(server)
-    insert = f"INSERT INTO shop.t VALUES ({', '.join(['%s'] * len(types))})"  # noqa: S608  (no values)
+    insert = f"INSERT INTO shop.t VALUES ({', '.join(['%s'] * len(types))})"
     rows = [
         (1, "550e8400-e29b-41d4-a716-446655440000", "2001:db8::1", "10.0.255.1", "-01:02:03.5", "838:59:59",
          "2020-01-31 12:13:14.5", "1000-01-01", "-00:00:00.000001", "9999-12-31 23:59:59.999999",
@@ -307,7 +307,7 @@ def test_types_of_mariadb_have_the_text_of_a_query(mysql_server: Any, older: boo
         for row in rows:
             cursor.execute(insert, row)
         names = ", ".join(f"CAST({name} AS CHAR) AS {name}" for name in types)
-        cursor.execute(f"SELECT {names} FROM shop.t ORDER BY id")  # noqa: S608  (constants)
+        cursor.execute(f"SELECT {names} FROM shop.t ORDER BY id")
         said = cursor.fetchall()
     for native in (True, False):
         tables = Tables(tables_of(server, "shop"))

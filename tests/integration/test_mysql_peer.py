@@ -80,7 +80,7 @@ def test_values_are_those_that_another_reader_has(mysql_server: Any) -> None:
     server.execute(f"CREATE TABLE shop.t ({', '.join(f'{name} {kind}' for name, kind in COLUMNS.items())})")
     start = place_of(server)
     rows = ", ".join(f"({', '.join(row)})" for row in ROWS)
-    insert = f"INSERT INTO shop.t VALUES {rows}"  # noqa: S608  (constants)
+    insert = f"INSERT INTO shop.t VALUES {rows}"
     server.execute("SET sql_mode = ''", insert, "UPDATE shop.t SET a = 5", "DELETE FROM shop.t")
     records = read_log(server, Tables(tables_of(server, "shop")), start)
     ours = [json.loads(record.value()[5:], parse_float=str) for record in records]

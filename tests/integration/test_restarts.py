@@ -43,7 +43,7 @@ def test_kill_9_at_20_random_moments_loses_nothing(
     kafka: Kafka, pipeline: Pipeline, record_property: Callable[[str, object], None]
 ) -> None:
     seed = int(os.environ.get("KILL_SEED", "20261121"))
-    chance = random.Random(seed)  # noqa: S311  (to be repeated)
+    chance = random.Random(seed)
     # Four with a Java that goes down with them. Where Java is there, a run is soon at its batches: half of the others
     # are killed while they start, and half so long after they have said that they read
     moments = [round(chance.uniform(0.2, 8.0 if number < 4 else 1.5), 2) for number in range(20)]

@@ -36,10 +36,10 @@ def test_upserts_deletes_and_tables_that_grow(spark: SparkQueries, sink: AnyLake
     sink.write(table_id, first, *((f'{{"id":{n}}}', f'{{"id":{n},"n":{n},"name":"a"}}') for n in range(100)))
     sink.write(table_id, first, ('{"id":1}', '{"id":1,"n":-1,"name":"\\u00e9\\n"}'), ('{"id":2}', None))
     table = spark.table(sink, *table_id)
-    assert spark.ask(f"SELECT count(*) AS c, sum(n) AS s FROM {table}") == [{"c": 99, "s": 4946}]  # noqa: S608
+    assert spark.ask(f"SELECT count(*) AS c, sum(n) AS s FROM {table}") == [{"c": 99, "s": 4946}]
     second = lake_schema("id BIGINT", "n STRING", "name STRING", "price DECIMAL(9,2)", "at TIMESTAMP_LTZ", "raw BYTES")
     sink.side.declare({table_id: second})
-    assert spark.ask(f"SELECT typeof(n) AS n, typeof(id) AS id FROM {table} LIMIT 1") == [  # noqa: S608
+    assert spark.ask(f"SELECT typeof(n) AS n, typeof(id) AS id FROM {table} LIMIT 1") == [
         {"n": "string", "id": "bigint"}
     ]
     sink.write(
@@ -48,7 +48,7 @@ def test_upserts_deletes_and_tables_that_grow(spark: SparkQueries, sink: AnyLake
         ('{"id":30000000000}', '{"id":30000000000,"n":null,"name":"b","price":-0.01,"at":null,"raw":null}'),
         ('{"id":4}', None),
     )  # fmt: skip
-    found = spark.ask(f"SELECT * FROM {table} WHERE id IN (0, 1, 2, 3, 4, 30000000000) ORDER BY id")  # noqa: S608
+    found = spark.ask(f"SELECT * FROM {table} WHERE id IN (0, 1, 2, 3, 4, 30000000000) ORDER BY id")
     empty = {"price": None, "at": None, "raw": None}
     assert found == [
         {"id": 0, "n": "0", "name": "a", **empty},
@@ -56,7 +56,7 @@ def test_upserts_deletes_and_tables_that_grow(spark: SparkQueries, sink: AnyLake
         {"id": 3, "n": "text", "name": None, "price": 1.5, "at": "2026-01-31T12:00:00.500Z", "raw": "AP8="},
         {"id": 30000000000, "n": None, "name": "b", **empty, "price": -0.01},
     ]
-    assert spark.ask(f"SELECT count(*) AS c FROM {table}") == [{"c": 99}]  # noqa: S608
+    assert spark.ask(f"SELECT count(*) AS c FROM {table}") == [{"c": 99}]
 
 
 def test_many_batches_with_upkeep(spark: SparkQueries, sink: AnyLakeSink) -> None:
@@ -64,7 +64,7 @@ def test_many_batches_with_upkeep(spark: SparkQueries, sink: AnyLakeSink) -> Non
     table_id = ("shop", "upkeep")
     schema = lake_schema("id BIGINT", "n INT")
     sink.side.declare({table_id: schema})
-    pick, rows = random.Random(5), dict[int, int]()  # noqa: S311
+    pick, rows = random.Random(5), dict[int, int]()
     for batch in range(10):
         texts: list[tuple[str, str | None]] = []
         for key in pick.sample(range(200), 60):
@@ -75,7 +75,7 @@ def test_many_batches_with_upkeep(spark: SparkQueries, sink: AnyLakeSink) -> Non
                 rows[key] = batch
         sink.write(table_id, schema, *texts)
     expected = [{"id": key, "n": rows[key]} for key in sorted(rows)]
-    assert spark.ask(f"SELECT id, n FROM {spark.table(sink, *table_id)} ORDER BY id") == expected  # noqa: S608
+    assert spark.ask(f"SELECT id, n FROM {spark.table(sink, *table_id)} ORDER BY id") == expected
 
 
 @pytest.mark.parametrize("keys", ["region, day(at)", "bucket(4, id)", "truncate(2, region), month(at)"])
@@ -92,13 +92,13 @@ def test_partitions(spark: SparkQueries, keys: str) -> None:
     sink.write(table_id, schema, *(row(n, "north" if n % 2 else "south", 1 + n % 3) for n in range(60)))
     sink.write(table_id, schema, *(row(n, "west", 5) for n in range(0, 60, 10)), ('{"id":1}', None))
     table = spark.table(sink, *table_id)
-    query = f"SELECT region, count(*) AS c, sum(id) AS s FROM {table} GROUP BY region ORDER BY region"  # noqa: S608
+    query = f"SELECT region, count(*) AS c, sum(id) AS s FROM {table} GROUP BY region ORDER BY region"
     assert spark.ask(query) == [
         {"region": "north", "c": 29, "s": 899}, {"region": "south", "c": 24, "s": 720},
         {"region": "west", "c": 6, "s": 150},
     ]  # fmt: skip
-    moved = f"SELECT id FROM {table} WHERE region = 'west' AND at >= TIMESTAMP '2026-01-05' ORDER BY id"  # noqa: S608
+    moved = f"SELECT id FROM {table} WHERE region = 'west' AND at >= TIMESTAMP '2026-01-05' ORDER BY id"
     assert [one["id"] for one in spark.ask(moved)] == list(range(0, 60, 10))
-    parts: list[dict[str, Any]] = spark.ask(f"SELECT count(*) AS c FROM {table}.partitions")  # noqa: S608
+    parts: list[dict[str, Any]] = spark.ask(f"SELECT count(*) AS c FROM {table}.partitions")
     assert parts[0]["c"] >= 3
     sink.side.close()

@@ -75,7 +75,7 @@ def test_exactly_once_whatever_dies(kafka: Kafka, pipeline: Pipeline, tmp_path: 
 
 def test_kill_9_at_random_moments_loses_nothing(kafka: Kafka, pipeline: Pipeline) -> None:
     pipeline.write(rest=RULES)
-    chance = random.Random(7)  # noqa: S311  (the same moments each time)
+    chance = random.Random(7)
     fill(kafka, pipeline, 0, 20_000)
     for _ in range(4):
         process = pipeline.begin("--once")

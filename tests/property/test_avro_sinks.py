@@ -45,11 +45,7 @@ def test_what_a_sink_writes_our_source_reads(kind: str, options: dict[str, Any],
     left_out = {"id"} if "value.fields-include" in options else set()
     columns = {column.name: column for column in table(in_avro, "topic").columns}
     schema = derived({name: column for name, column in columns.items() if name not in left_out})
-    source = {
-        **avro,
-        "avro.schema": schema,
-        "key.avro.schema": derived({"id": columns["id"]}),
-    }
+    source = {**avro, "avro.schema": schema, "key.avro.schema": derived({"id": columns["id"]})}
     again = run([(key, value) for _, key, value in in_avro.records], 1000, source=source)
     assert again.error is None, again.error
     assert again.rejects == []

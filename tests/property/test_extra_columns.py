@@ -10,15 +10,7 @@ from examples import examples
 from hypothesis import currently_in_test_context, event, given, settings
 from hypothesis import strategies as st
 from inmemory import pipeline
-from keyed_records import (
-    FORMS,
-    KINDS,
-    Sent,
-    a_key,
-    a_record,
-    a_value,
-    some_extra,
-)
+from keyed_records import FORMS, KINDS, Sent, a_key, a_record, a_value, some_extra
 
 from ingest.encode.encode import EncoderCache, encode
 from ingest.formats.debezium.options import DebeziumJson

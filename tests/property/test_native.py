@@ -6,16 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from any_table import (
-    A_SINK,
-    Message,
-    a_case,
-    a_number,
-    a_row,
-    schema,
-    some_declared,
-    space,
-)
+from any_table import A_SINK, Message, a_case, a_number, a_row, schema, some_declared, space
 from examples import examples
 from hypothesis import example, given, settings
 from hypothesis import strategies as st

@@ -6,15 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from any_table import (
-    A_SINK,
-    USUAL,
-    Message,
-    a_nested,
-    schema,
-    some_declared,
-    space,
-)
+from any_table import A_SINK, USUAL, Message, a_nested, schema, some_declared, space
 from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st

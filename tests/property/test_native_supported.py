@@ -7,12 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from any_table import (
-    PLACEHOLDER,
-    Message,
-    cache_of,
-    schema,
-)
+from any_table import PLACEHOLDER, Message, cache_of, schema
 from bothways import both_ways
 from examples import examples
 from hypothesis import example, given, settings

@@ -79,7 +79,7 @@ class _Engine(InProcessEngine):
 
     lives = True
 
-    def __init__(self, context: RunContext, *, sql: bool) -> None:  # noqa: ARG002  (Spark SQL starts when it is asked)
+    def __init__(self, context: RunContext, *, sql: bool) -> None:
         super().__init__(_Runner(_no_java), shared_spark, context.prefix)
 
     def stop(self) -> None:

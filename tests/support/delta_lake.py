@@ -67,12 +67,12 @@ class DeltaLake:
     def by_library(self, *name: str, columns: str = "*") -> list[tuple[Any, ...]]:
         """The rows in the order of their keys, as the library's own engine reads them."""
         session = QueryBuilder().register("t", self.table(*name))
-        found = session.execute(f"SELECT {columns} FROM t ORDER BY 1")  # noqa: S608
+        found = session.execute(f"SELECT {columns} FROM t ORDER BY 1")
         return [tuple(row.values()) for row in pa.table(found).to_pylist()]
 
     def rows(self, *name: str, columns: str = "*") -> list[tuple[Any, ...]]:
         """The rows in the order of their keys."""
-        return self.ask(f"SELECT {columns} FROM {{}} ORDER BY 1", *name)  # noqa: S608
+        return self.ask(f"SELECT {columns} FROM {{}} ORDER BY 1", *name)
 
 
 class DeltaSinkSide:

@@ -49,4 +49,4 @@ class Lake:
 
     def rows(self, *name: str, columns: str = "*") -> list[tuple[Any, ...]]:
         """The rows in the order of their keys."""
-        return self.ask(f"SELECT {columns} FROM {{}} ORDER BY 1", *name)  # noqa: S608
+        return self.ask(f"SELECT {columns} FROM {{}} ORDER BY 1", *name)

@@ -49,7 +49,7 @@ class Moving:
         """`empty`: what an empty text is in the table, in the column `region`."""
         self.sink, self._empty = sink, empty
         self.rows: dict[int, dict[str, Any]] = {}
-        self._random = random.Random(3)  # noqa: S311
+        self._random = random.Random(3)
 
     def change(self, batches: int) -> None:
         for _ in range(batches):

@@ -103,7 +103,7 @@ class Run:
 
 def inserts(first: int, last: int) -> list[str]:
     """Statements that insert a row each into shop.t."""
-    return [f"INSERT INTO shop.t VALUES ({number})" for number in range(first, last + 1)]  # noqa: S608  (numbers)
+    return [f"INSERT INTO shop.t VALUES ({number})" for number in range(first, last + 1)]
 
 
 def started(kind: Kind, start: Starter, server_id: int) -> MySql:

@@ -118,7 +118,7 @@ class MySql:
 
     def _wait_for_end_of(self, connection: int) -> None:
         """Wait until the server has noticed that a connection is closed: only then others may end what it prepared."""
-        still = f"SELECT 1 FROM information_schema.PROCESSLIST WHERE ID = {connection:d}"  # noqa: S608  (a number)
+        still = f"SELECT 1 FROM information_schema.PROCESSLIST WHERE ID = {connection:d}"
         until = time.monotonic() + 60
         while self.execute(still):
             assert time.monotonic() < until, connection
@@ -126,7 +126,7 @@ class MySql:
 
     def insert(self, number: int, *before: str, table: str = "shop.t") -> None:
         """Insert a row of one number, in a session that runs other statements before."""
-        self.execute(*before, f"INSERT INTO {table} VALUES ({number})")  # noqa: S608  (the test's own)
+        self.execute(*before, f"INSERT INTO {table} VALUES ({number})")
 
     def rotate(self) -> None:
         """Begin the next file of the log."""

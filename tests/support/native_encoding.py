@@ -5,12 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from any_table import (
-    SINK,
-    Message,
-    cache_of,
-    schema,
-)
+from any_table import SINK, Message, cache_of, schema
 from hypothesis import currently_in_test_context, event
 
 from ingest.component.options import InlineSchemaOptions

@@ -8,14 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 from ingest.native.codes import ColumnKind, MessageForm
-from ingest.native.contract import (
-    ColumnSpec,
-    KeySpec,
-    MessageSpec,
-    RowEncoderSpec,
-    SlotSpec,
-    TransformInputSpec,
-)
+from ingest.native.contract import ColumnSpec, KeySpec, MessageSpec, RowEncoderSpec, SlotSpec, TransformInputSpec
 from ingest.native.native_encoder import NativeEncoder
 from ingest.native.row_encoder import RowEncoder
 

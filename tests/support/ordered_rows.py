@@ -61,5 +61,5 @@ class Ordered:
 
     def check(self) -> None:
         flag = ", coalesce(_deleted, false)" if self.soft else ", false"
-        found = self.sink.lake.ask(f"SELECT id, n{flag} FROM {{}} ORDER BY id", *TABLE)  # noqa: S608
+        found = self.sink.lake.ask(f"SELECT id, n{flag} FROM {{}} ORDER BY id", *TABLE)
         assert found == [(key, n, deleted) for key, (_, n, deleted) in sorted(self.rows.items())]

@@ -67,7 +67,7 @@ _THIRD: Final = (
     "''", "''", "''", "X''", "X''", "X''", "'a'", "''", _POINT, "'[]'",
 )  # fmt: skip
 CHANGES: Final = (
-    f"INSERT INTO t VALUES ({', '.join(_FIRST)}), (2{', NULL' * (len(COLUMNS) - 1)}), ({', '.join(_THIRD)})",  # noqa: S608
+    f"INSERT INTO t VALUES ({', '.join(_FIRST)}), (2{', NULL' * (len(COLUMNS) - 1)}), ({', '.join(_THIRD)})",
     "UPDATE t SET v = NULL, i = 7 WHERE id = 1",
     "UPDATE t SET v = 'there', n = 0.5, dt = '2020-02-29' WHERE id = 2",
     "UPDATE t SET id = 30 WHERE id = 3",
@@ -78,8 +78,8 @@ CHANGES: Final = (
     "DELETE FROM t WHERE id IN (2, 31)",
     "TRUNCATE t",
     "INSERT INTO t (id, dt) VALUES (1, '2020-02-29')",
-    f"INSERT INTO t (id, dt, d0, s6) VALUES ({NO_DAYS}, '0000-00-00', '2020-00-15', '0000-00-00')",  # noqa: S608  (our own)
-    f"DELETE FROM t WHERE id = {NO_DAYS}",  # noqa: S608
+    f"INSERT INTO t (id, dt, d0, s6) VALUES ({NO_DAYS}, '0000-00-00', '2020-00-15', '0000-00-00')",
+    f"DELETE FROM t WHERE id = {NO_DAYS}",
 )
 LATER: Final = (
     f"ALTER TABLE t ADD more {ALL_COLUMNS['more']}, DROP si",

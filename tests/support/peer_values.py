@@ -47,7 +47,7 @@ def told() -> dict[str, tuple[str, str]]:
 def tables(first: int) -> list[str]:
     """Statements that fill the tables, which are there, with rows from an id on."""
     return [
-        f"INSERT INTO {NAMES[kind]} VALUES {', '.join(f'({at}, {one})' for at, one in enumerate(literals, first))}"  # noqa: S608  (our own)
+        f"INSERT INTO {NAMES[kind]} VALUES {', '.join(f'({at}, {one})' for at, one in enumerate(literals, first))}"
         for kind, literals in KINDS.items()
     ]
 

@@ -44,7 +44,7 @@ class Database:
 
     def rows(self, table: str, columns: str = "*") -> list[tuple[Any, ...]]:
         """The rows of a table by their first column. The names are the test's own, as SQL has them."""
-        return self.ask(f"SELECT {columns} FROM {table} ORDER BY 1")  # noqa: S608
+        return self.ask(f"SELECT {columns} FROM {table} ORDER BY 1")
 
     def connection(self, name: str = "postgres") -> psycopg.Connection[Any]:
         """A connection of the superuser to a database."""

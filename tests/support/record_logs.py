@@ -1,4 +1,3 @@
-# ruff: noqa: S608  (the statements are this file's own)
 """Records the logs of tests/unit/sources/mysql/recorded: what servers write for values and statements of every kind.
 
 `PYTHONPATH=tests/support python tests/support/record_logs.py` records them once more. What the tables have in the end

@@ -30,10 +30,7 @@ def becomes(folder: Path, server: Registry, name: str, pairs: Pairs, source: dic
     ]
     registered = {f"{name}.url": server.url} if name.endswith("-confluent") else {}
     scenario = {
-        "pipeline": {
-            "source": {"value.format": name, **registered, **source},
-            "sink": expected.pop("sink", {}),
-        },
+        "pipeline": {"source": {"value.format": name, **registered, **source}, "sink": expected.pop("sink", {})},
         "messages": messages,
         **expected,
     }

@@ -264,7 +264,7 @@ class _Session:
 
     def log_in(self) -> bool:
         server = self.server
-        nonce = random.Random(seed()).randbytes(20).replace(b"\0", b"x")  # noqa: S311  (it guards nothing)
+        nonce = random.Random(seed()).randbytes(20).replace(b"\0", b"x")
         capabilities = _CAPABILITIES if server._tls is not None else _CAPABILITIES & ~_SSL
         self.send(
             b"\x0a" + server.version.encode() + b"\0" + pack("<I", 7) + nonce[:8] + b"\0"

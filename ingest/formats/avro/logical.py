@@ -223,10 +223,17 @@ _CONNECT: Final[dict[str, Logical]] = {
 }
 
 
-_IN_MILLIS: Final = frozenset({
-    "time-millis", "timestamp-millis", "local-timestamp-millis", "io.debezium.time.Time", "io.debezium.time.Timestamp",
-    "org.apache.kafka.connect.data.Time", "org.apache.kafka.connect.data.Timestamp",
-})  # fmt: skip
+_IN_MILLIS: Final = frozenset(
+    {
+        "time-millis",
+        "timestamp-millis",
+        "local-timestamp-millis",
+        "io.debezium.time.Time",
+        "io.debezium.time.Timestamp",
+        "org.apache.kafka.connect.data.Time",
+        "org.apache.kafka.connect.data.Timestamp",
+    }
+)
 
 
 def counts_millis(node: Node) -> bool:
@@ -235,9 +242,9 @@ def counts_millis(node: Node) -> bool:
     return found is not None and found[0] in _IN_MILLIS
 
 
-_NUMBERS: Final = frozenset({
-    "decimal", "big-decimal", "org.apache.kafka.connect.data.Decimal", "io.debezium.data.VariableScaleDecimal",
-})  # fmt: skip
+_NUMBERS: Final = frozenset(
+    {"decimal", "big-decimal", "org.apache.kafka.connect.data.Decimal", "io.debezium.data.VariableScaleDecimal"}
+)
 
 
 def is_number(node: Node) -> bool:

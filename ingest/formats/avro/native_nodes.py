@@ -234,8 +234,4 @@ if compiled.BUILT:
         "string": AvroNodeSpec(AvroCodec.AVRO_STRING),
     }
     _PASSED: Final = dict.fromkeys(("bytes", "string"), AvroNodeSpec(AvroCodec.AVRO_PASSED))
-    _WITHIN: Final = {
-        "array": AvroCodec.AVRO_ARRAY,
-        "map": AvroCodec.AVRO_MAP,
-        "union": AvroCodec.AVRO_UNION,
-    }
+    _WITHIN: Final = {"array": AvroCodec.AVRO_ARRAY, "map": AvroCodec.AVRO_MAP, "union": AvroCodec.AVRO_UNION}

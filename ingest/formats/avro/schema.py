@@ -29,8 +29,9 @@ DEFAULT: Final = "default-value"
 """The property of a field or an enum that holds its default."""
 _UNCHECKED: Final = {"logicalType": LOGICAL, "default": DEFAULT}
 """Properties under names that fastavro does not look at: it refuses a schema for a wrong one."""
-_OF_ONE_TYPE: Final = frozenset({"name", "namespace", "aliases", "doc", "type", "fields", "symbols", "items", "values",
-                                 "size"})  # fmt: skip
+_OF_ONE_TYPE: Final = frozenset(
+    {"name", "namespace", "aliases", "doc", "type", "fields", "symbols", "items", "values", "size"}
+)
 """Properties that say nothing about a schema that stands in place of a type's name."""
 _MAX_DEPTH: Final = 200
 """Number of schemas inside of one another, at most."""

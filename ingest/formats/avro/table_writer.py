@@ -105,9 +105,11 @@ def envelope_columns(columns: Mapping[str, Column]) -> dict[str, Column]:
     """Return the fields of Debezium's envelope around rows with these columns."""
     row = StructType(tuple(StructField(name, column.type) for name, column in columns.items()))
     fields = (
-        Column("before", row), Column("after", row), Column("source", _SOURCE, nullable=False),
+        Column("before", row),
+        Column("after", row),
+        Column("source", _SOURCE, nullable=False),
         Column("op", types.STRING, nullable=False),
-    )  # fmt: skip
+    )
     return {field.name: field for field in fields}
 
 

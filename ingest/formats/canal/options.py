@@ -116,11 +116,10 @@ class CanalJson(InlineSchemaOptions):
 
     def _by_mysql_name(self, text: bytes) -> Mapping[str, TypedColumn]:
         return by_mysql_name(
-            _names(text),
-            timestamp_ltz=not self.timestamp_as_datetime, tinyint1_boolean=self.tinyint1_boolean,
-        )  # fmt: skip
+            _names(text), timestamp_ltz=not self.timestamp_as_datetime, tinyint1_boolean=self.tinyint1_boolean
+        )
 
-    def decoder(self, _topic: str, *, keyed: bool = False) -> CanalDecoder:  # noqa: ARG002  (for the rows' columns only)
+    def decoder(self, _topic: str, *, keyed: bool = False) -> CanalDecoder:
         """Return a decoder for one split's records."""
         return CanalDecoder(self)
 
@@ -163,9 +162,7 @@ class CanalDecoder:
         """Keep the options."""
         self._options = options
         self._inline_types = options.inline_types
-        self._flags = (
-            options.strategy, options.as_string, options.timestamp_as_datetime, options.tinyint1_boolean,
-        )  # fmt: skip
+        self._flags = (options.strategy, options.as_string, options.timestamp_as_datetime, options.tinyint1_boolean)
 
     def decode(self, _keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> list[Decoded]:
         """One result per value, in order; a list where a message has several rows."""
@@ -269,14 +266,18 @@ def _value_of(table: TableId, schema: TableSchema) -> Value:
     An update has the whole row before it in `old`, as far as it is known; a delete has its row in `data`.
     """
     members = {
-        "database": ".".join(table[:-1]) or None, "table": table[-1], "pkNames": list(schema.primary_key) or None,
-    }  # fmt: skip
+        "database": ".".join(table[:-1]) or None,
+        "table": table[-1],
+        "pkNames": list(schema.primary_key) or None,
+    }
     rest = msgspec.json.encode(members)[1:]
 
     def pieces(kind: Kind, row: ImageRef, *old: bytes | ImageRef) -> Segments:
         return (b'{"old":', *(old or (b"null",)), b',"data":[', row, b'],"type":"%b",%b' % (_TYPES[kind], rest))
 
     return ValueTemplate(
-        pieces(Kind.INSERT, ImageRef.AFTER), pieces(Kind.UPDATE, ImageRef.AFTER, b"[", ImageRef.BEFORE, b"]"),
-        pieces(Kind.UPDATE, ImageRef.AFTER), pieces(Kind.DELETE, ImageRef.BEFORE),
-    )  # fmt: skip
+        pieces(Kind.INSERT, ImageRef.AFTER),
+        pieces(Kind.UPDATE, ImageRef.AFTER, b"[", ImageRef.BEFORE, b"]"),
+        pieces(Kind.UPDATE, ImageRef.AFTER),
+        pieces(Kind.DELETE, ImageRef.BEFORE),
+    )

@@ -128,18 +128,29 @@ def _instant() -> TypedColumn:
 
 
 _INTEGERS: Final[tuple[DataType, ...]] = (
-    types.TINYINT, types.SMALLINT, types.INT, types.INT, types.BIGINT, DecimalType(20, 0),
-)  # fmt: skip
+    types.TINYINT,
+    types.SMALLINT,
+    types.INT,
+    types.INT,
+    types.BIGINT,
+    DecimalType(20, 0),
+)
 _STRING: Final = _txt(types.STRING)
 
 _BY_CODE: Final[dict[int, TypedColumn]] = {
     **dict.fromkeys((-7, 16), _bit()),
-    -6: _num(types.TINYINT), 5: _num(types.SMALLINT), 4: _num(types.INT), -5: _num(types.BIGINT),
+    -6: _num(types.TINYINT),
+    5: _num(types.SMALLINT),
+    4: _num(types.INT),
+    -5: _num(types.BIGINT),
     **dict.fromkeys((3, 2), _num(DecimalType(38, 18))._replace(sized=False)),
-    **dict.fromkeys((7, 6), _num(types.FLOAT)), 8: _num(types.DOUBLE),
+    **dict.fromkeys((7, 6), _num(types.FLOAT)),
+    8: _num(types.DOUBLE),
     **dict.fromkeys((-2, -3, -4, 2004), _blob()),
-    91: _day(), 92: _time(6), 93: _moment(),
-}  # fmt: skip
+    91: _day(),
+    92: _time(6),
+    93: _moment(),
+}
 """The reference's table. SMALLINT is 5 in JDBC; the -5 printed there is BIGINT. Other codes are STRING."""
 
 
@@ -193,14 +204,21 @@ def _mysql(text: str, *, timestamp_ltz: bool, tinyint1_boolean: bool) -> TypedCo
         return _STRING
     simple: dict[str, TypedColumn] = {
         "float": _num(types.DOUBLE if numbers else types.FLOAT),
-        "double": _num(types.DOUBLE), "real": _num(types.DOUBLE),
-        "bool": _bit(), "boolean": _bit(), "date": _day(), "datetime": _moment(), "year": _num(types.INT),
+        "double": _num(types.DOUBLE),
+        "real": _num(types.DOUBLE),
+        "bool": _bit(),
+        "boolean": _bit(),
+        "date": _day(),
+        "datetime": _moment(),
+        "year": _num(types.INT),
         "time": _time(min(numbers[0] if numbers else 0, 6)),
         "timestamp": _instant() if timestamp_ltz else _moment(),
         "bit": _bit() if sized == 1 else _bits((sized + 7) // 8),
-        "char": _txt(CharType(max(sized, 1))), "nchar": _txt(CharType(max(sized, 1))),
-        "varchar": _txt(VarcharType(max(sized, 1))), "nvarchar": _txt(VarcharType(max(sized, 1))),
-    }  # fmt: skip
+        "char": _txt(CharType(max(sized, 1))),
+        "nchar": _txt(CharType(max(sized, 1))),
+        "varchar": _txt(VarcharType(max(sized, 1))),
+        "nvarchar": _txt(VarcharType(max(sized, 1))),
+    }
     if name in _BYTES:
         return _blob()
     if "char" in name and not numbers:

@@ -199,7 +199,7 @@ class Csv(PositionalOptions):
 
         return read
 
-    def value_of(self, table: TableId, schema: TableSchema, *, include_schema: bool = False) -> Value:  # noqa: ARG002
+    def value_of(self, table: TableId, schema: TableSchema, *, include_schema: bool = False) -> Value:
         """Return a function that makes the values of a table's records."""
         row = self._line(column.name for column in schema.columns)
         return ValueTemplate(row, row, row, None)

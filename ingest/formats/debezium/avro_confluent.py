@@ -82,7 +82,7 @@ class DebeziumAvroConfluent(InlineSchemaOptions, RegistryOptions):
         """The types and hints that inference goes by."""
         return TypeHints()
 
-    def decoder(self, _topic: str, *, keyed: bool = False) -> DebeziumAvroDecoder:  # noqa: ARG002  (for the rows' columns only)
+    def decoder(self, _topic: str, *, keyed: bool = False) -> DebeziumAvroDecoder:
         """Return a decoder for one split's records."""
         return DebeziumAvroDecoder(self, keys_registered=self._keys_registered)
 

@@ -90,7 +90,7 @@ class DebeziumJsonConfluent(RegistryOptions, InlineSchemaOptions):
         """The types and hints that inference goes by."""
         return TypeHints()
 
-    def decoder(self, _topic: str, *, keyed: bool = False) -> DebeziumJsonDecoder:  # noqa: ARG002  (for the rows' columns only)
+    def decoder(self, _topic: str, *, keyed: bool = False) -> DebeziumJsonDecoder:
         """Return a decoder for one split's records. Raise ConfigError."""
         return DebeziumJsonDecoder(self, keys_registered=self._keys_registered)
 

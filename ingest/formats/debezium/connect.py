@@ -47,10 +47,18 @@ class ConnectField(msgspec.Struct, gc=False):
 _schema = msgspec.json.Decoder(ConnectField).decode
 
 _PLAIN: Final[dict[str, DataType]] = {
-    "int8": types.TINYINT, "int16": types.SMALLINT, "int32": types.INT, "int64": types.BIGINT,
-    "float": types.FLOAT, "float32": types.FLOAT, "double": types.DOUBLE, "float64": types.DOUBLE,
-    "boolean": types.BOOLEAN, "string": types.STRING, "bytes": types.BYTES,
-}  # fmt: skip
+    "int8": types.TINYINT,
+    "int16": types.SMALLINT,
+    "int32": types.INT,
+    "int64": types.BIGINT,
+    "float": types.FLOAT,
+    "float32": types.FLOAT,
+    "double": types.DOUBLE,
+    "float64": types.DOUBLE,
+    "boolean": types.BOOLEAN,
+    "string": types.STRING,
+    "bytes": types.BYTES,
+}
 
 
 def row_columns(schema: bytes) -> dict[str, TypedColumn]:
@@ -339,13 +347,14 @@ _SIMPLE: Final[dict[DataType, tuple[dict[str, Any], Write | None]]] = {
     types.BYTES: ({"type": "bytes"}, None),
     types.DATE: ({"type": "int32", "name": "io.debezium.time.Date", "version": 1}, _number(temporal.days)),
     types.TIMESTAMP: (
-        {"type": "int64", "name": "io.debezium.time.MicroTimestamp", "version": 1}, _number(temporal.micros),
+        {"type": "int64", "name": "io.debezium.time.MicroTimestamp", "version": 1},
+        _number(temporal.micros),
     ),
     types.TIMESTAMP_LTZ: (
         {"type": "string", "name": "io.debezium.time.ZonedTimestamp", "version": 1},
         lambda raw: raw.replace(b" ", b"T", 1),
     ),
-}  # fmt: skip
+}
 
 
 def written(data_type: DataType) -> tuple[dict[str, Any], Write | None]:

@@ -96,7 +96,7 @@ class DebeziumJson(InlineSchemaOptions):
         """The envelope's schema."""
         return "schema", row_columns
 
-    def decoder(self, _topic: str, *, keyed: bool = False) -> DebeziumDecoder:  # noqa: ARG002  (for the rows' columns only)
+    def decoder(self, _topic: str, *, keyed: bool = False) -> DebeziumDecoder:
         """Return a decoder for one split's records."""
         return DebeziumDecoder(self)
 
@@ -359,9 +359,11 @@ def _value_of(table: TableId, schema: TableSchema, *, include_schema: bool) -> V
         return (b'{"before":', *images, b',"op":"%b","source":%b}' % (_OPS[kind], source))
 
     plain = ValueTemplate(
-        pieces(Kind.INSERT), pieces(Kind.UPDATE, before=True), pieces(Kind.UPDATE),
+        pieces(Kind.INSERT),
+        pieces(Kind.UPDATE, before=True),
+        pieces(Kind.UPDATE),
         pieces(Kind.DELETE, before=True, after=False),
-    )  # fmt: skip
+    )
     if not include_schema:
         return plain
     begin = b'{"schema":' + envelope_schema(table, schema) + b',"payload":'

@@ -22,10 +22,17 @@ _UUID: Final = str(UUID("b68a35a7-17ad-35b3-af2a-ae46edb4545a")).encode()
 """Java's `UUID.nameUUIDFromBytes` of the text."""
 _MARKS: Final = (TEXT, _BYTES, _NUMBERS, _UUID)
 """Texts of which every placeholder holds one."""
-_PLACEHOLDERS: Final = frozenset({
-    b'"%b"' % TEXT, b'"%b"' % _BYTES, b'["%b"]' % TEXT, b'["%b"]' % _BYTES, b'["%b"]' % _UUID, b"[%b]" % _NUMBERS,
-    b'{"%b":"%b"}' % (TEXT, TEXT),
-})  # fmt: skip
+_PLACEHOLDERS: Final = frozenset(
+    {
+        b'"%b"' % TEXT,
+        b'"%b"' % _BYTES,
+        b'["%b"]' % TEXT,
+        b'["%b"]' % _BYTES,
+        b'["%b"]' % _UUID,
+        b"[%b]" % _NUMBERS,
+        b'{"%b":"%b"}' % (TEXT, TEXT),
+    }
+)
 """Of a text, of bytes, of arrays of texts, bytes, UUIDs and numbers, and of a map."""
 _IN_AVRO: Final = (TEXT, _UUID, b"".join(bytes((2 * byte & 127 | 128, 2 * byte >> 7)) for byte in TEXT))
 """The same in Avro's binary encoding, where each of the numbers takes two bytes."""

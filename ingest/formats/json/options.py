@@ -39,7 +39,7 @@ _INSERT: Final = Kind.INSERT
 _MAX_DEPTH: Final = 100
 
 
-def _may_lack(value: bool) -> bool:  # noqa: FBT001  (pydantic calls it)
+def _may_lack(value: bool) -> bool:
     if value:
         msg = "true is not possible: schemas are found from the messages, and a field that a row lacks is NULL"
         raise ValueError(msg)
@@ -177,7 +177,7 @@ class Json(TimestampOptions):
         """Return a decoder for one split's records; `keyed`: it reads their keys, too: a null value is a delete."""
         return JsonDecoder(self, topic, keyed=keyed)
 
-    def value_of(self, table: TableId, schema: TableSchema, *, include_schema: bool = False) -> Value:  # noqa: ARG002  (all rows alike)
+    def value_of(self, table: TableId, schema: TableSchema, *, include_schema: bool = False) -> Value:
         """Return a function that makes the values of a table's records."""
         if not self.respells:
             return _value

@@ -28,9 +28,9 @@ _MAX_DEPTH: Final = 100
 """References and schemas inside of one another, at most."""
 _MAX_INSIDE: Final = 10_000
 """Schemas of values inside of columns that are looked at: few references may stand for any number of them."""
-_CONNECT_TYPES: Final = frozenset({
-    "int8", "int16", "int32", "int64", "float32", "float64", "boolean", "string", "bytes", "map", "array", "struct",
-})  # fmt: skip
+_CONNECT_TYPES: Final = frozenset(
+    {"int8", "int16", "int32", "int64", "float32", "float64", "boolean", "string", "bytes", "map", "array", "struct"}
+)
 _PLAIN: Final = {"integer": "int64", "number": "float64", "string": "string", "boolean": "boolean"}
 """Connect's types for those of JSON Schema."""
 _WIDE: Final = frozenset({"integer", "number"})

@@ -29,9 +29,16 @@ if TYPE_CHECKING:
     from ingest.model.schema import Column
 
 _KINDS: Final = {
-    "int8": "integer", "int16": "integer", "int32": "integer", "int64": "integer", "float": "number",
-    "double": "number", "boolean": "boolean", "string": "string", "bytes": "string",
-}  # fmt: skip
+    "int8": "integer",
+    "int16": "integer",
+    "int32": "integer",
+    "int64": "integer",
+    "float": "number",
+    "double": "number",
+    "boolean": "boolean",
+    "string": "string",
+    "bytes": "string",
+}
 """Types of JSON Schema for Connect's."""
 _LONGER: Final = {"float": "float32", "double": "float64"}
 """Connect's names of types in JSON Schema, where others stand in its schemas in JSON."""

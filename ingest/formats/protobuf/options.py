@@ -124,7 +124,7 @@ class Protobuf(RowFormat, Options):
         return ProtobufRows(descriptor, columns, self.null_text)
 
 
-def idle_options(options: Options, reading: Iterable[str], written: bool) -> list[str]:  # noqa: FBT001  (a fact)
+def idle_options(options: Options, reading: Iterable[str], written: bool) -> list[str]:
     """Return the options of a format that are set without effect. `reading` are those for sources only."""
     idle = reading if written else ("null_text",)
     return [name for name in idle if name in options.model_fields_set]
@@ -139,7 +139,7 @@ def compiled(text: str) -> bytes:
 
 
 @lru_cache(maxsize=16)
-def _row_schema(content: bytes, message: str, read_defaults: bool, ignore_unknown: bool) -> RowSchema:  # noqa: FBT001  (parts of a key)
+def _row_schema(content: bytes, message: str, read_defaults: bool, ignore_unknown: bool) -> RowSchema:
     """Return the compiled type of a message in a descriptor set; raises SchemaError."""
     from ingest.formats.protobuf.descriptors import DescriptorSet  # noqa: PLC0415  (only this format needs it)
     from ingest.formats.protobuf.messages import RowSchema  # noqa: PLC0415

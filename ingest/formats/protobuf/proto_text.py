@@ -155,10 +155,14 @@ def _run_protoc(folder: str, of_google: str) -> bytes:
     result = Path(folder, "descriptors.set")
     options = [f"-I{folder}", f"-I{of_google}", f"--descriptor_set_out={result}", "--include_imports"]
     try:
-        done = subprocess.run(  # noqa: S603  (this interpreter, with options of our own)
+        done = subprocess.run(
             [sys.executable, "-c", _PROTOC, *options, str(Path(folder, _MAIN))],
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=_SECONDS, check=False,
-        )  # fmt: skip
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            timeout=_SECONDS,
+            check=False,
+        )
     except subprocess.TimeoutExpired as exc:
         msg = f"protoc did not read it within {_SECONDS} seconds"
         raise SchemaError(msg) from exc

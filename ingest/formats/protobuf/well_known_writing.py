@@ -138,9 +138,7 @@ FILLED: Final[dict[str, Callable[[Any, bytes], None]]] = {
     "confluent.type.Decimal": fill_decimal,
 }
 """Functions that fill messages, by the full names of these. Wrappers are not among them."""
-_OF_JSON: Final = {
-    "google.protobuf.Struct": True, "google.protobuf.ListValue": True, "google.protobuf.Value": False,
-}  # fmt: skip
+_OF_JSON: Final = {"google.protobuf.Struct": True, "google.protobuf.ListValue": True, "google.protobuf.Value": False}
 """Messages that hold any JSON, of which all numbers are doubles: whether a text is the JSON of such a value."""
 
 

@@ -51,9 +51,13 @@ def change(table: DeltaTable, place: FileSystem, changes: Changes, key: Sequence
     with _read_beside(remaining_rows(place, all_of(listed_files(table)), schema, key=key)) as rows:
         batches = (batch for one in rows for batch in one.to_batches())
         write_deltalake(
-            table, pa.RecordBatchReader.from_batches(schema, batches), mode="overwrite", schema_mode="overwrite",
-            writer_properties=COMPRESSION, commit_properties=ALONE,
-        )  # fmt: skip
+            table,
+            pa.RecordBatchReader.from_batches(schema, batches),
+            mode="overwrite",
+            schema_mode="overwrite",
+            writer_properties=COMPRESSION,
+            commit_properties=ALONE,
+        )
 
 
 def _write_partitions_anew(table: DeltaTable, place: FileSystem, schema: pa.Schema, key: Sequence[str]) -> None:

@@ -163,9 +163,12 @@ def _commit(
         made.append(action.path)
         version.actions.append(action)
     table.create_write_transaction(
-        version.actions, "append", table.schema(), partitions.names,
+        version.actions,
+        "append",
+        table.schema(),
+        partitions.names,
         commit_properties=CommitProperties(custom_metadata=told, max_commit_retries=0, app_transactions=notes),
-    )  # fmt: skip
+    )
     return version.older
 
 

@@ -90,9 +90,14 @@ class DeltaCoordinator(LakeCoordinator[DeltaTable]):
         partitions, properties = partition_columns(wanted), {**PROPERTIES, **dict(wanted.layout.options)}
         try:
             made = DeltaTable.create(
-                self._warehouse.path(wanted.id), schema_of(wanted), name=wanted.name, partition_by=partitions,
-                configuration=properties, storage_options=self._warehouse.options, raise_if_key_not_exists=False,
-            )  # fmt: skip
+                self._warehouse.path(wanted.id),
+                schema_of(wanted),
+                name=wanted.name,
+                partition_by=partitions,
+                configuration=properties,
+                storage_options=self._warehouse.options,
+                raise_if_key_not_exists=False,
+            )
         except DeltaError:
             found = self._warehouse.found(wanted.id)
             if found is None:

@@ -155,9 +155,7 @@ class DeltaFiles:
                 msg = f"somebody has removed or renamed its column {name!r}: run again, and it is made anew"
                 raise ValueError(msg)
         wanted = {one.name: one.type for one in table.columns}
-        columns = tuple(
-            LakeColumn(name, known[name].type or wanted[name]) for name in schema.names if name in wanted
-        )  # fmt: skip
+        columns = tuple(LakeColumn(name, known[name].type or wanted[name]) for name in schema.names if name in wanted)
         if len(self._known) >= MOST_TABLES:
             self._known.clear()
         partitions = DeltaPartitions.of(there)

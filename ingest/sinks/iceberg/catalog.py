@@ -46,14 +46,24 @@ CATALOG: Final = "catalog.db"
 _NAME: Final = "default"
 _AWAY: Final = "see whether the catalog and its storage answer, and whether there is room; nothing is lost"
 _REFUSED: Final = (
-    "authentication failed", "permission denied", "no pg_hba.conf entry", "readonly database", "read-only transaction",
+    "authentication failed",
+    "permission denied",
+    "no pg_hba.conf entry",
+    "readonly database",
+    "read-only transaction",
     "unable to open database file",
-)  # fmt: skip
+)
 """Texts of databases that do not let a user in, or do not let it write."""
 _UNEXPECTED: Final = (
-    ValidationError, ValidationException, ResolveError, NoSuchPropertyException, NotInstalledError, pa.ArrowException,
-    ValueError, EOFError,
-)  # fmt: skip
+    ValidationError,
+    ValidationException,
+    ResolveError,
+    NoSuchPropertyException,
+    NotInstalledError,
+    pa.ArrowException,
+    ValueError,
+    EOFError,
+)
 """Errors of the library about tables, properties and files that are not as it expects them."""
 _DENIED: Final = (UnauthorizedError, ForbiddenError, AuthorizationExpiredError, OAuthError)
 _KEYS: Final = re.compile(r"ACCESS_DENIED|INVALID_ACCESS_KEY|SIGNATURE_DOES_NOT_MATCH|InvalidAccessKey|AccessDenied")

@@ -205,14 +205,22 @@ class RowDelta(_MergeAppendFiles):
         metadata = self._transaction.table_metadata
         for spec_id in sorted({one.spec_id for one in self._deletes}):
             with _DeletesManifest(
-                metadata.specs()[spec_id], metadata.schema(), self.new_manifest_output(), self._snapshot_id,
+                metadata.specs()[spec_id],
+                metadata.schema(),
+                self.new_manifest_output(),
+                self._snapshot_id,
                 self._compression,
-            ) as writer:  # fmt: skip
+            ) as writer:
                 for file in (one for one in self._deletes if one.spec_id == spec_id):
-                    writer.add(ManifestEntry.from_args(
-                        status=ManifestEntryStatus.ADDED, snapshot_id=self._snapshot_id, sequence_number=None,
-                        file_sequence_number=None, data_file=file,
-                    ))  # fmt: skip
+                    writer.add(
+                        ManifestEntry.from_args(
+                            status=ManifestEntryStatus.ADDED,
+                            snapshot_id=self._snapshot_id,
+                            sequence_number=None,
+                            file_sequence_number=None,
+                            data_file=file,
+                        )
+                    )
             yield writer.to_manifest_file()
 
     def _summary(self, snapshot_properties: dict[str, str] | None = None) -> Summary:
@@ -262,6 +270,9 @@ class Replacement(RowDelta):
     @staticmethod
     def _entry(one: ManifestEntry, status: ManifestEntryStatus, snapshot: int | None) -> ManifestEntry:
         return ManifestEntry.from_args(
-            status=status, snapshot_id=snapshot, sequence_number=one.sequence_number,
-            file_sequence_number=one.file_sequence_number, data_file=one.data_file,
-        )  # fmt: skip
+            status=status,
+            snapshot_id=snapshot,
+            sequence_number=one.sequence_number,
+            file_sequence_number=one.file_sequence_number,
+            data_file=one.data_file,
+        )

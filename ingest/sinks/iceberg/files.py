@@ -13,11 +13,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyiceberg.io.pyarrow import (
-    compute_statistics_plan,
-    data_file_statistics_from_parquet_metadata,
-    schema_to_pyarrow,
-)
+from pyiceberg.io.pyarrow import compute_statistics_plan, data_file_statistics_from_parquet_metadata, schema_to_pyarrow
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.schema import Schema
 from pyiceberg.table.locations import load_location_provider
@@ -102,10 +98,9 @@ class ParquetPlace:
         with (
             self.io.new_output(path).create() as stream,
             pq.ParquetWriter(
-                stream, self.schema, compression=self.codec, compression_level=self.level,
-                store_decimal_as_integer=True,
+                stream, self.schema, compression=self.codec, compression_level=self.level, store_decimal_as_integer=True
             ) as writer,
-        ):  # fmt: skip
+        ):
             for batch in batches:
                 columns = [one.cast(to.type) for one, to in zip(batch.columns, self.schema, strict=True)]
                 writer.write_table(pa.Table.from_arrays(columns, schema=self.schema))

@@ -117,7 +117,7 @@ class Partitions:
         first = rows.slice(0, 1)
         return Partition(*(self._stored(part, part.values(first)[0].as_py()) for part in self._parts))
 
-    def _stored(self, part: _Part, value: Any) -> Any:  # noqa: ANN401  (a value of any type)
+    def _stored(self, part: _Part, value: Any) -> Any:
         # A number is what a transform made, and the library would take one of a TIME for a time
         return value if isinstance(value, int) else partition_record_value(part.field, value, self._schema)
 

@@ -46,11 +46,18 @@ def rows_of(table: Table, file: DataFile, dead: pa.Array | None) -> Iterator[pa.
     """Yield the rows of a file that are not dead. Raise OSError."""
     schema = table.schema()
     for batch in _task_to_record_batches(
-        table.io, FileScanTask(file), AlwaysTrue(), schema, schema, set(schema.field_ids),
-        None if dead is None else [pa.chunked_array([dead])], case_sensitive=True,
-        name_mapping=table.metadata.name_mapping(), partition_spec=table.metadata.specs()[file.spec_id],
+        table.io,
+        FileScanTask(file),
+        AlwaysTrue(),
+        schema,
+        schema,
+        set(schema.field_ids),
+        None if dead is None else [pa.chunked_array([dead])],
+        case_sensitive=True,
+        name_mapping=table.metadata.name_mapping(),
+        partition_spec=table.metadata.specs()[file.spec_id],
         format_version=table.format_version,
-    ):  # fmt: skip
+    ):
         yield pa.table(batch)
 
 

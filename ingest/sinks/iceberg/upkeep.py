@@ -87,9 +87,7 @@ def _written_anew(rows: Sequence[ManifestEntry], gone: Mapping[str, pa.Array]) -
         dead = len(gone.get(file.file_path, ()))
         if file.file_size_in_bytes < SMALL or dead * 2 > file.record_count:
             parts.setdefault(partition_of(file), []).append(one)
-    return [
-        one for some in parts.values() if len(some) > 1 or some[0].data_file.file_path in gone for one in some
-    ]  # fmt: skip
+    return [one for some in parts.values() if len(some) > 1 or some[0].data_file.file_path in gone for one in some]
 
 
 def _rows(table: Table, files: Sequence[DataFile], gone: Mapping[str, pa.Array]) -> Iterator[pa.Table]:

@@ -160,9 +160,9 @@ class _KeptTable:
         native = _places(count) if last is None else pc.indices_nonzero(bits_array(last, count)).cast("int64")
         places = [count + place for _, place, _ in states]
         # A record that was left while there were n rows comes before the row n
-        turns = pa.concat_arrays([
-            pc.add(pc.multiply(native, 2), 1), pa.array([2 * before for before, _, _ in states], pa.int64()),
-        ])  # fmt: skip
+        turns = pa.concat_arrays(
+            [pc.add(pc.multiply(native, 2), 1), pa.array([2 * before for before, _, _ in states], pa.int64())]
+        )
         order = pa.concat_arrays([native, pa.array(places, pa.int64())]).take(pc.sort_indices(turns))
         marks = [False] * self._count
         for _, place, deleted in states:

@@ -68,7 +68,7 @@ class LakeOptions(RowOptions, SinkOptions):
 
     @model_validator(mode="before")
     @classmethod
-    def _collect(cls, data: Any) -> Any:  # noqa: ANN401  (whatever the file has)
+    def _collect(cls, data: Any) -> Any:
         if not isinstance(data, dict):
             return data
         prefix = cls.prefix_of_properties

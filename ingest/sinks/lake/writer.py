@@ -85,7 +85,7 @@ class LakeWriter:
             self._written += self._files.write(table, states)
             self._older += states.older
 
-    def commit(self, _positions: Mapping[Split, int], _metadata: bytes, *, final: bool) -> None:  # noqa: ARG002
+    def commit(self, _positions: Mapping[Split, int], _metadata: bytes, *, final: bool) -> None:
         """Write what is there into files. Raise IngestError."""
         self._flush()
         self._committed += self._written

@@ -81,17 +81,19 @@ class ArrayRows:
             ),
             "names": listed([*map(sql.Identifier, table.key), *written]),
             "overriding": table.overriding,
-            "values": listed([
-                *keys,
-                *(_value(name, kinds[name], values[name]) for name in others),
-                *(sql.SQL("false") for _ in flag),
-            ]),
+            "values": listed(
+                [
+                    *keys,
+                    *(_value(name, kinds[name], values[name]) for name in others),
+                    *(sql.SQL("false") for _ in flag),
+                ]
+            ),
             "then": sql.SQL("UPDATE SET {}").format(
                 listed(sql.SQL("{0} = EXCLUDED.{0}").format(name) for name in written)
             )
             if written
             else sql.SQL("NOTHING"),
-        }  # fmt: skip
+        }
         soft = table.deleted is not None
         held = sql.SQL(" WHERE line IS NOT NULL" if soft else "")
         last, shown = (

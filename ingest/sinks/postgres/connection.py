@@ -28,8 +28,10 @@ RETRIED: Final = frozenset({"40001", "40P01"})
 LOCKED: Final = "55P03"
 """State of a statement that has waited for a lock as long as it may."""
 TIMED_OUT: Final = {
-    "57014": "statement_timeout", "25P03": "idle_in_transaction_session_timeout", "25P04": "transaction_timeout",
-}  # fmt: skip
+    "57014": "statement_timeout",
+    "25P03": "idle_in_transaction_session_timeout",
+    "25P04": "transaction_timeout",
+}
 """States of what has taken longer than a setting lets it, with the setting. Nothing is committed then."""
 _READ_ONLY: Final = "25006"
 """State of a server, or a session, that only reads."""
@@ -75,9 +77,15 @@ def connect(server: Server, application: str) -> Connection:
     settings: dict[str, Any] = {"connect_timeout": CONNECT_S, **_KEEPALIVES, **server.properties}
     try:
         connection = psycopg.connect(
-            host=server.host, port=server.port, dbname=server.database, user=server.user, password=server.password,
-            application_name=application, client_encoding="UTF8", **settings,
-        )  # fmt: skip
+            host=server.host,
+            port=server.port,
+            dbname=server.database,
+            user=server.user,
+            password=server.password,
+            application_name=application,
+            client_encoding="UTF8",
+            **settings,
+        )
         server.dialect.settle(connection)
         connection.commit()
     except psycopg.Error as exc:

@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _SHORTEST: Final = {
-    "double precision": (15, 16, 1 << 53, 10**40), "real": (6, 8, 1 << 24, 10**30), "numeric": (1, 0, 0, 0),
-}  # fmt: skip
+    "double precision": (15, 16, 1 << 53, 10**40),
+    "real": (6, 8, 1 << 24, 10**30),
+    "numeric": (1, 0, 0, 0),
+}
 """Numbers whose key may have an exponent, each with the digits that may be enough for some between two sizes, of which
 the server's own text has more: it has 9.999999999999999e+22 for 1e23, which is as near to another double."""
 _KEY_TEXT: Final = """

@@ -224,12 +224,7 @@ class PostgresCoordinator(SinkCoordinator):
             )
 
     def recover_in_doubt(
-        self,
-        scope: str,
-        number: int,
-        planned: int,
-        starts: Mapping[int, Mapping[Split, int]],
-        _age_s: float,
+        self, scope: str, number: int, planned: int, starts: Mapping[int, Mapping[Split, int]], _age_s: float
     ) -> dict[int, ResumePoint]:
         """Return how far each shard has written a batch whose end no driver saw. Raise CheckpointError."""
         with self._asking("read progress") as connection:

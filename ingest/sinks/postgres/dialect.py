@@ -100,11 +100,11 @@ class SqlDialect:
         connection.execute(_LOCK_ROWS, (table,))
 
     @contextmanager
-    def queueing(self, connection: Connection) -> Generator[None]:  # noqa: ARG002  (for others)
+    def queueing(self, connection: Connection) -> Generator[None]:
         """Wait in the block, at the begin of a transaction, until other tasks have committed. Raise psycopg.Error."""
         yield
 
-    def types_of(self, data_type: DataType, *, of_key: bool) -> tuple[str, str] | None:  # noqa: ARG002  (for others)
+    def types_of(self, data_type: DataType, *, of_key: bool) -> tuple[str, str] | None:
         """Return the types of a column that is made and of its rows' values; None for one that had only nulls."""
         kind = types.type_of(data_type)
         return None if kind is None else (kind, kind)
@@ -113,7 +113,7 @@ class SqlDialect:
         """Return whether a column of a type takes all values of another one, or a column of the key may refuse some."""
         return types.holds(known, values) or (of_key and types.stays_key(known, values))
 
-    def keeps_digits(self, known: str, *, of_key: bool) -> bool:  # noqa: ARG002  (for others)
+    def keeps_digits(self, known: str, *, of_key: bool) -> bool:
         """Return whether a column of a type keeps all digits of the numbers that rows have."""
         return known == "numeric" or _TEXTS.match(known) is not None
 
@@ -127,7 +127,7 @@ class SqlDialect:
         given = [entry.format(sql.Identifier(*name.split(".")), sql.Literal(value)) for name, value in options]
         return sql.SQL(" WITH ({})").format(sql.SQL(", ").join(given)) if given else sql.SQL("")
 
-    def properties_of(self, place: sql.Identifier, options: Options) -> Iterator[sql.Composed]:  # noqa: ARG002
+    def properties_of(self, place: sql.Identifier, options: Options) -> Iterator[sql.Composed]:
         """Yield the statements that follow the one which makes a table, in the same transaction."""
         return iter(())
 
@@ -216,7 +216,7 @@ class HologresDialect(SqlDialect):
             return "text"
         return "double precision" if isinstance(data_type, FloatType) else kind
 
-    def holds(self, known: str, values: str, *, of_key: bool = False) -> bool:  # noqa: ARG002  (the same for keys)
+    def holds(self, known: str, values: str, *, of_key: bool = False) -> bool:
         """Return whether a column of a type takes all values of another one: a text does, as the server shows them."""
         if _TEXTS.fullmatch(known) is not None:
             return True
@@ -229,7 +229,7 @@ class HologresDialect(SqlDialect):
         """Return whether a column of a type keeps all digits: a text has those of its rows' type, but for a key."""
         return known == "numeric" or (of_key and _TEXTS.match(known) is not None)
 
-    def changed(self, known: str, values: str) -> str | None:  # noqa: ARG002  (they are the same for all types)
+    def changed(self, known: str, values: str) -> str | None:
         """Return None: no type changes."""
         return None
 

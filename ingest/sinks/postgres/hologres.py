@@ -47,7 +47,7 @@ class HologresSink(SqlSinkOptions):
 
     @model_validator(mode="before")
     @classmethod
-    def _collect(cls, data: Any) -> Any:  # noqa: ANN401  (whatever the file has)
+    def _collect(cls, data: Any) -> Any:
         if not isinstance(data, dict):
             return data
         found = {key.removeprefix(PREFIX): str(value) for key, value in data.items() if _is_property(key)}

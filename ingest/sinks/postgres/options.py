@@ -178,9 +178,14 @@ class SqlSinkOptions(RowOptions, SinkOptions):
         files = {"sslrootcert": self.sslrootcert, "sslcert": self.sslcert, "sslkey": self.sslkey}
         properties = {"sslmode": self.sslmode, **{name: file for name, file in files.items() if file is not None}}
         return Server(
-            found["host"].strip("[]"), int(found["port"] or self.port), self.dbname, self.username, self.password,
-            properties, self.dialect,
-        )  # fmt: skip
+            found["host"].strip("[]"),
+            int(found["port"] or self.port),
+            self.dbname,
+            self.username,
+            self.password,
+            properties,
+            self.dialect,
+        )
 
     def prefix(self, pipeline: str) -> str:
         """Return the name under which progress is kept."""

@@ -124,9 +124,13 @@ class PartialRows:
         return tuple(name for name in self._others if name in came)
 
     def _run(
-        self, connection: Connection, what: str, columns: tuple[str, ...], rows: Sequence[tuple[bytes, bytes]],
+        self,
+        connection: Connection,
+        what: str,
+        columns: tuple[str, ...],
+        rows: Sequence[tuple[bytes, bytes]],
         old: bytes | None = None,
-    ) -> int:  # fmt: skip
+    ) -> int:
         """Return how many rows a statement has changed."""
         if columns not in self._known:
             self._known[columns] = self._statements(columns)
@@ -168,9 +172,14 @@ class PartialRows:
             sql.SQL("one.{}").format(came[name]) if name in came else sql.Identifier("o", name) for name in self._others
         )
         parts: dict[str, Any] = {
-            "table": table.place, "given": given, "flag": listed(flag), "overriding": table.overriding,
-            "key_names": listed(key), "names": listed([*key, *map(sql.Identifier, self._others), *flag]),
-            "taken": listed(set_ or unchanged), "overwritten": listed(over or unchanged),
+            "table": table.place,
+            "given": given,
+            "flag": listed(flag),
+            "overriding": table.overriding,
+            "key_names": listed(key),
+            "names": listed([*key, *map(sql.Identifier, self._others), *flag]),
+            "taken": listed(set_ or unchanged),
+            "overwritten": listed(over or unchanged),
             "moved": listed([*(sql.SQL("{} = {}").format(*two) for two in zip(key, one_new, strict=True)), *set_]),
             "copied": listed([*one_new, *kept, *(sql.SQL("false") for _ in flag)]),
             "same": all_equal(zip(of_alias("t", key), one_new, strict=True)),
@@ -178,6 +187,6 @@ class PartialRows:
             "copy": all_equal(zip(of_alias("o", key), one_old, strict=True)),
             "there": all_equal(zip(of_alias("x", key), one_new, strict=True)),
             "itself": all_equal(zip(of_alias("x", key), one_old, strict=True)),
-        }  # fmt: skip
+        }
         texts = {"set": _SET, "move": _MOVE, "copy": _COPY, "gone": _GONE, "mark": _MARK}
         return {what: sql.SQL(text).format(**parts) for what, text in texts.items()}

@@ -157,11 +157,8 @@ class ProgressTables:
                 "UPDATE {progress} SET batch = %s, planned = %s, positions = %s::jsonb, counters = %s, final = %s"
                 " WHERE prefix = %s AND scope = %s AND shard = %s AND attempt = %s"
             ),
-            (
-                scope.batch, scope.planned, at, counters.decode(), final, self._prefix, scope.owner, scope.shard,
-                attempt,
-            ),
-        )  # fmt: skip
+            (scope.batch, scope.planned, at, counters.decode(), final, self._prefix, scope.owner, scope.shard, attempt),
+        )
         if done.rowcount != 1:
             msg = f"another attempt writes shard {scope.shard} of batch {scope.batch} now"
             raise CommitOutcomeUnknown(msg, "nothing is lost: that attempt goes on")

@@ -100,11 +100,11 @@ class SequencedRows:
         return int(older[0])
 
 
-def of_alias(alias: str, names: Any) -> list[sql.Composable]:  # noqa: ANN401  (identifiers, in any form)
+def of_alias(alias: str, names: Any) -> list[sql.Composable]:
     """Return names as columns of what a statement calls `alias`."""
     return [sql.SQL("{}.{}").format(sql.SQL(alias), name) for name in names]
 
 
-def all_equal(pairs: Any) -> sql.Composed:  # noqa: ANN401  (pairs, in any form)
+def all_equal(pairs: Any) -> sql.Composed:
     """Return the condition that both of each pair are equal."""
     return sql.SQL(" AND ").join(sql.SQL("{} = {}").format(one, other) for one, other in pairs)

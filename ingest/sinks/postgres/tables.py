@@ -41,9 +41,14 @@ _OWN_NAMES: Final = frozenset({*OWN, *(f"{name}_pkey" for name in OWN)})
 _KEY_NAME: Final = "ingest_pkey_"
 """Beginning of the names of indexes that the tool makes. No table can have such a name."""
 _KINDS: Final = {
-    "i": "an index", "I": "an index", "S": "a sequence", "v": "a view", "m": "a materialized view",
-    "c": "a composite type", "f": "a foreign table",
-}  # fmt: skip
+    "i": "an index",
+    "I": "an index",
+    "S": "a sequence",
+    "v": "a view",
+    "m": "a materialized view",
+    "c": "a composite type",
+    "f": "a foreign table",
+}
 _COLUMNS: Final = """
 SELECT a.attname, format_type(a.atttypid, a.atttypmod), a.attidentity = 'a',
   COALESCE(to_jsonb(a) ->> 'attgenerated', '') <> '', quote_ident(n.nspname) || '.' || quote_ident(l.collname),

@@ -44,7 +44,7 @@ MAX_SEARCHED: Final = 1_000
 """Changes of a commit among which those at fault are looked for at once; of more, fewer are committed first."""
 
 
-def _line(value: Any) -> bytes | None:  # noqa: ANN401  (what a record has)
+def _line(value: Any) -> bytes | None:
     """Return a record's value as it is kept."""
     return value if value is None or type(value) is PartialRow else bytes(value)
 

@@ -126,10 +126,11 @@ class KafkaSink(TopicsOptions):
     @model_validator(mode="after")
     def _check_keys(self) -> KafkaSink:
         given = (
-            ("key.fields", bool(self.key_fields)), ("key.fields-prefix", bool(self.key_prefix)),
+            ("key.fields", bool(self.key_fields)),
+            ("key.fields-prefix", bool(self.key_prefix)),
             ("value.fields-include", self.fields_include == "EXCEPT_KEY"),
             ("sink.add-tableId-to-key-enabled", self.table_id_key is not None),
-        )  # fmt: skip
+        )
         problems = [(key, f"{key} needs key.format") for key, is_given in given if is_given and self.key_format is None]
         problems += unprefixed(self.key_fields, self.key_prefix)
         if self.key_prefix and self.fields_include != "EXCEPT_KEY":

@@ -91,9 +91,7 @@ class TopicsOptions(KafkaConnection, TypedSinkOptions, SinkOptions):
         "bad-metadata": "a column of `metadata.list` of the sink holds no headers, or no time of a record",
         "bad-topic-name": "the table's id cannot be a topic's name; route it to one that can",
     }
-    synonyms: ClassVar[Mapping[str, Synonym]] = {
-        "sink.semantic": Synonym("sink.delivery-guarantee", deprecated=True),
-    }
+    synonyms: ClassVar[Mapping[str, Synonym]] = {"sink.semantic": Synonym("sink.delivery-guarantee", deprecated=True)}
     cleanup: ClassVar[str]
     """`cleanup.policy` of the topics that it makes."""
 

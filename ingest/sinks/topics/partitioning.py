@@ -91,7 +91,7 @@ class PartitioningWriter:
             placed = [one._replace(destination=self._placed(one.destination, one.key, one.value)) for one in records]
             self._writer.write(placed)
 
-    def _placed(self, to: TopicDestination, key: bytes | None, value: Any) -> TopicDestination:  # noqa: ANN401  (bytes, or msgspec's)
+    def _placed(self, to: TopicDestination, key: bytes | None, value: Any) -> TopicDestination:
         """Return the destination of a record with its partition."""
         count = self._counts.get(to.topic)
         if count is None:

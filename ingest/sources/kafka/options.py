@@ -141,9 +141,10 @@ class KafkaSource(KafkaConnection, Labelled, RecordOptions):
              self.bounded_offsets),
         )  # fmt: skip
         problems += [
-            (option, f"{option}: {value} needs {other}") for option, value, when, other, given in needed
+            (option, f"{option}: {value} needs {other}")
+            for option, value, when, other, given in needed
             if value == when and given is None
-        ]  # fmt: skip
+        ]
         if self.check_group and "group.id" not in self.properties:
             problems.append(("scan.check.duplicated.group.id", "this checks properties.group.id, which is not given"))
         if problems:

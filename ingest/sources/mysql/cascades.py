@@ -106,9 +106,14 @@ class ParentWatch:
     """Looks at the row events of a table that others refer to, as one table map has it."""
 
     def __init__(
-        self, table: TableMap, of: Referenced, values: ValueReader, notes: dict[tuple[str, str, str | None], int],
-        *, native: bool,
-    ) -> None:  # fmt: skip
+        self,
+        table: TableMap,
+        of: Referenced,
+        values: ValueReader,
+        notes: dict[tuple[str, str, str | None], int],
+        *,
+        native: bool,
+    ) -> None:
         """`notes`: takes the position of the last event for each database, table, and column (or DELETED, or ANY)."""
         self._name, self._notes, self._types = (table.database, table.name), notes, table.types
         self.deletes, self.updates = of.deletes, bool(of.columns)

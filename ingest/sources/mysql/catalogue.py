@@ -38,7 +38,7 @@ _ESCAPES: Final = {"0": "\0", "n": "\n", "r": "\r"}
 _ACTIONS: Final = frozenset({"CASCADE", "SET NULL", "SET DEFAULT"})
 
 
-def server(connection: Any) -> ServerRules:  # noqa: ANN401  (PyMySQL has no types)
+def server(connection: Any) -> ServerRules:
     """Return what of the server decides how it reads statements."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT VERSION(), @@lower_case_table_names, @@character_set_server")
@@ -63,13 +63,13 @@ def server(connection: Any) -> ServerRules:  # noqa: ANN401  (PyMySQL has no typ
     )
 
 
-def databases(connection: Any) -> dict[str, str]:  # noqa: ANN401  (as above)
+def databases(connection: Any) -> dict[str, str]:
     """Return the default character set of each database."""
     rows = _rows(connection, "SELECT * FROM information_schema.SCHEMATA", ())
     return {row["SCHEMA_NAME"]: charset_names.charset(row["DEFAULT_CHARACTER_SET_NAME"]) for row in rows}
 
 
-def names(connection: Any) -> list[TableName]:  # noqa: ANN401  (as above)
+def names(connection: Any) -> list[TableName]:
     """Return all tables of users: no views, no sequences. One that was dropped just now may be among them."""
     found = {
         (row["TABLE_SCHEMA"], row["TABLE_NAME"])
@@ -84,7 +84,7 @@ def names(connection: Any) -> list[TableName]:  # noqa: ANN401  (as above)
     return sorted((database, name) for database, name in found if database.lower() not in SYSTEM)
 
 
-def tables(connection: Any, wanted: Collection[TableName], about: ServerRules) -> dict[TableName, Table]:  # noqa: ANN401
+def tables(connection: Any, wanted: Collection[TableName], about: ServerRules) -> dict[TableName, Table]:
     """Return these tables, as far as they are there; `about`: `server(connection)`."""
     if not about.mariadb and about.version >= 80030:  # generated primary keys are in row images, and hidden by this
         with connection.cursor() as cursor:
@@ -112,7 +112,7 @@ def _by_database(wanted: Collection[TableName]) -> Iterator[tuple[str, tuple[str
             yield database, tuple(all_names[begin : begin + _AT_ONCE])
 
 
-def settled(connection: Any, wanted: Collection[TableName], about: ServerRules) -> dict[TableName, Table] | None:  # noqa: ANN401
+def settled(connection: Any, wanted: Collection[TableName], about: ServerRules) -> dict[TableName, Table] | None:
     """Return the same, once no statement is at work on one of them: a log has a statement before others see its work.
 
     None where that takes too long.
@@ -130,12 +130,12 @@ def settled(connection: Any, wanted: Collection[TableName], about: ServerRules) 
     return tables(connection, wanted, about)
 
 
-def count_of_rows(connection: Any, table: TableName) -> int | None:  # noqa: ANN401  (as above)
+def count_of_rows(connection: Any, table: TableName) -> int | None:
     """Return about how many rows a table has, as information_schema counts them; None where it does not know."""
     return counts_of_rows(connection, [table]).get(table)
 
 
-def counts_of_rows(connection: Any, wanted: Collection[TableName]) -> dict[TableName, int]:  # noqa: ANN401
+def counts_of_rows(connection: Any, wanted: Collection[TableName]) -> dict[TableName, int]:
     """Return the same of several tables, but for those of which it does not know."""
     out: dict[TableName, int] = {}
     for database, some in _by_database(wanted):
@@ -150,7 +150,7 @@ def counts_of_rows(connection: Any, wanted: Collection[TableName]) -> dict[Table
     return out
 
 
-def unreadable(connection: Any, wanted: Collection[TableName]) -> list[TableName]:  # noqa: ANN401
+def unreadable(connection: Any, wanted: Collection[TableName]) -> list[TableName]:
     """Return those of the tables of which a user sees columns and may not read each of these."""
     out: set[TableName] = set()
     for database, some in _by_database(wanted):
@@ -163,7 +163,7 @@ def unreadable(connection: Any, wanted: Collection[TableName]) -> list[TableName
     return sorted(out)
 
 
-def _rows(connection: Any, query: str, parameters: tuple[Any, ...]) -> Iterator[dict[str, Any]]:  # noqa: ANN401
+def _rows(connection: Any, query: str, parameters: tuple[Any, ...]) -> Iterator[dict[str, Any]]:
     """Yield rows by the names of their columns, in capitals: servers differ in which columns there are."""
     with connection.cursor() as cursor:
         cursor.execute(query, parameters)
@@ -172,7 +172,7 @@ def _rows(connection: Any, query: str, parameters: tuple[Any, ...]) -> Iterator[
             yield dict(zip(heads, (v.decode() if isinstance(v, bytes) else v for v in row), strict=True))
 
 
-def _tables(connection: Any, database: str, some: tuple[str, ...], about: ServerRules) -> dict[TableName, Table]:  # noqa: ANN401
+def _tables(connection: Any, database: str, some: tuple[str, ...], about: ServerRules) -> dict[TableName, Table]:
     marks = ", ".join(["%s"] * len(some))
     chosen = f"WHERE TABLE_SCHEMA = %s AND TABLE_NAME IN ({marks})"
     parameters = (database, *some)
@@ -211,7 +211,7 @@ def _tables(connection: Any, database: str, some: tuple[str, ...], about: Server
     return out
 
 
-def _is_there(connection: Any, table: TableName) -> bool:  # noqa: ANN401  (as above)
+def _is_there(connection: Any, table: TableName) -> bool:
     """Return whether there is a table, once no statement is at work on it. Raise the error where it cannot be opened.
 
     Information_schema lacks a table for a moment while MariaDB renames what an ALTER has copied, and for good where
@@ -259,23 +259,25 @@ def _literal(default: str) -> str | None:
 
 
 def _foreign_keys(
-    connection: Any,  # noqa: ANN401  (as above)
-    database: str,
-    used: dict[str, list[dict[str, Any]]],
-    about: ServerRules,
+    connection: Any, database: str, used: dict[str, list[dict[str, Any]]], about: ServerRules
 ) -> dict[str, tuple[ForeignKey, ...]]:
     """Return the foreign keys of tables by which changes of other tables change their rows.
 
     `used`: their columns. Only who may do more with a table than read it sees in information_schema of MariaDB what its
     foreign keys do; who may read it sees how it is made.
     """
-    rules = {
-        (row["TABLE_NAME"], row["CONSTRAINT_NAME"]): (row["DELETE_RULE"], row["UPDATE_RULE"])
-        for row in _rows(
-            connection, "SELECT * FROM information_schema.REFERENTIAL_CONSTRAINTS WHERE CONSTRAINT_SCHEMA = %s",
-            (database,),
-        )
-    } if used else {}  # fmt: skip
+    rules = (
+        {
+            (row["TABLE_NAME"], row["CONSTRAINT_NAME"]): (row["DELETE_RULE"], row["UPDATE_RULE"])
+            for row in _rows(
+                connection,
+                "SELECT * FROM information_schema.REFERENTIAL_CONSTRAINTS WHERE CONSTRAINT_SCHEMA = %s",
+                (database,),
+            )
+        }
+        if used
+        else {}
+    )
     out: dict[str, tuple[ForeignKey, ...]] = {}
     for table, rows in used.items():
         if any((table, row["CONSTRAINT_NAME"]) not in rules for row in rows):
@@ -293,7 +295,7 @@ def _foreign_keys(
     return out
 
 
-def _as_made(connection: Any, name: TableName, about: ServerRules) -> tuple[ForeignKey, ...]:  # noqa: ANN401
+def _as_made(connection: Any, name: TableName, about: ServerRules) -> tuple[ForeignKey, ...]:
     """Return the same of one table, from the statement that makes it."""
     with connection.cursor() as cursor:
         try:

@@ -23,9 +23,16 @@ if TYPE_CHECKING:
     from ingest.sources.mysql.effects import TableName
 
 _VARIABLES: Final = (
-    "log_bin", "binlog_format", "binlog_row_image", "server_id", "binlog_expire_logs_seconds", "expire_logs_days",
-    "log_slave_updates", "log_replica_updates", "max_binlog_total_size",
-)  # fmt: skip
+    "log_bin",
+    "binlog_format",
+    "binlog_row_image",
+    "server_id",
+    "binlog_expire_logs_seconds",
+    "expire_logs_days",
+    "log_slave_updates",
+    "log_replica_updates",
+    "max_binlog_total_size",
+)
 _DAY_S: Final = 86_400
 _SHOWN: Final = 20
 """Tables that an error names."""

@@ -102,10 +102,14 @@ def _by_reference(
     connection: Connection, reading: Reading, names: Sequence[bytes], writers: Sequence[ValueWriter]
 ) -> Iterator[LogRecord]:
     for row in raw_rows(connection, statement_of(reading)):
-        yield reading.record(b",".join([
-            name + b":" + (b"null" if value is None else write(value))
-            for name, write, value in zip(names, writers, row, strict=True)
-        ]))  # fmt: skip
+        yield reading.record(
+            b",".join(
+                [
+                    name + b":" + (b"null" if value is None else write(value))
+                    for name, write, value in zip(names, writers, row, strict=True)
+                ]
+            )
+        )
 
 
 def statement_of(reading: Reading) -> str:
@@ -163,7 +167,7 @@ def _by_native_code(connection: Connection, sql: str, rows: ResultSetRows) -> It
             _give_up(connection, result)
 
 
-def _give_up(connection: Connection, result: Any) -> None:  # noqa: ANN401  (PyMySQL's)
+def _give_up(connection: Connection, result: Any) -> None:
     """Close a connection whose rows nobody wants any more: reading the rest could take an hour."""
     connection.close()
     result.unbuffered_active, result.connection = False, None

@@ -153,8 +153,9 @@ def rows_at_once(connection: Connection, table: Table, rows: int) -> int:
     return max(1, min(rows, _CHUNK_BYTES // max(average, 1)))
 
 
-def next_bound(connection: Connection, table: Table, key: Sequence[Column], after: Bound | None, rows: int
-               ) -> Bound | None:  # fmt: skip
+def next_bound(
+    connection: Connection, table: Table, key: Sequence[Column], after: Bound | None, rows: int
+) -> Bound | None:
     """Return the key of the row that is `rows` behind a bound; None where there are not more. Raise pymysql.MySQLError.
 
     The server goes along its index, so chunks have equally many rows, however keys are spread. A chunk's upper bound is

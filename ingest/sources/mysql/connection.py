@@ -130,7 +130,7 @@ def as_client_errors() -> Generator[None]:
 class _Client(_PyMySql):
     """PyMySQL's connection, which raises errors of PyMySQL with numbers only, whatever the server sends."""
 
-    def query(self, sql: Any, unbuffered: bool = False) -> int:  # noqa: ANN401, FBT001, FBT002  (PyMySQL's)
+    def query(self, sql: Any, unbuffered: bool = False) -> int:  # noqa: FBT002  (PyMySQL's)
         found: int = super().query(sql, unbuffered)
         words = sql if isinstance(sql, str) else bytes(sql).decode("utf-8", "replace")
         if words.upper().startswith(_WITH_ROWS) and not self._result.field_count:  # type: ignore[attr-defined]  # (its stubs lack it)
@@ -139,11 +139,11 @@ class _Client(_PyMySql):
             raise pymysql.OperationalError(CR.CR_MALFORMED_PACKET, "Malformed packet: an answer without columns")
         return found
 
-    def _read_query_result(self, unbuffered: bool = False) -> int:  # noqa: FBT001, FBT002  (PyMySQL's)
+    def _read_query_result(self, unbuffered: bool = False) -> int:  # noqa: FBT002  (PyMySQL's)
         with self._answer():
             return super()._read_query_result(unbuffered)  # type: ignore[misc, no-any-return]  # (as above)
 
-    def _read_ok_packet(self) -> Any:  # noqa: ANN401  (PyMySQL's)
+    def _read_ok_packet(self) -> Any:
         with self._answer():
             return super()._read_ok_packet()  # type: ignore[misc]  # (as above)
 
@@ -225,10 +225,16 @@ def settle(connection: Connection) -> None:
     """
     known = version(connection)
     settings = {
-        "time_zone": "'+00:00'", "sql_mode": f"'{SQL_MODE}'", "sql_select_limit": "18446744073709551615",
-        "sql_auto_is_null": "0", "sql_quote_show_create": "1", "lock_wait_timeout": str(_LOCK_WAIT_S),
-        "wait_timeout": str(8 * _PATIENCE_S), "net_write_timeout": str(_PATIENCE_S), "net_read_timeout": "120",
-    }  # fmt: skip
+        "time_zone": "'+00:00'",
+        "sql_mode": f"'{SQL_MODE}'",
+        "sql_select_limit": "18446744073709551615",
+        "sql_auto_is_null": "0",
+        "sql_quote_show_create": "1",
+        "lock_wait_timeout": str(_LOCK_WAIT_S),
+        "wait_timeout": str(8 * _PATIENCE_S),
+        "net_write_timeout": str(_PATIENCE_S),
+        "net_read_timeout": "120",
+    }
     if known.since(mariadb=(10, 1)):
         settings["max_statement_time"] = "0"
     if known.since(mysql=(5, 7, 8)):

@@ -114,9 +114,12 @@ def consequences(
 
 
 def refuse(
-    history: History, entries: Iterable[SchemaEntry], effect: Effect | None, statement: str,
+    history: History,
+    entries: Iterable[SchemaEntry],
+    effect: Effect | None,
+    statement: str,
     reads: Callable[[TableName], bool],
-) -> None:  # fmt: skip
+) -> None:
     """Raise SchemaChangeRefused for a statement that changes a table which is read; one that makes a table may pass.
 
     `history`: as before the statement, `entries`: those that it adds.

@@ -16,9 +16,15 @@ if TYPE_CHECKING:
 _BITS: Final = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
 _DIGITS: Final = {"tinyint": 3, "smallint": 5, "mediumint": 8, "int": 10, "bigint": 20}
 _TEXT_BYTES: Final = {
-    "tinytext": 255, "text": 65535, "mediumtext": (1 << 24) - 1, "longtext": (1 << 32) - 1,
-    "tinyblob": 255, "blob": 65535, "mediumblob": (1 << 24) - 1, "longblob": (1 << 32) - 1,
-}  # fmt: skip
+    "tinytext": 255,
+    "text": 65535,
+    "mediumtext": (1 << 24) - 1,
+    "longtext": (1 << 32) - 1,
+    "tinyblob": 255,
+    "blob": 65535,
+    "mediumblob": (1 << 24) - 1,
+    "longblob": (1 << 32) - 1,
+}
 
 
 def changes_values(before: Column, after: Column, *, strict: bool) -> str | None:

@@ -16,9 +16,7 @@ from ingest.model.table import show, table_in
 from ingest.sources import SourceCoordinator
 from ingest.sources.mysql import catalogue
 from ingest.sources.mysql.checks import ServerNeeds, check_server
-from ingest.sources.mysql.comparing import (
-    note_read_again,
-)
+from ingest.sources.mysql.comparing import note_read_again
 from ingest.sources.mysql.failover import excluded_sources, follow
 from ingest.sources.mysql.history import History, SchemaEntry, comments_of, from_document, may_change_tables
 from ingest.sources.mysql.log_history import LAST, LogHistory, shown
@@ -279,9 +277,11 @@ class MySqlCoordinator(LogHistory, SourceCoordinator):
         self._check_server(first=True)
         about = self._ask("ask who it is", identity)
         (file, offset, executed), tables = place_of_tables(
-            self._options, self._ask,
-            lambda: first_place(self._options, self._search, self._ask, self._excluded), History(),
-        )  # fmt: skip
+            self._options,
+            self._ask,
+            lambda: first_place(self._options, self._search, self._ask, self._excluded),
+            History(),
+        )
         # A reading that begins anew beside the pipeline's run has its positions, and nothing else of its state
         known = LogFiles((about,)) if self._state is None else self._state.files
         if not about.is_same(known.identity):
@@ -292,9 +292,12 @@ class MySqlCoordinator(LogHistory, SourceCoordinator):
         files = files.timed(file, self._search.head(file).first_time)
         base = files.position(file, FIRST) - FIRST
         self._state = State(
-            files, LogPlace(file, offset, base), planned=[0] * LANES, lanes=[[] for _ in range(LANES)],
+            files,
+            LogPlace(file, offset, base),
+            planned=[0] * LANES,
+            lanes=[[] for _ in range(LANES)],
             gtids=str(executed or self._search.executed_at(file, offset) or ""),
-        )  # fmt: skip
+        )
         if self._options.startup_mode in {"earliest-offset", "specific-offset", "timestamp"}:
             databases = self._ask("ask for databases", catalogue.databases)
             tables = known_at(self._search, (file, offset), tables, self._ask("ask", catalogue.server), databases)
@@ -451,9 +454,12 @@ class MySqlCoordinator(LogHistory, SourceCoordinator):
         self._follow_parents()
         self._lanes.forget(state, positions)
         waits = self._lanes.plan(
-            state, self._history, positions, lambda question: self._ask("cut a table", question),
+            state,
+            self._history,
+            positions,
+            lambda question: self._ask("cut a table", question),
             reached=positions[LOG] >= end,
-        )  # fmt: skip
+        )
         state.needed = end if waits else state.needed
         ends = {(SNAPSHOT, lane): state.planned[lane] for lane in range(LANES)}
         if self._options.startup_mode == "snapshot":

@@ -7,13 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from ingest.sources.mysql import charset_names
 from ingest.sources.mysql.conversions import changes_values
-from ingest.sources.mysql.ddl_create import (
-    Draft,
-    add_keys,
-    index_of,
-    is_key,
-    keys_of_definition,
-)
+from ingest.sources.mysql.ddl_create import Draft, add_keys, index_of, is_key, keys_of_definition
 from ingest.sources.mysql.definitions import Context, Definition, default, definition, table_name, with_charset
 from ingest.sources.mysql.effects import rename
 from ingest.sources.mysql.hidden import ROW_END
@@ -30,9 +24,9 @@ if TYPE_CHECKING:
 _NO_EFFECT: Final = frozenset({
     "FORCE", "ALGORITHM", "LOCK", "DISABLE", "ENABLE", "ORDER", "WITH", "WITHOUT", "SECONDARY_LOAD", "SECONDARY_UNLOAD",
 })  # fmt: skip
-_PARTITION_VERBS: Final = frozenset({
-    "REORGANIZE", "COALESCE", "REBUILD", "OPTIMIZE", "ANALYZE", "CHECK", "REPAIR", "REMOVE", "PARTITION", "UPGRADE",
-})  # fmt: skip
+_PARTITION_VERBS: Final = frozenset(
+    {"REORGANIZE", "COALESCE", "REBUILD", "OPTIMIZE", "ANALYZE", "CHECK", "REPAIR", "REMOVE", "PARTITION", "UPGRADE"}
+)
 """What may be done to partitions without a change of rows."""
 
 _TABLE_OPTIONS: Final = frozenset({

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from ingest.sources.mysql.effects import StatementRun, TableName
     from ingest.sources.mysql.word_cursor import WordCursor
 
-KEY_WORDS: Final = frozenset({
-    "PRIMARY", "UNIQUE", "INDEX", "KEY", "FULLTEXT", "SPATIAL", "VECTOR", "CONSTRAINT", "FOREIGN", "CHECK", "PERIOD",
-})  # fmt: skip
+KEY_WORDS: Final = frozenset(
+    {"PRIMARY", "UNIQUE", "INDEX", "KEY", "FULLTEXT", "SPATIAL", "VECTOR", "CONSTRAINT", "FOREIGN", "CHECK", "PERIOD"}
+)
 """What a part of a table begins with that is no column."""
 _NONE: Final[Mapping[str, tuple[str, str]]] = MappingProxyType({})
 
@@ -194,9 +194,14 @@ def _table(cursor: WordCursor, session: StatementRun, name: TableName) -> Table 
     if options.select or inside is None:
         return None
     table = Table(
-        name[0], name[1], (), charset=options.charset, collation=options.collation, engine=options.engine or "InnoDB",
+        name[0],
+        name[1],
+        (),
+        charset=options.charset,
+        collation=options.collation,
+        engine=options.engine or "InnoDB",
         comment=options.comment or "",
-    )  # fmt: skip
+    )
     draft = Draft(table, [], mariadb=session.server.mariadb)
     context = Context(session.server, session.sql_mode, options.charset, options.collation)
     keys: list[WordCursor] = []

@@ -21,9 +21,13 @@ if TYPE_CHECKING:
 
 _INTEGERS: Final = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint", "year"})
 _ZEROS: Final = {
-    "date": b'"0000-00-00"', "datetime": b'"0000-00-00 00:00:00"', "timestamp": b'"0000-00-00 00:00:00Z"',
-    "time": b'"00:00:00"', "enum": b'""', "set": b'""',
-}  # fmt: skip
+    "date": b'"0000-00-00"',
+    "datetime": b'"0000-00-00 00:00:00"',
+    "timestamp": b'"0000-00-00 00:00:00Z"',
+    "time": b'"00:00:00"',
+    "enum": b'""',
+    "set": b'""',
+}
 _MOMENT: Final = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d|-?\d{2,3}:\d\d:\d\d)(\.\d{1,6})?")
 _DAY: Final = re.compile(r"\d{4}-\d\d-\d\d")
 

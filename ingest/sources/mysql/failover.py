@@ -35,9 +35,13 @@ class Followed(NamedTuple):
 
 
 def follow(
-    search: LogSearch, files: LogFiles, delivered: str, about: ServerIdentity, excluded: Callable[[str], bool],
+    search: LogSearch,
+    files: LogFiles,
+    delivered: str,
+    about: ServerIdentity,
+    excluded: Callable[[str], bool],
     inside: PartOfTransaction | None = None,
-) -> Followed:  # fmt: skip
+) -> Followed:
     """Return the place in another server's log where reading goes on.
 
     `delivered`: the GTIDs of all transactions that were read. `inside`: one of which a part was read. Raise DataLoss

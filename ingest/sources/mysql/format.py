@@ -82,7 +82,7 @@ class MySqlRows(InlineSchemaOptions):
 
         return "schema", columns
 
-    def decoder(self, _topic: str, *, keyed: bool = False, days_only: bool = False) -> MySqlDecoder:  # noqa: ARG002  (records have no keys)
+    def decoder(self, _topic: str, *, keyed: bool = False, days_only: bool = False) -> MySqlDecoder:
         """Return a decoder for one split's records. `days_only`: a date that is no day is an error of its row."""
         return MySqlDecoder(self, days_only=days_only)
 
@@ -187,7 +187,7 @@ class MySqlDecoder(DebeziumDecoder):
             return frozenset()
         return frozenset(known.types).difference(fields_of(after))
 
-    def _inline_schema(self, schema: bytes, table: TableId, *, of_key: bool = False) -> Typed:  # noqa: ARG002  (the base's)
+    def _inline_schema(self, schema: bytes, table: TableId, *, of_key: bool = False) -> Typed:
         """Return the columns of the entry with this id."""
         given = self._options.declared(table)
         place = frozenset(given.items()), schema

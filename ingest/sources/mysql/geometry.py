@@ -14,9 +14,14 @@ import msgspec
 from ingest.sources.mysql.events import BadEvent
 
 _NAMES: Final = {
-    1: "Point", 2: "LineString", 3: "Polygon", 4: "MultiPoint", 5: "MultiLineString", 6: "MultiPolygon",
+    1: "Point",
+    2: "LineString",
+    3: "Polygon",
+    4: "MultiPoint",
+    5: "MultiLineString",
+    6: "MultiPolygon",
     7: "GeometryCollection",
-}  # fmt: skip
+}
 _POINT: Final = 1
 _COLLECTION: Final = 7
 _DEEPEST: Final = 30

@@ -111,7 +111,7 @@ class SchemaEntry:
         return cls(number, position, (database, name), made, read, booleans)
 
 
-def _plain(value: Any) -> Any:  # noqa: ANN401  (a tree of dataclasses)
+def _plain(value: Any) -> Any:
     """Return a dataclass as JSON has it, without fields that are as by default: there may be millions of columns."""
     if isinstance(value, tuple):
         return [_plain(one) for one in value]
@@ -291,7 +291,7 @@ class History:
 class _Answered(History):
     """A history that has the effect of each statement."""
 
-    def answered(self, position: int) -> bool:  # noqa: ARG002  (of any)
+    def answered(self, position: int) -> bool:
         """Return True."""
         return True
 

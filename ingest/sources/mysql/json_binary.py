@@ -19,9 +19,15 @@ from ingest.sources.mysql.events import BadEvent, Cursor
 MAX_DEPTH: Final = 100
 """Levels of a document, as in the server."""
 _ESCAPES: Final = {
-    0x22: '\\"', 0x5C: "\\\\", 0x08: "\\b", 0x0C: "\\f", 0x0A: "\\n", 0x0D: "\\r", 0x09: "\\t",
+    0x22: '\\"',
+    0x5C: "\\\\",
+    0x08: "\\b",
+    0x0C: "\\f",
+    0x0A: "\\n",
+    0x0D: "\\r",
+    0x09: "\\t",
     **{code: f"\\u{code:04x}" for code in range(0x20) if code not in {8, 9, 10, 12, 13}},
-}  # fmt: skip
+}
 _LITERALS: Final = {0: "null", 1: "true", 2: "false"}
 _INTEGERS: Final = {5: (2, True), 6: (2, False), 7: (4, True), 8: (4, False), 9: (8, True), 10: (8, False)}
 _INLINE: Final = frozenset({4, 5, 6})

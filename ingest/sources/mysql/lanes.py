@@ -65,9 +65,14 @@ class Lanes:
         self._since, self._saved = now(), float(self._size)
 
     def begin(
-        self, state: State, names: Iterable[Name], rows: Mapping[Name, int] | None = None, *, again: bool = False,
+        self,
+        state: State,
+        names: Iterable[Name],
+        rows: Mapping[Name, int] | None = None,
+        *,
+        again: bool = False,
         at: int = 0,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Let tables be read from their first row on. `again`: the sink has rows of them already, and replaces them.
 
         `rows`: about how many rows they have, for people. `at`: see `TableSnapshot.began`.
@@ -142,9 +147,10 @@ class Lanes:
             state.lanes[lane] = [chunk for chunk in state.lanes[lane] if chunk.position >= at]
         log = positions.get(("binlog", 0), 0)
         passed = [
-            one for one in state.snapshots
+            one
+            for one in state.snapshots
             if one.read and not one.replaces and max((piece.mark or 0 for piece in one.pieces), default=0) <= log
-        ]  # fmt: skip
+        ]
         state.tables_done += len(passed)
         state.rows_done += sum(one.rows_read for one in passed)
         names = {one.name for one in passed}
@@ -153,9 +159,14 @@ class Lanes:
             one.shrink(log)
 
     def plan(
-        self, state: State, history: History, positions: Mapping[Split, int], ask: Callable[[Question], Bound | None],
-        *, reached: bool = True,
-    ) -> bool:  # fmt: skip
+        self,
+        state: State,
+        history: History,
+        positions: Mapping[Split, int],
+        ask: Callable[[Question], Bound | None],
+        *,
+        reached: bool = True,
+    ) -> bool:
         """Give each lane the chunks that it may read next; returns whether a table waits for the log.
 
         It does where the server has it no more as the history does. Raise IngestError. `ask`: asks for the end of a
@@ -168,9 +179,7 @@ class Lanes:
         waiting = [one for one in state.snapshots if one.rest]
         waits = False
         while waiting:
-            behind = {
-                lane: state.planned[lane] - positions.get((SNAPSHOT, lane), 0) for lane in range(LANES)
-            }  # fmt: skip
+            behind = {lane: state.planned[lane] - positions.get((SNAPSHOT, lane), 0) for lane in range(LANES)}
             lane = min(behind, key=lambda k: (behind[k], k))
             if behind[lane] >= self._ahead or not self._may_read():
                 return waits
@@ -188,9 +197,15 @@ class Lanes:
         return waits
 
     def _cut(
-        self, state: State, one: TableSnapshot, table: Table, lane: int, ask: Callable[[Question], Bound | None],
-        *, reached: bool,
-    ) -> None:  # fmt: skip
+        self,
+        state: State,
+        one: TableSnapshot,
+        table: Table,
+        lane: int,
+        ask: Callable[[Question], Bound | None],
+        *,
+        reached: bool,
+    ) -> None:
         """Cut the next chunk off the rest of a table."""
         key, after = self.key(table), one.after
         size = self._size
@@ -242,9 +257,7 @@ class Lanes:
             table.mark(chunk.upper, state.place.position, table.chunk_rows)
 
     @staticmethod
-    def mark(
-        state: State, lane: int, position: int, mark: int | None, rows: int = 0, low: int | None = None
-    ) -> None:  # fmt: skip
+    def mark(state: State, lane: int, position: int, mark: int | None, rows: int = 0, low: int | None = None) -> None:
         """Note the mark of a chunk that was read, and its rows; None: the table is gone. `low`: of `TableSnapshot`."""
         chunk = next((one for one in state.lanes[lane] if one.position == position), None)
         table = None if chunk is None else state.snapshot(chunk.name)

@@ -95,9 +95,12 @@ class RowLetter:
 
 
 def as_letter(
-    assigned: MySqlAssignment, history: History, split: Split, record: Record,
+    assigned: MySqlAssignment,
+    history: History,
+    split: Split,
+    record: Record,
     place: tuple[str, int] | NumberedTransactions | None,
-) -> RowLetter:  # fmt: skip
+) -> RowLetter:
     """Return the record that a dead letter is of.
 
     `place`: of a row of a chunk, the place in the log that it is of; of a record of the log, its chunk's transactions.

@@ -133,7 +133,7 @@ class LogDecoder:
             self.time = found.header.time
         return found
 
-    def begin_at(self, start: int, gtid: Gtid | None, begun: bool) -> None:  # noqa: FBT001  (native code has it so)
+    def begin_at(self, start: int, gtid: Gtid | None, begun: bool) -> None:
         """Note that a transaction begins, or goes on with a statement that begins it."""
         if self.opened == CLOSED:
             self.opened = start

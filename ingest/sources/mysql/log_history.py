@@ -27,14 +27,8 @@ from ingest.sources.mysql.cascades import (
     note_parents,
     unknown_parents,
     unseen_parent,
-)  # fmt: skip
-from ingest.sources.mysql.comparing import (
-    compare,
-    note_applied,
-    note_asked,
-    note_passed,
-    note_used,
 )
+from ingest.sources.mysql.comparing import compare, note_applied, note_asked, note_passed, note_used
 from ingest.sources.mysql.connection import connect, explain
 from ingest.sources.mysql.consequences import Consequence, Remedy, RowPolicy, consequences, refuse, warning
 from ingest.sources.mysql.ddl import statement_text
@@ -145,10 +139,15 @@ class LogHistory:
         applied = self._ask(
             "ask for columns",
             lambda connection: statements.apply(
-                self._history, statement, state.next_entry, connection, self._answers, state.used_answers,
+                self._history,
+                statement,
+                state.next_entry,
+                connection,
+                self._answers,
+                state.used_answers,
                 lambda: self._after(statement),
             ),
-        )  # fmt: skip
+        )
         if self._sink.refuses:
             reads = partial(statements.reads, position=statement.position)
             refuse(self._history, applied.entries, applied.effect, statement.text, reads)
@@ -250,9 +249,12 @@ class LogHistory:
     def _act(self, effect: Effect, position: int) -> None:
         """Do what the statement at a position means for the rows that the sink has."""
         made = consequences(
-            effect, self._policy(), reads=partial(self._with_statements().reads, position=position),
-            was_read=partial(self._history.was_read, position=position), rows=self._count_of_rows,
-        )  # fmt: skip
+            effect,
+            self._policy(),
+            reads=partial(self._with_statements().reads, position=position),
+            was_read=partial(self._history.was_read, position=position),
+            rows=self._count_of_rows,
+        )
         for one in made:
             self._act_on(one)
 

@@ -48,10 +48,17 @@ class LogReader:
     """Reads the log of one server; `read` may be called again and again. The connection is kept between calls."""
 
     def __init__(
-        self, server: MySqlServer, server_id: int, tables: LogTables, *, heartbeat_s: float = HEARTBEAT_S,
-        tinyint1_as_boolean: bool = False, metadata: bool = False, native: bool = True,
+        self,
+        server: MySqlServer,
+        server_id: int,
+        tables: LogTables,
+        *,
+        heartbeat_s: float = HEARTBEAT_S,
+        tinyint1_as_boolean: bool = False,
+        metadata: bool = False,
+        native: bool = True,
         open_stream: Callable[[], LogStream] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Take how to reach the server, and the id by which it knows this reader among its replicas.
 
         `metadata`: native code is asked for records' positions and times, beside their values. `native`: False for the
@@ -112,10 +119,16 @@ class LogReader:
         return self.maps.values.invalid
 
     def read(
-        self, start: LogPlace, bound: int, after: int = 0, *, bases: Mapping[str, int] | None = None,
-        excluded: Callable[[str, int], bool] | None = None, began: int | None = None,
+        self,
+        start: LogPlace,
+        bound: int,
+        after: int = 0,
+        *,
+        bases: Mapping[str, int] | None = None,
+        excluded: Callable[[str, int], bool] | None = None,
+        began: int | None = None,
         left_out: PartOfTransaction | None = None,
-    ) -> Generator[LogChunk | None]:  # fmt: skip
+    ) -> Generator[LogChunk | None]:
         """Yield chunks up to the end of the transaction in which `bound` lies; None where nothing came for a moment.
 
         Records at positions below `after` are left out. `bases`: the bases of files that are known; the base of another
@@ -476,9 +489,13 @@ class LogReader:
     def _other(self, tables: LogTables) -> LogReader:
         """Return another reader of the same log."""
         other = LogReader(
-            self._server, self._server_id, tables, tinyint1_as_boolean=self.maps.values.tinyint1_as_boolean,
-            native=self.maps.native, open_stream=self._open_other,
-        )  # fmt: skip
+            self._server,
+            self._server_id,
+            tables,
+            tinyint1_as_boolean=self.maps.values.tinyint1_as_boolean,
+            native=self.maps.native,
+            open_stream=self._open_other,
+        )
         other._commits = False
         other.maps.parents = self._of_prepared
         return other

@@ -43,7 +43,7 @@ from ingest.sources.mysql.events import (
     read_gtid,
     read_header,
     read_query,
-)  # fmt: skip
+)
 from ingest.sources.mysql.gtids import GtidSet
 from ingest.sources.mysql.history import bare, may_change_tables
 from ingest.sources.mysql.positions import (
@@ -54,7 +54,7 @@ from ingest.sources.mysql.positions import (
     check_listing,
     compare_first,
     compare_last,
-)  # fmt: skip
+)
 from ingest.sources.mysql.row_events import name_in
 
 if TYPE_CHECKING:
@@ -228,8 +228,10 @@ class LogSearch:
         """
         start = offset if offset <= _MAX_OFFSET else FIRST
         with self._connection("read the log") as connection:
-            connection.query("SET @master_binlog_checksum = @@global.binlog_checksum, "
-                             "@source_binlog_checksum = @@global.binlog_checksum")  # fmt: skip
+            connection.query(
+                "SET @master_binlog_checksum = @@global.binlog_checksum, "
+                "@source_binlog_checksum = @@global.binlog_checksum"
+            )
             if version(connection).mariadb:
                 connection.query("SET @mariadb_slave_capability = 4")
             for event in _dumped(connection, file, start):
@@ -393,9 +395,8 @@ class LogSearch:
                         yield name, event.end, read_query(event.data, event.header.kind, _LENGTHS)
 
     def next_statements(
-        self, file: str, offset: int, written: set[tuple[str, str]],
-        excluded: Callable[[str, int], bool] | None = None,
-    ) -> Iterator[PlacedStatement]:  # fmt: skip
+        self, file: str, offset: int, written: set[tuple[str, str]], excluded: Callable[[str, int], bool] | None = None
+    ) -> Iterator[PlacedStatement]:
         """Yield the statements from a place of a file on that may change tables, to where the next one is far away.
 
         `written`: gets the names of tables that have rows meanwhile; it ends at rows of which it cannot tell.

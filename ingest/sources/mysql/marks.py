@@ -68,9 +68,12 @@ class Visibility:
     """Finds points below which everything is visible."""
 
     def __init__(
-        self, connection: Connection, *, clock: Callable[[], float] = time.monotonic,
+        self,
+        connection: Connection,
+        *,
+        clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Ask nothing yet."""
         self._connection = connection
         self._clock = clock

@@ -104,8 +104,11 @@ def packed(chunks: Iterable[ChunkNote]) -> list[PackedChunks]:
     for one in sorted(chunks, key=lambda one: (one.lane, one.position)):
         last = out[-1] if out else None
         if last is None or (last.lane, last.position + len(last.numbers) // 3, last.file, last.low_file) != (
-            one.lane, one.position, one.file, one.low_file
-        ):  # fmt: skip
+            one.lane,
+            one.position,
+            one.file,
+            one.low_file,
+        ):
             last, before = PackedChunks(one.lane, one.position, one.file, one.low_file, []), 0
             out.append(last)
         last.numbers.extend((one.offset - before, one.rows, one.offset - one.low))
@@ -123,7 +126,7 @@ def unpacked(found: Iterable[PackedChunks]) -> Iterator[ChunkNote]:
             yield ChunkNote(one.lane, one.position + at // 3, one.file, offset, rows, one.low_file, low)
 
 
-def kept(log: LogNote | None, chunks: Sequence[ChunkNote]) -> Any:  # noqa: ANN401  (JSON)
+def kept(log: LogNote | None, chunks: Sequence[ChunkNote]) -> Any:
     """Return what a commit keeps of a task; None for nothing."""
     of_chunks = packed(chunks)
     if log is not None and size_of(log) + size_of(of_chunks) > MOST_BYTES:
@@ -131,6 +134,6 @@ def kept(log: LogNote | None, chunks: Sequence[ChunkNote]) -> Any:  # noqa: ANN4
     return msgspec.to_builtins(TaskNotes(log, packed=of_chunks)) if log is not None or of_chunks else None
 
 
-def size_of(note: Any) -> int:  # noqa: ANN401  (any of these)
+def size_of(note: Any) -> int:
     """Return how many bytes a note takes in a commit."""
     return len(msgspec.json.encode(note))

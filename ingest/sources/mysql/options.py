@@ -241,7 +241,7 @@ class MySqlSource(Labelled, DeclaringOptions):
 
     @model_validator(mode="before")
     @classmethod
-    def _collect(cls, data: Any) -> Any:  # noqa: ANN401  (whatever the file has)
+    def _collect(cls, data: Any) -> Any:
         if not isinstance(data, dict):
             return data
         names = [key for key in data if key.startswith(PREFIX) and not key.endswith(".*")]
@@ -337,9 +337,11 @@ class MySqlSource(Labelled, DeclaringOptions):
                 key = type(self).model_fields[attribute].alias or attribute
                 found.append((key, f"{key} has no effect: {why}"))
         modes = (
-            ("startup_file", "specific-offset"), ("startup_position", "specific-offset"),
-            ("startup_gtids", "specific-offset"), ("startup_timestamp", "timestamp"),
-        )  # fmt: skip
+            ("startup_file", "specific-offset"),
+            ("startup_position", "specific-offset"),
+            ("startup_gtids", "specific-offset"),
+            ("startup_timestamp", "timestamp"),
+        )
         for attribute, mode in modes:
             if attribute in self.model_fields_set and self.startup_mode != mode:
                 key = type(self).model_fields[attribute].alias or attribute
@@ -408,7 +410,7 @@ class MySqlSource(Labelled, DeclaringOptions):
         return self.tinyint1_as_boolean if given else self.jdbc.get("tinyInt1isBit", "").lower() == "true"
 
     @property
-    def _tls_mode(self) -> Any:  # noqa: ANN401  (one of TLS_MODES)
+    def _tls_mode(self) -> Any:
         """The way in which TLS is used. Where it is asked for, certificates are verified, unless switched off."""
         if self.tls_mode is not None:
             return self.tls_mode
@@ -433,9 +435,15 @@ class MySqlSource(Labelled, DeclaringOptions):
             connect_s = int(self.jdbc["connectTimeout"]) / 1000
         silent = int(self.jdbc.get("socketTimeout", "0")) / 1000
         return MySqlServer(
-            self.hostname, self.port, self.username, self.password, tls, connect_s,
-            tries=max(1, self.connect_retries), read_s=silent or READ_S,
-        )  # fmt: skip
+            self.hostname,
+            self.port,
+            self.username,
+            self.password,
+            tls,
+            connect_s,
+            tries=max(1, self.connect_retries),
+            read_s=silent or READ_S,
+        )
 
     def decoder(self, _split: Split, topic: str) -> Decoder:
         """Return a decoder for the records of a split."""
@@ -454,9 +462,13 @@ class MySqlSource(Labelled, DeclaringOptions):
         return self
 
     def as_letter(
-        self, assigned: MySqlAssignment, history: History, split: Split, record: Record,
+        self,
+        assigned: MySqlAssignment,
+        history: History,
+        split: Split,
+        record: Record,
         place: tuple[str, int] | NumberedTransactions | None,
-    ) -> Record:  # fmt: skip
+    ) -> Record:
         """Return the record that a dead letter of a row is of (`RowLetters` of `sources/stateful.py`)."""
         from ingest.sources.mysql.letters import as_letter  # noqa: PLC0415  (as above)
 
@@ -475,10 +487,17 @@ class MySqlSource(Labelled, DeclaringOptions):
         return MySqlReader(self, pipeline)
 
 
-_JDBC: Final = frozenset({
-    "useSSL", "sslMode", "zeroDateTimeBehavior", "tinyInt1isBit", "connectTimeout", "socketTimeout",
-    "verifyServerCertificate",
-})  # fmt: skip
+_JDBC: Final = frozenset(
+    {
+        "useSSL",
+        "sslMode",
+        "zeroDateTimeBehavior",
+        "tinyInt1isBit",
+        "connectTimeout",
+        "socketTimeout",
+        "verifyServerCertificate",
+    }
+)
 """Properties of Connector/J that mean something here."""
 _STORE: Final = "certificates are read of PEM files: "
 _INSTEAD: Final = {

@@ -94,21 +94,17 @@ class Passing:
         places = iter(self._order.places(keys, self._bounds))
         return [
             self._half(
-                change, before, after,
+                change,
+                before,
+                after,
                 before_passes=before is not None and at >= self._marks[next(places)],
                 after_passes=after is not None and at >= self._marks[next(places)],
             )
             for (at, change), (before, after) in zip(changes, images, strict=True)
-        ]  # fmt: skip
+        ]
 
     def _half(
-        self,
-        change: LoggedChange,
-        before: Row | None,
-        after: Row | None,
-        *,
-        before_passes: bool,
-        after_passes: bool,
+        self, change: LoggedChange, before: Row | None, after: Row | None, *, before_passes: bool, after_passes: bool
     ) -> LoggedChange | None:
         """Return what of a change is written."""
         if before is None or after is None:

@@ -188,7 +188,7 @@ class MySqlReader(Reader):
         self._inside = {}
         self._places, self._reached, self._statement, self._chunks, self._changed = [], [], None, [], False
 
-    def commit_note(self, positions: Mapping[Split, int]) -> Any:  # noqa: ANN401  (JSON)
+    def commit_note(self, positions: Mapping[Split, int]) -> Any:
         """Return what the sink is to keep with a commit: marks of chunks, and where the log was read to."""
         log, chunks = self._log_note(positions), self._finished(positions)
         if log is not None:
@@ -196,7 +196,7 @@ class MySqlReader(Reader):
             log = None if log.place == self._assigned.place and log.inside is None else log
         return kept(log, chunks)
 
-    def resume(self, note: Any) -> None:  # noqa: ANN401  (as above)
+    def resume(self, note: Any) -> None:
         """Take over what the sink has kept."""
         self._chunks = msgspec.convert(note, TaskNotes).all_chunks
 
@@ -263,16 +263,25 @@ class MySqlReader(Reader):
         if log is None:
             options = self._options
             log = self._log = LogReader(
-                options.server, self._server_id, _Tables(self._schemas, partial=self._assigned.partial),
-                heartbeat_s=options.heartbeat, tinyint1_as_boolean=options.booleans, metadata=bool(options.metadata),
-            )  # fmt: skip
+                options.server,
+                self._server_id,
+                _Tables(self._schemas, partial=self._assigned.partial),
+                heartbeat_s=options.heartbeat,
+                tinyint1_as_boolean=options.booleans,
+                metadata=bool(options.metadata),
+            )
         passing = self._passing()
         over = passed_over(self._assigned.skip, self._options.gtid_excludes)
         assigned = self._assigned
         for found in log.read(
-            place, end, after=start, bases=assigned.bases, excluded=over, began=assigned.began,
+            place,
+            end,
+            after=start,
+            bases=assigned.bases,
+            excluded=over,
+            began=assigned.began,
             left_out=assigned.left_out,
-        ):  # fmt: skip
+        ):
             if found is None:
                 yield None
                 continue
@@ -345,9 +354,13 @@ class MySqlReader(Reader):
             if entry is not None and entry.table is not None:
                 columns = {column.name: column for column in entry.table.columns}
                 reading = Reading(
-                    entry.table, entry.id, tuple(columns[name] for name in chunk.key),
-                    TableChunk(chunk.lower, chunk.upper), position, int(time.time() * 1000),
-                )  # fmt: skip
+                    entry.table,
+                    entry.id,
+                    tuple(columns[name] for name in chunk.key),
+                    TableChunk(chunk.lower, chunk.upper),
+                    position,
+                    int(time.time() * 1000),
+                )
                 try:
                     mark, low = yield from self._read_chunk(split, reading)
                 except TableChanged:
@@ -370,7 +383,7 @@ class MySqlReader(Reader):
                 lock = Lock(lambda: connect(options.server)) if options.keyless == "lock" else None
                 reader = self._chunk_reader = ChunkReader(
                     self._rows, table_now, self._between, lock=lock, tinyint1_as_boolean=options.booleans
-                )  # fmt: skip
+                )
             before: Sequence[Record] = ()
             with closing(reader.read(reading)) as groups:
                 for records in groups:

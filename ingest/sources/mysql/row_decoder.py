@@ -32,9 +32,7 @@ UNKNOWN: Final = Column("", "varbinary", hidden=True)
 _JSON: Final = 245
 _ROW_END: Final = "\0"
 """Stands for the time at which a row of a versioned table ended, beside its columns: no column has such a name."""
-_NEVER: Final = (
-    b'"2038-01-19 03:14:07.999999Z"', b'"2106-02-07 06:28:15.999999Z"', b"18446744073709551615",
-)  # fmt: skip
+_NEVER: Final = (b'"2038-01-19 03:14:07.999999Z"', b'"2106-02-07 06:28:15.999999Z"', b"18446744073709551615")
 """That time of a row that is there: MariaDB's last moment, from 11.5 on a later one, and the last transaction."""
 WHOLE: Final = b"\0"
 PARTIAL: Final = b"\1"

@@ -28,10 +28,17 @@ from ingest.sources.mysql.events import (
 
 _TO_PLAIN: Final = WRITE_ROWS_COMPRESSED - WRITE_ROWS
 _COMPRESSED_ROWS: Final = frozenset(range(WRITE_ROWS_COMPRESSED_V1, DELETE_ROWS_COMPRESSED + 1))
-_WITH_EXTRA: Final = frozenset({
-    WRITE_ROWS, UPDATE_ROWS, DELETE_ROWS, PARTIAL_UPDATE_ROWS,
-    WRITE_ROWS_COMPRESSED, UPDATE_ROWS_COMPRESSED, DELETE_ROWS_COMPRESSED,
-})  # fmt: skip
+_WITH_EXTRA: Final = frozenset(
+    {
+        WRITE_ROWS,
+        UPDATE_ROWS,
+        DELETE_ROWS,
+        PARTIAL_UPDATE_ROWS,
+        WRITE_ROWS_COMPRESSED,
+        UPDATE_ROWS_COMPRESSED,
+        DELETE_ROWS_COMPRESSED,
+    }
+)
 _FIELD_METADATA: Final = {
     1: 0, 2: 0, 3: 0, 4: 1, 5: 1, 6: 0, 7: 0, 8: 0, 9: 0, 10: 0, 11: 0, 12: 0, 13: 0, 14: 0, 15: 2, 16: 2, 17: 1, 18: 1,
     19: 1, 140: 1, 141: 2, 242: 1, 245: 1, 246: 2, 247: 2, 248: 2, 249: 1, 250: 1, 251: 1, 252: 1, 253: 2,

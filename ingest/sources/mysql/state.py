@@ -205,18 +205,21 @@ class State(msgspec.Struct):
             file = known.name
         done = [one for one in self.snapshots if one.read]
         return Standing(
-            file, offset, max(0, end - position), self.read_time,
+            file,
+            offset,
+            max(0, end - position),
+            self.read_time,
             tables={show(table_in(*one.name)): one.progress for one in self.snapshots if not one.read},
             tables_done=self.tables_done + len(done),
             rows_done=self.rows_done + sum(one.rows_read for one in done),
             marked=dict(self.marked),
-        )  # fmt: skip
+        )
 
-    def to_json(self) -> Any:  # noqa: ANN401  (of any depth)
+    def to_json(self) -> Any:
         """Return the state as JSON has it."""
         return msgspec.to_builtins(self)
 
     @classmethod
-    def from_json(cls, value: Any) -> State:  # noqa: ANN401  (as above)
+    def from_json(cls, value: Any) -> State:
         """Return the state of what `to_json` made. Raise msgspec.ValidationError."""
         return msgspec.convert(value, cls)

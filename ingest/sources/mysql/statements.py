@@ -46,9 +46,12 @@ _REDEFINES: Final = re.compile(r"\b(?:MODIFY|CHANGE|CONVERT|RENAME)\b", re.IGNOR
 
 
 def known_at(
-    search: LogSearch, place: tuple[str, int], tables: Mapping[Name, Table], about: ServerRules,
+    search: LogSearch,
+    place: tuple[str, int],
+    tables: Mapping[Name, Table],
+    about: ServerRules,
     databases: Mapping[str, str],
-) -> dict[Name, Table]:  # fmt: skip
+) -> dict[Name, Table]:
     """Return the tables that there are at an earlier place of the log, of those that the server has now.
 
     What the log makes behind the place is none of them: its columns come with the statement. Raise ConfigError where a
@@ -58,9 +61,13 @@ def known_at(
 
     def applied(query: Query, of: Mapping[Name, Table]) -> Effect:
         return ddl.apply(
-            of, query.text.decode("utf-8", "replace"), default_database=query.database, sql_mode=query.sql_mode,
-            server=about, databases=databases,
-        )  # fmt: skip
+            of,
+            query.text.decode("utf-8", "replace"),
+            default_database=query.database,
+            sql_mode=query.sql_mode,
+            server=about,
+            databases=databases,
+        )
 
     made: dict[Name, Table | None] = {}
     for _, _, query in found:
@@ -100,9 +107,14 @@ class StatementHistory:
     """Applies statements, in the order of the log."""
 
     def __init__(
-        self, about: ServerRules, databases: Mapping[str, str], reads: Callable[[TableId], bool], *, booleans: bool,
+        self,
+        about: ServerRules,
+        databases: Mapping[str, str],
+        reads: Callable[[TableId], bool],
+        *,
+        booleans: bool,
         begins: Callable[[Name], int] = lambda _: 0,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """`about`: the server, `databases`: their default character sets, `reads`: whether a table is read.
 
         `begins`: from which position on. One that is taken in later is read by its rows, which have all before that.
@@ -134,9 +146,10 @@ class StatementHistory:
         wanted = {name for name in effect.unknown | effect.touches if self.reads(name, note.position)}
         if wanted:
             answered = {
-                name: found for name in sorted(wanted)
+                name: found
+                for name in sorted(wanted)
                 if (found := answer_to(name, answers, used, server=self._about, databases=self._databases)) is not None
-            }  # fmt: skip
+            }
             taken = [name for name, _ in answered.values()]
             changed.update({name: table for name, (_, table) in answered.items()})
             if left := wanted - answered.keys():
@@ -164,9 +177,12 @@ class StatementHistory:
                 break
             entries = self._entries(history, tables, effect, effect.tables, note.position, first)
             made = consequences(
-                effect, policy, reads=partial(self.reads, position=note.position),
-                was_read=partial(history.was_read, position=note.position), rows=lambda _: 0,
-            )  # fmt: skip
+                effect,
+                policy,
+                reads=partial(self.reads, position=note.position),
+                was_read=partial(history.was_read, position=note.position),
+                rows=lambda _: 0,
+            )
             waits = any(one.remedy is not Remedy.STAY for one in made)
             # A task notes only the last change of a parent: the keys have to be the same up to there
             waits = waits or (bool(written) and any(_loses_key(tables.get(one.name), one.table) for one in entries))
@@ -180,9 +196,13 @@ class StatementHistory:
     def _effect(self, tables: Mapping[Name, Table], note: StatementNote) -> Effect:
         """Return what a statement does by its words."""
         effect = ddl.apply(
-            tables, note.text, default_database=note.database, sql_mode=note.sql_mode, server=self._about,
+            tables,
+            note.text,
+            default_database=note.database,
+            sql_mode=note.sql_mode,
+            server=self._about,
             databases=self._databases,
-        )  # fmt: skip
+        )
         for database, charset in effect.databases.items():
             if charset is None:
                 self._databases.pop(database, None)
@@ -191,9 +211,14 @@ class StatementHistory:
         return effect
 
     def _entries(
-        self, history: History, tables: Mapping[Name, Table], effect: Effect, changed: Mapping[Name, Table | None],
-        position: int, first: int,
-    ) -> list[SchemaEntry]:  # fmt: skip
+        self,
+        history: History,
+        tables: Mapping[Name, Table],
+        effect: Effect,
+        changed: Mapping[Name, Table | None],
+        position: int,
+        first: int,
+    ) -> list[SchemaEntry]:
         """Return the entries of tables that a statement has changed; `tables`: those before it."""
         entries: list[SchemaEntry] = []
         for name, table in changed.items():

@@ -47,11 +47,15 @@ _UPPER: Final = {
 }
 """Characters from 0x80 on of sets of one byte that Python does not know; U+FFFD where there is none."""
 _OTHERWISE: Final = {
-    "sjis": {"＼": "\\"}, "ujis": {"＼": "\\"}, "hebrew": {"¯": "‾"}, "koi8u": {"∙": "•"},
-    "greek": {"‘": "ʽ", "’": "ʼ"}, "cp866": {"№": "ⁿ", "¤": "²"},
+    "sjis": {"＼": "\\"},
+    "ujis": {"＼": "\\"},
+    "hebrew": {"¯": "‾"},
+    "koi8u": {"∙": "•"},
+    "greek": {"‘": "ʽ", "’": "ʼ"},
+    "cp866": {"№": "ⁿ", "¤": "²"},
     "eucjpms": {"〜": "～", "‖": "∥", "−": "－", "¢": "￠", "£": "￡", "¬": "￢", "¦": "￤"},
     "swe7": dict(zip("@[\\]^`{|}~", "ÉÄÖÅÜéäöåü", strict=True)),
-}  # fmt: skip
+}
 """Characters that Python's codec has in place of the server's."""
 _TABLES: Final = {name: str.maketrans(found) for name, found in _OTHERWISE.items()}
 _IBM: Final = (

@@ -18,17 +18,26 @@ if TYPE_CHECKING:
 
 BIGINT_UNSIGNED: Final = DecimalType(20, 0)
 _SIGNED: Final[dict[str, DataType]] = {
-    "tinyint": types.TINYINT, "smallint": types.SMALLINT, "mediumint": types.INT, "int": types.INT,
+    "tinyint": types.TINYINT,
+    "smallint": types.SMALLINT,
+    "mediumint": types.INT,
+    "int": types.INT,
     "bigint": types.BIGINT,
-}  # fmt: skip
+}
 _UNSIGNED: Final[dict[str, DataType]] = {
-    "tinyint": types.SMALLINT, "smallint": types.INT, "mediumint": types.INT, "int": types.BIGINT,
+    "tinyint": types.SMALLINT,
+    "smallint": types.INT,
+    "mediumint": types.INT,
+    "int": types.BIGINT,
     "bigint": BIGINT_UNSIGNED,
-}  # fmt: skip
+}
 _SIMPLE: Final[dict[str, DataType]] = {
-    "double": types.DOUBLE, "year": types.INT, "date": types.DATE, "datetime": types.TIMESTAMP,
+    "double": types.DOUBLE,
+    "year": types.INT,
+    "date": types.DATE,
+    "datetime": types.TIMESTAMP,
     "timestamp": types.TIMESTAMP_LTZ,
-}  # fmt: skip
+}
 TEXTS: Final = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", "longtext"})
 BINARIES: Final = frozenset({"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob", "vector"})
 GEOMETRIES: Final = frozenset({

@@ -74,9 +74,13 @@ def find_prepared(
 
 
 def rows_of_prepared(
-    server: MySqlServer, make: Callable[[LogTables], LogReader], xid: str, place: LogPlace | None, end: LogPlace,
+    server: MySqlServer,
+    make: Callable[[LogTables], LogReader],
+    xid: str,
+    place: LogPlace | None,
+    end: LogPlace,
     tables: TablesAt,
-) -> list[bytes]:  # fmt: skip
+) -> list[bytes]:
     """Return the values of the records of a transaction that was prepared before `end`. Raise DataLoss.
 
     `place`: where it begins, if that is known. `tables`: as they are at its commit.

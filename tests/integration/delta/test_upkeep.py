@@ -38,7 +38,7 @@ class BusyTable:
         self.sink.side.declare({TABLE: SCHEMA})
         self.place = folder / "shop" / "t"
         self.rows: dict[int, int] = {}
-        self._random = random.Random(7)  # noqa: S311
+        self._random = random.Random(7)
         self.write(dict.fromkeys(range(KEYS), 0))
 
     def write(self, rows: dict[int, int | None]) -> None:

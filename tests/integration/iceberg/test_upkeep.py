@@ -28,7 +28,7 @@ class Busy:
         self.sink = LakeSink(folder, **more)
         self.sink.side.declare({TABLE: SCHEMA})
         self.rows: dict[int, int] = {}
-        self._random = random.Random(7)  # noqa: S311
+        self._random = random.Random(7)
         self.write(dict.fromkeys(range(KEYS), 0))
 
     def write(self, rows: dict[int, int | None]) -> None:

@@ -34,7 +34,7 @@ def lake(request: pytest.FixtureRequest) -> str:
 @pytest.mark.parametrize("strategy", ["soft", "ignore"])
 def test_batches_of_random_versions(tmp_path: Path, lake: str, strategy: str, keys: str) -> None:
     table = Ordered(lake, tmp_path, strategy, keys=keys, every=4)
-    pick = random.Random(f"{strategy}{keys}")  # noqa: S311
+    pick = random.Random(f"{strategy}{keys}")
     number = 0
     for _ in range(12):
         files: list[list[tuple[str, str | None]]] = []

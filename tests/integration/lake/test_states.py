@@ -55,7 +55,7 @@ def made(kind: str, folder: Path, **more: Any) -> AnyLakeSink:
 
 
 def rows_of(sink: AnyLakeSink, columns: str = "id, n, text, _deleted") -> list[tuple[Any, ...]]:
-    return sink.lake.ask(f"SELECT {columns} FROM {{}} ORDER BY id", *TABLE)  # noqa: S608
+    return sink.lake.ask(f"SELECT {columns} FROM {{}} ORDER BY id", *TABLE)
 
 
 def test_a_deleted_row_stays_with_its_last_values(tmp_path: Path, kind: str) -> None:
@@ -97,7 +97,7 @@ def test_a_deleted_row_moves_to_the_partition_of_deleted_ones(tmp_path: Path, ki
 @pytest.mark.parametrize("strategy", ["hard", "soft", "ignore"])
 def test_batches_of_random_changes(tmp_path: Path, kind: str, strategy: str) -> None:
     sink = made(kind, tmp_path, **{"sink.delete-strategy": strategy, "sink.compaction.commit.interval": 5})
-    pick = random.Random(strategy)  # noqa: S311
+    pick = random.Random(strategy)
     wanted: dict[int, tuple[int, bool]] = {}
     for batch in range(14):
         changes: list[tuple[str, str | None]] = []

@@ -102,7 +102,7 @@ def test_every_type_widens_as_schemas_do(tmp_path: Path, first: str, lake: str) 
         assert sink.side.undeclared({TABLE: widened}) == set()
     assert_types(sink, names, list(widened_by.values()))
     for name, (second, kind) in zip(names, widened_by.items(), strict=True):
-        found = sink.lake.ask(f"SELECT {name} FROM {{}} ORDER BY id", *TABLE)  # noqa: S608
+        found = sink.lake.ask(f"SELECT {name} FROM {{}} ORDER BY id", *TABLE)
         values = [float(v) if first in {"FLOAT", "DOUBLE"} else v for (v,) in found]
         wanted = [expected(first, types.name(kind), text, lake) for text in VALUES[first]]
         assert values == wanted, (first, second)

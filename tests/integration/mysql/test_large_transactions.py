@@ -48,9 +48,9 @@ def _pieces(monkeypatch: pytest.MonkeyPatch) -> None:
 def transaction(rows: int, pad: int) -> list[str]:
     """One transaction that inserts rows, changes half of them, and deletes every third one of these."""
     return [
-        "BEGIN", f"INSERT INTO t SELECT seq, 0, REPEAT('x', {pad}) FROM seq_1_to_{rows}",  # noqa: S608  (numbers)
-        f"UPDATE t SET n = n + 1 WHERE id <= {rows // 2}",  # noqa: S608
-        f"DELETE FROM t WHERE id <= {rows // 2} AND id % 3 = 0", "COMMIT",  # noqa: S608
+        "BEGIN", f"INSERT INTO t SELECT seq, 0, REPEAT('x', {pad}) FROM seq_1_to_{rows}",
+        f"UPDATE t SET n = n + 1 WHERE id <= {rows // 2}",
+        f"DELETE FROM t WHERE id <= {rows // 2} AND id % 3 = 0", "COMMIT",
     ]  # fmt: skip
 
 

@@ -371,7 +371,7 @@ class Load(threading.Thread):
         self.count = 0
 
     def run(self) -> None:
-        chance = random.Random(5)  # noqa: S311
+        chance = random.Random(5)
         try:
             with self.connection.cursor() as cursor:
                 while not self.stopping.is_set():
@@ -386,12 +386,12 @@ class Load(threading.Thread):
     def statement(self, chance: random.Random) -> str:
         k, other, v = chance.randint(1, 3000), chance.randint(1, 3000), self.count
         return chance.choice([
-            f"REPLACE INTO numbers VALUES ({k}, {v})",  # noqa: S608  (numbers)
-            f"DELETE FROM numbers WHERE k = {k}",  # noqa: S608  (numbers)
-            f"UPDATE IGNORE numbers SET k = {other}, v = {v} WHERE k = {k}",  # noqa: S608  (numbers)
-            f"REPLACE INTO texts VALUES ('{'Kk'[v % 2]}{k}', {k}.5, {v})",  # noqa: S608  (numbers)
-            f"UPDATE IGNORE texts SET k = 'ä{other}', v = {v} WHERE k = 'k{k}'",  # noqa: S608  (numbers)
-            f"DELETE FROM texts WHERE k = 'ä{k}'",  # noqa: S608  (numbers)
+            f"REPLACE INTO numbers VALUES ({k}, {v})",
+            f"DELETE FROM numbers WHERE k = {k}",
+            f"UPDATE IGNORE numbers SET k = {other}, v = {v} WHERE k = {k}",
+            f"REPLACE INTO texts VALUES ('{'Kk'[v % 2]}{k}', {k}.5, {v})",
+            f"UPDATE IGNORE texts SET k = 'ä{other}', v = {v} WHERE k = 'k{k}'",
+            f"DELETE FROM texts WHERE k = 'ä{k}'",
         ])  # fmt: skip
 
     def stop(self) -> None:
@@ -414,8 +414,8 @@ def test_load_while_rows_are_read(kafka: Kafka, mysql5: MySql, tmp_path: Path, s
         "CREATE TABLE texts (k VARCHAR(20) COLLATE utf8mb4_unicode_ci, n DECIMAL(9,1), v INT, PRIMARY KEY (k, n))",
     )
     mysql5.execute(
-        *(f"INSERT INTO under_load.numbers VALUES ({k}, 0)" for k in range(1, 3000, 2)),  # noqa: S608  (numbers)
-        *(f"INSERT INTO under_load.texts VALUES ('k{k}', {k}.5, 0)" for k in range(1, 3000, 2)),  # noqa: S608  (numbers)
+        *(f"INSERT INTO under_load.numbers VALUES ({k}, 0)" for k in range(1, 3000, 2)),
+        *(f"INSERT INTO under_load.texts VALUES ('k{k}', {k}.5, 0)" for k in range(1, 3000, 2)),
     )
     load = Load(mysql5, "under_load")
     load.start()

@@ -67,7 +67,7 @@ def test_rows_of_a_lake_that_the_server_lacks_are_deleted(mariadb: MySql, tmp_pa
     for name in KEYS:
         base = pipeline.database
         found = sorted(one[0] for one in lake.rows(base, name, columns="v"))
-        assert found == sorted(row[0] for row in pipeline.execute(f"SELECT v FROM {name}")), name  # noqa: S608
+        assert found == sorted(row[0] for row in pipeline.execute(f"SELECT v FROM {name}")), name
     assert [one for one in pipeline.warnings if "1 rows that the source does not have are deleted" in one]
     pipeline.execute("DELETE FROM whole WHERE v = 100")
     pipeline.run()
@@ -87,7 +87,7 @@ def test_rows_of_topics_that_the_server_lacks_get_tombstones(
     pipeline.run(*KEYS)
     for name in KEYS:
         found = sorted(one[1] for one in of_topic(kafka, f"{kafka.name}.{name}"))
-        assert found == sorted(row[0] for row in pipeline.execute(f"SELECT v FROM {name}")), name  # noqa: S608
+        assert found == sorted(row[0] for row in pipeline.execute(f"SELECT v FROM {name}")), name
         written = kafka.read(f"{kafka.name}.{name}")
         gone = [one for one in written if one.value is None]
         assert len(gone) == 1, "no other row was away for a moment"
@@ -299,14 +299,14 @@ def fill(pipeline: InProcessPipeline, *names: str) -> None:
     for at, name in enumerate(names):
         pipeline.execute(f"CREATE TABLE {name} (k INT PRIMARY KEY, v INT, t VARCHAR(9))")
         for v in range(4):
-            pipeline.execute(f"INSERT INTO {name} VALUES ({at * 100 + v}, {v}, 'x{v}')")  # noqa: S608
+            pipeline.execute(f"INSERT INTO {name} VALUES ({at * 100 + v}, {v}, 'x{v}')")
 
 
 def move(pipeline: InProcessPipeline, name: str, first: int = 0) -> None:
     """Let one row fail the filter, one pass it, one be new and one be gone: of which the log has nothing."""
     pipeline.unlogged(
-        f"UPDATE {name} SET v = 99 WHERE k = {first}", f"UPDATE {name} SET v = 10 WHERE k = {first + 1}",  # noqa: S608
-        f"DELETE FROM {name} WHERE k = {first + 2}", f"INSERT INTO {name} VALUES ({first + 9}, 9, 'y')",  # noqa: S608
+        f"UPDATE {name} SET v = 99 WHERE k = {first}", f"UPDATE {name} SET v = 10 WHERE k = {first + 1}",
+        f"DELETE FROM {name} WHERE k = {first + 2}", f"INSERT INTO {name} VALUES ({first + 9}, 9, 'y')",
     )  # fmt: skip
 
 
@@ -314,7 +314,7 @@ def left_by_the_filter(pipeline: InProcessPipeline, *names: str) -> list[tuple[A
     """What the sink is to have of tables."""
     rows = [
         row for name in names
-        for row in pipeline.execute(f"SELECT k, v, v * 2, UPPER(t) FROM {name} WHERE v <> 1 AND v < 50")  # noqa: S608
+        for row in pipeline.execute(f"SELECT k, v, v * 2, UPPER(t) FROM {name} WHERE v <> 1 AND v < 50")
     ]  # fmt: skip
     return texts(rows)
 
@@ -443,8 +443,8 @@ def test_the_way_out_after_a_lost_log(mariadb: MySql, tmp_path: Path, loss: str)
     pipeline.run()
     for name, (_, values) in KEYS.items():
         pipeline.execute(
-            f"DELETE FROM {name} WHERE v = 0", f"UPDATE {name} SET v = 100 WHERE v = 1",  # noqa: S608
-            f"INSERT INTO {name} VALUES ({values[-1]}, 9)",  # noqa: S608
+            f"DELETE FROM {name} WHERE v = 0", f"UPDATE {name} SET v = 100 WHERE v = 1",
+            f"INSERT INTO {name} VALUES ({values[-1]}, 9)",
         )  # fmt: skip
     pipeline.execute(
         "ALTER TABLE whole ADD COLUMN w VARCHAR(5)", "UPDATE whole SET w = 'new'", "DROP TABLE dropped",
@@ -472,7 +472,7 @@ def test_the_way_out_after_a_lost_log(mariadb: MySql, tmp_path: Path, loss: str)
         assert pipeline.marked() == [f"{base}.dropped"], "its rows stay, and somebody has to see to them"
     for name in KEYS:
         found = sorted(one[0] for one in lake.rows(base, name, columns="v"))
-        assert found == sorted(row[0] for row in pipeline.execute(f"SELECT v FROM {name}")), name  # noqa: S608
+        assert found == sorted(row[0] for row in pipeline.execute(f"SELECT v FROM {name}")), name
     assert texts(lake.rows(base, "whole", columns="k, v, w")) == pipeline.rows("whole", "k, v, w")
     assert texts(lake.rows(base, "made", columns="k, v")) == [("1", "1")]
     assert texts(lake.rows(base, "dropped", columns="k, v")) == [("1", "1")], "rows of a table that is gone stay"

@@ -46,7 +46,7 @@ def of(key: object, year: int | None, number: object = 0) -> tuple[str, str | No
 
 def periods(postgres: Database, name: str, columns: str = "n, valid_from, valid_to") -> list[tuple[Any, ...]]:
     """The rows of all keys, in the order of their times."""
-    return postgres.ask(f"SELECT {columns} FROM {name}.t ORDER BY id, valid_from")  # noqa: S608
+    return postgres.ask(f"SELECT {columns} FROM {name}.t ORDER BY id, valid_from")
 
 
 def test_each_state_is_a_row_which_ends_where_the_next_one_begins(postgres: Database, name: str, kind: str) -> None:
@@ -60,7 +60,7 @@ def test_each_state_is_a_row_which_ends_where_the_next_one_begins(postgres: Data
     assert three[2] is None
     assert other[1] == one[1], "keys have a clock of their own"
     assert other[2] is None
-    as_of = f"SELECT n FROM {name}.t WHERE valid_from <= %s AND (valid_to > %s OR valid_to IS NULL)"  # noqa: S608
+    as_of = f"SELECT n FROM {name}.t WHERE valid_from <= %s AND (valid_to > %s OR valid_to IS NULL)"
     assert sorted(postgres.ask(as_of, two[1], two[1])) == [(2,), (3,)]
 
 
@@ -165,7 +165,7 @@ def test_names_are_only_names(postgres: Database, name: str, kind: str) -> None:
     sink = options(postgres, type=kind, **DATED, **odd)
     to = Writing(sink, made(sink, name, schema("id INT", "v TIMESTAMP_LTZ", "valid_from INT")))
     assert to.write(('{"id":1}', '{"id":1,"v":"2020-01-01 00:00:00Z"}'), gone(1)) == 0
-    assert postgres.ask(f'SELECT id FROM {name}.t WHERE "{{b}}" IS NOT NULL') == [(1,)]  # noqa: S608
+    assert postgres.ask(f'SELECT id FROM {name}.t WHERE "{{b}}" IS NOT NULL') == [(1,)]
 
 
 def test_a_table_that_keeps_no_history_is_refused(postgres: Database, name: str) -> None:
@@ -267,7 +267,7 @@ def test_a_run_keeps_states_of_changed_keys_and_deletes(shop: Shop) -> None:
     shop.add("u", {"id": 3, "n": 3}, {"id": 3, "n": 3.5, "more": True})
     ran = shop.run()
     assert ran.code == 0, ran.err
-    columns = f"SELECT id, n, more, valid_to IS NULL FROM shop.{shop.table} ORDER BY id, valid_from"  # noqa: S608
+    columns = f"SELECT id, n, more, valid_to IS NULL FROM shop.{shop.table} ORDER BY id, valid_from"
     assert shop.postgres.ask(columns) == [
         (1, 1, None, False), (1, 10, None, False), (2, 2, None, False), (3, 3, None, False), (3, 3.5, True, True),
         (7, 2, None, True),
@@ -308,7 +308,7 @@ def test_the_rows_are_those_that_one_change_after_the_other_makes(
     finally:
         array_statements.MAX_ROWS = before  # type: ignore[misc]
     for key in (1, 2):
-        query = f"SELECT n, valid_from, valid_to FROM {name}.t WHERE id = %s ORDER BY valid_from"  # noqa: S608
+        query = f"SELECT n, valid_from, valid_to FROM {name}.t WHERE id = %s ORDER BY valid_from"
         found = postgres.ask(query, key)
         assert list(in_order(found)) == list(in_order(model.rows.get(key, [])))
 

@@ -89,7 +89,7 @@ def test_columns_are_as_wide_as_the_strategy_says_and_texts_are_casts(
         fields = ",".join(f'"c{i}":{text}' for i, text in enumerate(texts))
         write(sink, table, (f'{{"id":{number}}}', f'{{"id":{number},{fields}}}'), batch=number + 1)
         for i, (kind, text) in enumerate(zip(VALUES, texts, strict=True)):
-            (found,) = postgres.ask(f"SELECT c{i}::text FROM {name}.t WHERE id = {number}")[0]  # noqa: S608
+            (found,) = postgres.ask(f"SELECT c{i}::text FROM {name}.t WHERE id = {number}")[0]
             if text == "null":
                 assert found is None
             elif there[f"c{i}"] == "jsonb":
@@ -188,7 +188,7 @@ def test_states_of_a_key_become_its_last_one_over_several_statements(postgres: D
     table = made(sink, name, schema("id STRING", "n INT"))
     rows = [(f'{{"id":"{key}"}}', f'{{"n":{key}}}') for key in range(MAX_ROWS + 1)]
     write(sink, table, ('{"id":1}', '{"n":-1}'), *rows, ('{"id":"2"}', '{"n":2}'), ('{"id":2}', None))
-    assert postgres.ask(f"SELECT count(*), sum(n), min(n) FROM {name}.t") == [  # noqa: S608
+    assert postgres.ask(f"SELECT count(*), sum(n), min(n) FROM {name}.t") == [
         (MAX_ROWS, MAX_ROWS * (MAX_ROWS + 1) // 2 - 2, 0)
     ]
     write(sink, table, *((key, None) for key, _ in rows), batch=2)
@@ -196,7 +196,7 @@ def test_states_of_a_key_become_its_last_one_over_several_statements(postgres: D
 
 
 def test_properties_of_tables_are_set_when_they_are_made(postgres: Database, name: str) -> None:
-    into = f"INSERT INTO {name}.told (place, name, value) VALUES ($1, $2, $3)"  # noqa: S608
+    into = f"INSERT INTO {name}.told (place, name, value) VALUES ($1, $2, $3)"
     postgres.ask(
         f"CREATE SCHEMA {name}; CREATE TABLE {name}.told (at serial, place text, name text, value text);"
         f" CREATE PROCEDURE public.set_table_property(text, text, text) LANGUAGE sql AS '{into}'"

@@ -38,7 +38,7 @@ def run(postgres: Database, name: str, *statements: str) -> None:
 def current(postgres: Database, name: str, columns: str, by: dict[str, str]) -> list[tuple[object, ...]]:
     """The rows that are neither deleted nor ended."""
     which = "NOT _deleted" if "sink.delete-strategy" in by else "valid_to IS NULL" if by else "true"
-    return postgres.ask(f"SELECT {columns} FROM {name}.t WHERE {which} ORDER BY 1")  # noqa: S608
+    return postgres.ask(f"SELECT {columns} FROM {name}.t WHERE {which} ORDER BY 1")
 
 
 @pytest.mark.usefixtures("_staged")
@@ -183,7 +183,7 @@ def test_states_of_keys_that_are_equal_have_the_order_in_which_they_came(
     table = made(sink, name, schema("id STRING", "n BIGINT"))
     states = [(f'{{"id":"{key}"}}', f'{{"id":"{key}","n":{n}}}') for n, key in enumerate("aAbaBA")]
     write(sink, table, *states)
-    assert postgres.ask(f"SELECT n FROM {name}.t WHERE id = 'a' ORDER BY valid_from") == [(0,), (1,), (3,), (5,)]  # noqa: S608
+    assert postgres.ask(f"SELECT n FROM {name}.t WHERE id = 'a' ORDER BY valid_from") == [(0,), (1,), (3,), (5,)]
 
 
 @pytest.mark.parametrize("by", [{}, SOFT])
@@ -201,7 +201,7 @@ def test_a_state_that_is_tried_again_is_not_written_over_a_later_one_of_an_equal
     write(sink, table, change("b", 1), change("p", 10), change("q", 11))
     moved = [change("p", 99), change("q", 10), change("p", 11)]
     write(sink, table, change("a", 1), *moved, change("A", 2), change("b", 3), batch=2)
-    rows = "SELECT lower(id), n FROM {}.t ORDER BY 1".format(name)  # noqa: S608, UP032
+    rows = "SELECT lower(id), n FROM {}.t ORDER BY 1".format(name)  # noqa: UP032
     assert postgres.ask(rows) == [("a", 2), ("b", 3), ("p", 11), ("q", 10)]
 
 
@@ -230,9 +230,7 @@ def test_a_key_that_is_too_long_for_its_column_is_refused(postgres: Database, si
     postgres.ask(f"ALTER TABLE {name}.t ALTER COLUMN id TYPE bpchar")  # what the specification says to do
     wider = made(sink, name, schema("id STRING", "n BIGINT"))
     write(sink, wider, *((f'{{"id":"{key}"}}', f'{{"id":"{key}","n":{n}}}') for n, key in enumerate(("abcd", "abcd "))))
-    assert postgres.ask(f"SELECT id = 'abcd', pg_typeof(id)::text, n FROM {name}.t") == [  # noqa: S608
-        (True, "character", 1)
-    ]
+    assert postgres.ask(f"SELECT id = 'abcd', pg_typeof(id)::text, n FROM {name}.t") == [(True, "character", 1)]
 
 
 @pytest.mark.parametrize(("rows", "becomes"), [("SMALLINT", "character(6)"), ("BIGINT", "text")])
@@ -241,7 +239,7 @@ def test_numbers_in_a_key_of_characters(
 ) -> None:
     run(postgres, name, "CREATE TABLE {}.t (id char(6) PRIMARY KEY, n bigint)")
     write(sink, made(sink, name, schema(f"id {rows}", "n BIGINT")), ('{"id":-32768}', '{"id":-32768,"n":1}'))
-    assert postgres.ask(f"SELECT id = '-32768', pg_typeof(id)::text, n FROM {name}.t") == [  # noqa: S608
+    assert postgres.ask(f"SELECT id = '-32768', pg_typeof(id)::text, n FROM {name}.t") == [
         (True, becomes.partition("(")[0], 1)
     ]
 

@@ -104,7 +104,7 @@ def test_a_part_is_refused_as_other_rows_are(postgres: Database, name: str) -> N
 def test_any_order_of_changes_ends_as_in_the_database(postgres: Database, name: str) -> None:
     sink = options(postgres)
     table = made(sink, name, schema(*COLUMNS))
-    chance = random.Random(39)  # noqa: S311  (of a test)
+    chance = random.Random(39)
     rows: dict[int, dict[str, Any]] = {}
     for batch in range(1, 41):
         changes: list[tuple[bytes, bytes | None]] = []

@@ -69,17 +69,17 @@ def test_the_rows_at_fault_are_told(
     table = made(sink, name, schema("id BIGINT", "v STRING" if '"' in bad else "v BIGINT"))
     postgres.ask(f"ALTER TABLE {name}.t DROP COLUMN v, ADD COLUMN {there}")
     if "UNIQUE" in there:
-        postgres.ask(f"INSERT INTO {name}.t VALUES (-1, 0)")  # noqa: S608
+        postgres.ask(f"INSERT INTO {name}.t VALUES (-1, 0)")
     good = [row(key, f'"{key}"' if '"' in bad else str(key + 1)) for key in range(9)]
     writer = task(sink)
     writer.begin(scope())
     exc = refused(writer, table, [*good[:4], row(100, bad), *good[4:], row(101, bad)])
     assert values(exc) == [row(100, bad), row(101, bad)]
     assert all(said in one.reason for one in exc.rows), exc.rows
-    assert postgres.ask(f"SELECT count(*) FROM {name}.t WHERE id >= 0") == [(0,)], "nothing is committed"  # noqa: S608
+    assert postgres.ask(f"SELECT count(*) FROM {name}.t WHERE id >= 0") == [(0,)], "nothing is committed"
     writer.write([Record(table, *one) for one in good])
     writer.commit({SPLIT: 9}, b"", final=True)
-    assert postgres.ask(f"SELECT count(*) FROM {name}.t WHERE id >= 0") == [(9,)]  # noqa: S608
+    assert postgres.ask(f"SELECT count(*) FROM {name}.t WHERE id >= 0") == [(9,)]
 
 
 @pytest.mark.usefixtures("_staged")
@@ -124,7 +124,7 @@ def test_rows_that_change_places_are_written_in_their_order(
         ])  # fmt: skip
         writer.commit({SPLIT: 9}, b"", final=True)
         left = "NOT _deleted" if by else "true"
-        found = postgres.ask(f"SELECT id, {column} FROM {name}.t WHERE {left} ORDER BY 1")  # noqa: S608
+        found = postgres.ask(f"SELECT id, {column} FROM {name}.t WHERE {left} ORDER BY 1")
         assert found == [(3, 4), (4, 3), (6, 5), (7, 8), (8, 7)], constraint
         postgres.ask(f"DROP TABLE {name}.t")
 
@@ -142,7 +142,7 @@ def test_a_state_that_is_tried_again_stays_deleted_by_a_later_delete(postgres: D
     moved = [row(1, "1"), row(3, "99"), row(4, "10"), row(3, "11")]
     writer.write([Record(table, *one) for one in (*moved, (b'{"id":1}', None), row(2, "3"))])
     writer.commit({SPLIT: 9}, b"", final=True)
-    found = postgres.ask(f"SELECT id, v, _deleted FROM {name}.t ORDER BY 1")  # noqa: S608
+    found = postgres.ask(f"SELECT id, v, _deleted FROM {name}.t ORDER BY 1")
     assert found == [(1, 1, True), (2, 3, False), (3, 11, False), (4, 10, False)]
 
 
@@ -227,7 +227,7 @@ def test_bad_rows_among_many_are_rejects_and_counted(shop: Shop, *, transform: b
         shop.add("c", None, {"id": number, "n": -number, "name": "\0"})
     over = shop.run()
     assert over.code == 65, over.err
-    assert shop.postgres.ask(f"SELECT name FROM shop.{shop.table} WHERE id = 1") == [("again",)]  # noqa: S608
+    assert shop.postgres.ask(f"SELECT name FROM shop.{shop.table} WHERE id = 1") == [("again",)]
 
 
 def test_the_state_before_a_refused_one_is_written(shop: Shop) -> None:

@@ -51,9 +51,9 @@ def test_an_older_change_is_left_out_and_counted(postgres: Database, name: str, 
     assert to.write(row(1, 5, 3)) == 0, "of two with one value the later one counts"
     assert postgres.rows(f"{name}.t", "v, n")[1] == (5, 3)
     assert to.write(row(4, 7, 1), row(4, 9, 2), row(4, 8, 3), row(4, 9, 4), row(4, 2, 5)) == 2, "in one commit"
-    assert postgres.ask(f"SELECT v, n FROM {name}.t WHERE id = 4") == [(9, 4)]  # noqa: S608
+    assert postgres.ask(f"SELECT v, n FROM {name}.t WHERE id = 4") == [(9, 4)]
     assert to.write(row(4, 3), row(4, 8), row(4, 10, 6), row(4, 11, 7)) == 2, "what came in order is no older change"
-    assert postgres.ask(f"SELECT v, n FROM {name}.t WHERE id = 4") == [(11, 7)]  # noqa: S608
+    assert postgres.ask(f"SELECT v, n FROM {name}.t WHERE id = 4") == [(11, 7)]
 
 
 def test_a_null_never_wins_over_a_value(postgres: Database, name: str, kind: str) -> None:

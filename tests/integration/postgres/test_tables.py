@@ -55,7 +55,7 @@ def test_each_type_takes_its_values_and_gives_them_back(postgres: Database, sink
         texts = "json_agg(x ORDER BY id)"
         if kind == "BYTES":
             texts = "json_agg(encode(x, 'base64') ORDER BY id)"
-        query = f"SELECT {texts}::text FROM (SELECT id, {column} AS x FROM {name}.t WHERE {column} IS NOT NULL) r"  # noqa: S608
+        query = f"SELECT {texts}::text FROM (SELECT id, {column} AS x FROM {name}.t WHERE {column} IS NOT NULL) r"
         (shown,) = postgres.ask(query)[0]
         query = "SELECT %s::jsonb = %s::jsonb"
         wanted = "[" + ",".join(VALUES[kind]) + "]"
@@ -269,7 +269,7 @@ def test_integers_that_no_double_holds_are_found(postgres: Database, sink: SqlSi
     postgres.ask(f"CREATE SCHEMA {name}; CREATE TABLE {name}.t (id int PRIMARY KEY, a bigint, b bigint, c numeric)")
     for at, number in enumerate([2**53, -(2**53), 2**53 + 1]):
         small = min(number, 2**53)
-        postgres.ask(f"INSERT INTO {name}.t VALUES ({at}, {small}, {number}, {number})")  # noqa: S608  (of numbers)
+        postgres.ask(f"INSERT INTO {name}.t VALUES ({at}, {small}, {number}, {number})")
     asked = owned(sink)
     assert asked.beyond((name, "t"), schema("id INT", "a DOUBLE"), ["a", "b", "c", "other"]) == {"b"}
     assert asked.beyond((name, "none"), schema("id INT", "a DOUBLE"), ["a"]) == set()

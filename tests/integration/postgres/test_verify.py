@@ -91,7 +91,7 @@ def test_what_a_run_wrote_is_right_by_every_rule(
     pipeline.run()
     report = pipeline.verify()
     assert report.equal, report
-    postgres.ask(f"UPDATE {name}.orders SET name = 'wrong' WHERE id = 30")  # noqa: S608  (a name of the test's own)
+    postgres.ask(f"UPDATE {name}.orders SET name = 'wrong' WHERE id = 30")
     assert found(pipeline.verify()) == {"other": 1}
 
 

@@ -7,13 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from brokers import broker
-from confluent_kafka.admin import (
-    AclBinding,
-    AclOperation,
-    AclPermissionType,
-    ResourcePatternType,
-    ResourceType,
-)
+from confluent_kafka.admin import AclBinding, AclOperation, AclPermissionType, ResourcePatternType, ResourceType
 from secured import feed
 
 from ingest.errors import AccessError, ConfigError

@@ -104,16 +104,7 @@ def test_a_word_that_is_nothing_is_an_error_with_those_that_are_near() -> None:
     assert "Traceback" not in err
 
 
-PAGES = (
-    "errors",
-    "dirty-data",
-    "delivery",
-    "metrics",
-    "checkpoints",
-    "transforms",
-    "sinks",
-    "from-flink-cdc",
-)
+PAGES = ("errors", "dirty-data", "delivery", "metrics", "checkpoints", "transforms", "sinks", "from-flink-cdc")
 NO_OPTIONS = re.compile(
     r"(properties|catalog|spark|shop|ods|k8s|ingest|sasl|bench|message)\..*|.*\.(ya?ml|jsonl?|md|py|txt|html|jks)"
     r"|retention\.ms|transaction\.timeout\.ms|offsets\.retention\.minutes|min\.insync\.replicas|isolation\.level"

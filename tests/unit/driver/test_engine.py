@@ -206,10 +206,7 @@ def test_evolve_refuses_what_cannot_be() -> None:
     rules = Rules((RouteRule("a,b", "x"),), keys=(KeyRule("c", ("nope",)),))
     with pytest.raises(NoPrimaryKey, match="no primary key"):
         evolve(
-            Schemas(),
-            [(("a",), TableSchema((Column("v", types.STRING),), ()))],
-            rules,
-            Policy("lenient", max_tables=9),
+            Schemas(), [(("a",), TableSchema((Column("v", types.STRING),), ()))], rules, Policy("lenient", max_tables=9)
         )
     with pytest.raises(NoPrimaryKey, match="'nope'"):
         evolve(Schemas(), [(("c",), schema())], rules, Policy(max_tables=9))

@@ -56,7 +56,7 @@ class Picky(SinkCoordinator):
     def keep_only(self, *_: Any) -> int:
         raise NotImplementedError
 
-    def hashed(self, _tables: Iterable[TableId], *, again: bool = False) -> dict[str, Any]:  # noqa: ARG002
+    def hashed(self, _tables: Iterable[TableId], *, again: bool = False) -> dict[str, Any]:
         return {}
 
     def filled(self, _tables: Iterable[TableId]) -> set[str]:

@@ -15,17 +15,7 @@ from ingest.errors import TopicMissing
 from ingest.kafka import catalogue
 from ingest.kafka.admin import Cluster
 from ingest.kafka.catalogue import CLIENT
-from ingest.kafka.properties import (
-    KNOWN,
-    MANAGED,
-    MEANINGLESS,
-    NAMED,
-    RENAMED,
-    PropertyError,
-    check,
-    shared,
-    translate,
-)
+from ingest.kafka.properties import KNOWN, MANAGED, MEANINGLESS, NAMED, RENAMED, PropertyError, check, shared, translate
 from ingest.kafka.stores import STORES
 from ingest.sources.kafka.options import KafkaSource
 

@@ -13,27 +13,10 @@ from ingest.native import native
 
 pytestmark = pytest.mark.compiled
 if native.BUILT:
-    from native_tables import (
-        COLUMNS,
-        FITTING,
-        INT,
-        ROW,
-        ROWS,
-        TEXT,
-        Message,
-        a_table,
-        an_encoder,
-        encode,
-    )
+    from native_tables import COLUMNS, FITTING, INT, ROW, ROWS, TEXT, Message, a_table, an_encoder, encode
 
     from ingest.native.codes import MessageForm, MetadataKind, ValueCodec
-    from ingest.native.contract import (
-        ColumnCodecSpec,
-        ColumnSpec,
-        ExtraColumnsSpec,
-        MessageSpec,
-        MetadataSpec,
-    )
+    from ingest.native.contract import ColumnCodecSpec, ColumnSpec, ExtraColumnsSpec, MessageSpec, MetadataSpec
     from ingest.native.extra_columns import RowExtender
     from ingest.native.message_schemas import RowCodec
     from ingest.native.native_encoder import NativeEncoder

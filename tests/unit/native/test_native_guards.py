@@ -29,9 +29,7 @@ if native.BUILT:
     )
 
     from ingest.native.codes import ValueCodec
-    from ingest.native.contract import (
-        ColumnCodecSpec,
-    )
+    from ingest.native.contract import ColumnCodecSpec
     from ingest.native.merge import merge_results
     from ingest.native.message_schemas import RowCodec
     from ingest.native.native_encoder import settle

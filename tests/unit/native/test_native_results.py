@@ -15,16 +15,9 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.compiled
 if native.BUILT:
-    from native_tables import (
-        AGAIN,
-        ROW,
-        a_table,
-    )
+    from native_tables import AGAIN, ROW, a_table
 
-    from ingest.native.contract import (
-        ResultSpec,
-        ResultsSpec,
-    )
+    from ingest.native.contract import ResultSpec, ResultsSpec
     from ingest.native.merge import merge_results
 
 

@@ -14,25 +14,10 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.compiled
 if native.BUILT:
-    from native_tables import (
-        COLUMNS,
-        INT,
-        ROW,
-        Message,
-        a_fed_table,
-        a_table,
-        an_encoder,
-    )
+    from native_tables import COLUMNS, INT, ROW, Message, a_fed_table, a_table, an_encoder
 
     from ingest.native.codes import SegmentKind, ValueCodec
-    from ingest.native.contract import (
-        ColumnCodecSpec,
-        ColumnSpec,
-        KeySpec,
-        SegmentSpec,
-        SlotSpec,
-        TemplateSpec,
-    )
+    from ingest.native.contract import ColumnCodecSpec, ColumnSpec, KeySpec, SegmentSpec, SlotSpec, TemplateSpec
     from ingest.native.message_schemas import RowCodec
     from ingest.native.native_encoder import NativeEncoder
     from ingest.native.row_encoder import RowEncoder

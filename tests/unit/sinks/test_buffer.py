@@ -23,7 +23,7 @@ class Kept:
     def write(self, records: list[Any]) -> None:
         self.written += [(to.topic, key, value) for to, key, value in records]
 
-    def commit(self, _positions: Any, _metadata: Any, *, final: bool) -> None:  # noqa: ARG002
+    def commit(self, _positions: Any, _metadata: Any, *, final: bool) -> None:
         self.commits += 1
 
     def abort(self) -> None:

@@ -28,7 +28,7 @@ class Broker:
     def earliest(self, splits: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int]:
         return dict.fromkeys(splits, 0)
 
-    def latest(self, splits: Iterable[tuple[str, int]], *, committed: bool) -> dict[tuple[str, int], int]:  # noqa: ARG002  (as Cluster has it)
+    def latest(self, splits: Iterable[tuple[str, int]], *, committed: bool) -> dict[tuple[str, int], int]:
         return dict.fromkeys(splits, 10)
 
 

@@ -46,11 +46,7 @@ class Steps:
         return self._resumed
 
     def commit(
-        self,
-        positions: Mapping[Any, int] | None = None,
-        metadata: bytes | None = None,
-        *,
-        final: bool | None = None,
+        self, positions: Mapping[Any, int] | None = None, metadata: bytes | None = None, *, final: bool | None = None
     ) -> None:
         if positions is None:
             self.done.append("letters")

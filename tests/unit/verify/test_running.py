@@ -104,10 +104,7 @@ def test_an_update_that_never_comes_is_found_beside_a_running_pipeline(
 
 
 @pytest.mark.parametrize("written", [True, False])
-def test_a_batch_that_is_not_finished_may_be_written_or_not(
-    written: bool,
-    pipeline: FilePipeline,
-) -> None:
+def test_a_batch_that_is_not_finished_may_be_written_or_not(written: bool, pipeline: FilePipeline) -> None:
     before = pipeline.folder / "before"
     shutil.copytree(pipeline.folder / "out", before)
     for key in (1, 2):

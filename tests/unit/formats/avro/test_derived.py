@@ -64,10 +64,7 @@ def test_a_column_has_the_schema_that_flink_gives_it(name: str) -> None:
     made = record_of([Column("k", types.parse(name), nullable=False), Column("c", types.parse(name))], FLINK)
     assert (made["namespace"], made["name"]) == ("org.apache.flink.avro.generated", "record")
     key = json.loads(json.dumps(TYPES[name]).replace("record_c", "record_k"))
-    assert made["fields"] == [
-        {"name": "k", "type": key},
-        {"name": "c", "type": [NULL, TYPES[name]], "default": None},
-    ]
+    assert made["fields"] == [{"name": "k", "type": key}, {"name": "c", "type": [NULL, TYPES[name]], "default": None}]
 
 
 def test_a_column_that_was_only_null_is_null() -> None:

@@ -141,11 +141,7 @@ def test_a_value_that_is_missing_is_null_or_the_default() -> None:
         ({"type": "map", "values": "int"}, {"a": 1}, {"a": 1}),
         ({"type": "enum", "name": "e", "symbols": ["A", "B"]}, "B", "B"),
         (logical("bytes", "decimal", precision=4, scale=2), "\u0001\u0000", Decimal("2.56")),
-        (
-            {"type": "record", "name": "s", "fields": [{"name": "x", "type": "int", "default": 3}]},
-            {},
-            {"x": 3},
-        ),
+        ({"type": "record", "name": "s", "fields": [{"name": "x", "type": "int", "default": 3}]}, {}, {"x": 3}),
     ):
         text = schema(kind, default=default)
         assert read(text, RowWriter(text, []).write({})) == value

@@ -52,7 +52,7 @@ def places(found: list[np.ndarray[Any, Any]]) -> set[tuple[int, int]]:
 
 @pytest.mark.parametrize("seed", range(60))
 def test_rows_that_stay_are_those_of_the_reference(seed: int) -> None:
-    pick = random.Random(seed)  # noqa: S311
+    pick = random.Random(seed)
     of_table, of_batch = pick.randrange(3), pick.randrange(1, 4)
     came = [-1] * of_table + list(range(of_batch))
     rows = [True] * of_table + [pick.random() < 0.7 for _ in range(of_batch)]

@@ -12,15 +12,7 @@ from mysql_tables import known_table, reader
 
 from ingest.errors import ConfigError
 from ingest.sources.mysql.chunk_rows import Reading, raw_rows, statement_of
-from ingest.sources.mysql.chunks import (
-    Bound,
-    TableChunk,
-    keeps_order,
-    literal,
-    next_bound,
-    rows_at_once,
-    split_key,
-)
+from ingest.sources.mysql.chunks import Bound, TableChunk, keeps_order, literal, next_bound, rows_at_once, split_key
 from ingest.sources.mysql.columns import Column, Table
 from ingest.sources.mysql.key_order import KeyOrder
 
@@ -128,7 +120,7 @@ def of_key(connection: Connection, name: str, ddl: str, values: Sequence[str]) -
         cursor.execute(f"DROP TABLE IF EXISTS `chunks.of`.`{name}`")
         cursor.execute(f"CREATE TABLE `chunks.of`.`{name}` ({ddl})")
         for value in values:
-            cursor.execute(f"INSERT INTO `chunks.of`.`{name}` VALUES ({value})")  # noqa: S608  (written here)
+            cursor.execute(f"INSERT INTO `chunks.of`.`{name}` VALUES ({value})")
     return known_table(connection, "chunks.of", name)
 
 

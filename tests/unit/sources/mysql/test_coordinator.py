@@ -71,10 +71,7 @@ def rows_of(coordinator: Any, reader: Any, ranges: dict[Any, tuple[int, int]]) -
 @pytest.mark.parametrize("once", [True, False])
 def test_a_row_that_was_deleted_between_two_attempts_at_its_chunk_leaves_the_sink(once: bool, mariadb: MySql) -> None:
     base = f"attempts_{once}".lower()
-    mariadb.execute(
-        f"CREATE DATABASE {base}",
-        f"CREATE TABLE {base}.t (id INT PRIMARY KEY)",
-    )
+    mariadb.execute(f"CREATE DATABASE {base}", f"CREATE TABLE {base}.t (id INT PRIMARY KEY)")
     mariadb.execute("INSERT INTO t VALUES (1), (2)", database=base)
     options = source_of(mariadb, rf"{base}.\.*")
     coordinator, reader = options.coordinator("p", lambda _: None), options.reader("p")

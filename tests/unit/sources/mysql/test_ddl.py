@@ -92,14 +92,8 @@ def columns(effect: Effect, name: str = "t") -> str:
         ("ALTER TABLE t CHANGE n n INT AS (id)", "marks d.t.n: a generated column"),
         ("ALTER TABLE t RENAME COLUMN n TO m", "marks d.t.m: RENAME COLUMN n TO m"),
         ("ALTER TABLE t CHANGE n N INT", "marks d.t.N: RENAME COLUMN n TO N"),
-        (
-            "ALTER TABLE t ADD c INT DEFAULT 1, RENAME TO d.w",
-            "d.t is now d.w; marks d.w.c: ADD COLUMN with a default",
-        ),
-        (
-            "ALTER TABLE t CONVERT TO CHARACTER SET latin1",
-            "marks d.t.v: CONVERT TO CHARACTER SET latin1",
-        ),
+        ("ALTER TABLE t ADD c INT DEFAULT 1, RENAME TO d.w", "d.t is now d.w; marks d.w.c: ADD COLUMN with a default"),
+        ("ALTER TABLE t CONVERT TO CHARACTER SET latin1", "marks d.t.v: CONVERT TO CHARACTER SET latin1"),
         ("ALTER TABLE t CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_bin", ""),
         ("ALTER TABLE t DROP PARTITION p0, p1", "marks d.t: DROP PARTITION"),
         ("ALTER TABLE t TRUNCATE PARTITION ALL", "marks d.t: TRUNCATE PARTITION"),

@@ -59,12 +59,7 @@ def letter_of(value: bytes, position: int = 1_234, split: tuple[str, int] = LOG,
 
 def test_a_letter_is_the_change_with_its_columns_and_its_place() -> None:
     kept = as_letter(ASSIGNED, HISTORY, LOG, LogRecord(head_of(7) + CHANGE, 1_234, 5_000), None)
-    assert (kept.value(), kept.topic(), kept.partition(), kept.offset()) == (
-        CHANGE,
-        "binlog",
-        0,
-        1_234,
-    )
+    assert (kept.value(), kept.topic(), kept.partition(), kept.offset()) == (CHANGE, "binlog", 0, 1_234)
     headers = {name: (value or b"").decode() for name, value in kept.headers()}
     assert {name: headers[f"__ingest.mysql.{name}"] for name in ("file", "position", "server")} == {
         "file": "b.000002", "position": "234", "server": "server id 5",
@@ -97,7 +92,7 @@ def test_a_letter_of_the_log_has_the_gtid_that_the_server_says(
     back = "SET @@SESSION.server_id = DEFAULT" if running.kind.is_mariadb else "SET GTID_NEXT = 'AUTOMATIC'"
     running.execute(
         "INSERT INTO named.t VALUES (1, '')", "INSERT INTO named.t VALUES (2, ''), (3, '')", "FLUSH BINARY LOGS",
-        other, "INSERT INTO named.t VALUES (4, '')", back, f"INSERT INTO named.t VALUES {bulk}",  # noqa: S608
+        other, "INSERT INTO named.t VALUES (4, '')", back, f"INSERT INTO named.t VALUES {bulk}",
         "ALTER TABLE named.t COMMENT 'passed over'", "UPDATE named.t SET v = 'new' WHERE id < 3",
     )  # fmt: skip
     wanted, bases, base = [], {file: 0}, offset

@@ -119,7 +119,7 @@ def test_the_log_goes_to_another_worker_though_the_former_one_has_it_and_does_no
     server: MySql = request.getfixturevalue(kind)
     server.execute("CREATE DATABASE IF NOT EXISTS held", "CREATE TABLE held.t (id INT PRIMARY KEY, b LONGTEXT)")
     start, rows = place_of(server), range(24)
-    server.execute(*(f"INSERT INTO held.t VALUES ({k}, REPEAT('x', 1000000))" for k in rows))  # noqa: S608  (numbers)
+    server.execute(*(f"INSERT INTO held.t VALUES ({k}, REPEAT('x', 1000000))" for k in rows))
     tables = Tables(tables_of(server, "held"))
     reader = reader_of(server, tables)
     former = LogStream(connect(server_of(server)), server_of(server), SERVER_ID)
@@ -194,7 +194,7 @@ def test_a_large_transaction_that_is_rolled_back_leaves_what_the_server_has(mari
         "INSERT INTO t " + many.format(3301, 3600), "ROLLBACK TO a", "COMMIT", database="rolled",
     )  # fmt: skip
     assert mariadb.execute("SELECT COUNT(*) FROM rolled.t") == [(901,)]
-    want = {name: [row[0] for row in mariadb.execute(f"SELECT id FROM rolled.{name} ORDER BY 1")] for name in "tm"}  # noqa: S608  (names)
+    want = {name: [row[0] for row in mariadb.execute(f"SELECT id FROM rolled.{name} ORDER BY 1")] for name in "tm"}
     tables = Tables(tables_of(mariadb, "rolled"))
     for native in (True, False):
         reader = reader_of(mariadb, tables, native=native)

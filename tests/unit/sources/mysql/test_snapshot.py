@@ -62,7 +62,7 @@ class Writer:
     def __init__(self, server: MySql, rows: int) -> None:
         server.execute(
             "CREATE TABLE snap.moving (k INT PRIMARY KEY, v INT)",
-            *(f"INSERT INTO snap.moving VALUES ({k * 10}, 0)" for k in range(rows)),  # noqa: S608  (numbers)
+            *(f"INSERT INTO snap.moving VALUES ({k * 10}, 0)" for k in range(rows)),
         )
         self.connection = server.connect()
         file, _ = server.position()
@@ -98,17 +98,17 @@ class Writer:
         """LoggedChange a row's key, which may take it to another chunk, or delete a row, or write it again."""
         key = keys[place]
         if key in self.state and at % 5 == 0:
-            cursor.execute(f"DELETE FROM snap.moving WHERE k = {key}")  # noqa: S608  (numbers)
+            cursor.execute(f"DELETE FROM snap.moving WHERE k = {key}")
             change = LoggedChange(self.image(key), NULL, SOURCE, "d")
             del self.state[key]
             return change
         if key not in self.state:
-            cursor.execute(f"INSERT INTO snap.moving VALUES ({key}, {at})")  # noqa: S608  (numbers)
+            cursor.execute(f"INSERT INTO snap.moving VALUES ({key}, {at})")
             self.state[key] = at
             return LoggedChange(NULL, self.image(key), SOURCE, "c")
         to = max(keys) + key % 1000 - at if at % 3 == 0 else key
         to = key if to in self.state else to
-        cursor.execute(f"UPDATE snap.moving SET k = {to}, v = {at} WHERE k = {key}")  # noqa: S608  (numbers)
+        cursor.execute(f"UPDATE snap.moving SET k = {to}, v = {at} WHERE k = {key}")
         before = self.image(key)
         del self.state[key]
         self.state[to] = at

@@ -67,7 +67,7 @@ def test_the_same_text_of_each_value(both: MySql) -> None:
         start = place_of(both)
         cursor.execute("SET SESSION sql_mode = 'ALLOW_INVALID_DATES'")
         for at, row in enumerate(values):
-            cursor.execute(f"INSERT INTO both_ways.t VALUES ({at}, {row})")  # noqa: S608  (written here)
+            cursor.execute(f"INSERT INTO both_ways.t VALUES ({at}, {row})")
     table = known(connection, "t")
     logged = after(read_log(both, Tables({("both_ways", "t"): table}), start))
     assert len(logged) == rows
@@ -109,7 +109,7 @@ class Load(threading.Thread):
         self.connection, self.keys, self.names = server.connect(database="both_ways"), keys, names
         self.stopping = threading.Event()
         self.failure: BaseException | None = None
-        self.random = random.Random(7)  # noqa: S311
+        self.random = random.Random(7)
 
     def run(self) -> None:
         try:
@@ -130,14 +130,14 @@ class Load(threading.Thread):
     def statement(self, at: int) -> str:
         kind = self.random.random()
         if kind < 0.4:
-            return f"REPLACE INTO load_ ({self.names}, v) VALUES ({self.key()}, {at})"  # noqa: S608
+            return f"REPLACE INTO load_ ({self.names}, v) VALUES ({self.key()}, {at})"
         where = " AND ".join(f"{n} = {v}" for n, v in zip(self.names.split(", "), self.key().split(", "), strict=True))
         if kind < 0.6:
-            return f"DELETE FROM load_ WHERE {where}"  # noqa: S608
+            return f"DELETE FROM load_ WHERE {where}"
         if kind < 0.8:
-            return f"UPDATE load_ SET v = {at} WHERE {where}"  # noqa: S608
+            return f"UPDATE load_ SET v = {at} WHERE {where}"
         new = ", ".join(f"{n} = {v}" for n, v in zip(self.names.split(", "), self.key().split(", "), strict=True))
-        return f"UPDATE IGNORE load_ SET {new}, v = {at} WHERE {where}"  # noqa: S608
+        return f"UPDATE IGNORE load_ SET {new}, v = {at} WHERE {where}"
 
     def stop(self) -> None:
         self.stopping.set()
@@ -251,7 +251,7 @@ def test_load_while_the_snapshot_runs(both: MySql, name: str) -> None:
     batches = Batches(both, table, place_of(both))
     count = len(batches.uppers)
     assert count > 4
-    order = random.Random(3).sample(range(count), count)  # noqa: S311
+    order = random.Random(3).sample(range(count), count)
     load.start()
     try:
         for at in range(0, count, 2):
@@ -284,7 +284,7 @@ def test_the_night_in_which_an_hour_comes_twice(kind: Kind, monkeypatch: pytest.
         for at in range(36):
             zone = ("+00:00", "-11:00")[at % 2]
             row = f"FROM_UNIXTIME({begin + 600 * at}.25), '2020-10-25 02:30:00', {at}"
-            server.execute(f"SET time_zone = '{zone}'", f"INSERT INTO both_ways.night VALUES ({row})")  # noqa: S608
+            server.execute(f"SET time_zone = '{zone}'", f"INSERT INTO both_ways.night VALUES ({row})")
         connection = reader(server)
         table = known(connection, "night")
         batches = Batches(server, table, start)
