@@ -83,7 +83,7 @@ FORMATS: Registry[Options] = Registry(
         "avro": "ingest.formats.avro.options:Avro",
         "avro-confluent": "ingest.formats.avro.confluent:AvroConfluent",
         "protobuf": "ingest.formats.protobuf.options:Protobuf",
-        "protobuf-confluent": "ingest.formats.protobuf.confluent:ProtobufConfluent",
+        "protobuf-confluent": "ingest.formats.protobuf.options:ProtobufConfluent",
         "debezium-avro-confluent": "ingest.formats.debezium.avro_confluent:DebeziumAvroConfluent",
         "json-confluent": "ingest.formats.json.confluent:JsonConfluent",
         "debezium-json-confluent": "ingest.formats.debezium.confluent:DebeziumJsonConfluent",

@@ -14,9 +14,9 @@ from schema_registry import Registry, ask, framed
 
 from ingest.component.options import WRITTEN
 from ingest.errors import ConfigError
-from ingest.formats.protobuf.confluent import ProtobufConfluent
-from ingest.formats.protobuf.message_types import write_indexes
-from ingest.formats.protobuf.proto_text import compile_schema
+from ingest.formats.protobuf.messages import write_indexes
+from ingest.formats.protobuf.options import ProtobufConfluent
+from ingest.formats.protobuf.schema import compile_schema
 from ingest.formats.written import RowPlace
 from ingest.model import types
 from ingest.model.change import Reject

@@ -11,8 +11,8 @@ from harness import message
 from protobuf_messages import message_of
 from schema_registry import Registry, ask, framed
 
-from ingest.formats.protobuf.confluent import ProtobufConfluent
-from ingest.formats.protobuf.proto_text import compile_schema
+from ingest.formats.protobuf.options import ProtobufConfluent
+from ingest.formats.protobuf.schema import compile_schema
 
 if TYPE_CHECKING:
     from pathlib import Path

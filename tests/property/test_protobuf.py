@@ -14,11 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from picking import pick
 
-from ingest.formats.protobuf.descriptors import DescriptorSet
-from ingest.formats.protobuf.generated import is_plain, schema_text
 from ingest.formats.protobuf.messages import RowSchema
-from ingest.formats.protobuf.proto_text import compile_schema
-from ingest.formats.protobuf.writing import RowWriter
+from ingest.formats.protobuf.row_writer import RowWriter
+from ingest.formats.protobuf.schema import DescriptorSet, compile_schema
+from ingest.formats.protobuf.table_writer import is_plain, schema_text
 from ingest.model import types
 from ingest.model.change import Reject
 from ingest.model.data_type import ArrayType, DataType, MapType, StructField, StructType

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from google.protobuf import message_factory, text_format
 
-from ingest.formats.protobuf.descriptors import DescriptorSet
-from ingest.formats.protobuf.proto_text import compile_schema
+from ingest.formats.protobuf.schema import DescriptorSet, compile_schema
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -16,7 +16,7 @@ from ruamel.yaml import YAML
 from ingest.config.diagnostics import render
 from ingest.config.loader import load_text
 from ingest.formats.avro.derived import record_of
-from ingest.formats.protobuf.generated import schema_text
+from ingest.formats.protobuf.table_writer import schema_text
 from ingest.model import types
 from ingest.model.schema import Column, TableSchema
 from ingest.sinks.delta.types import delta_type

@@ -1,7 +1,7 @@
 """Rows out of messages: for one message type, the types of its columns and the function that reads a row.
 
-In: the descriptor of a message, and parsed messages of it. Out: its columns, and rows as values that JSON has. A
-message inside of it is a ROW, a repeated field an ARRAY, a map a MAP. Rules: docs/spec/protobuf.md#types.
+A message inside of another is a ROW, a repeated field an ARRAY, a map a MAP; messages that may hold themselves are
+JSON text. Rules: docs/spec/protobuf.md#types.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.unknown_fields import UnknownFieldSet
 
 from ingest.formats.protobuf import well_known
-from ingest.formats.protobuf.cycles import cyclic_messages
-from ingest.formats.protobuf.descriptors import SchemaError
+from ingest.formats.protobuf.schema import SchemaError
 from ingest.model import types
 from ingest.model.data_type import ArrayType, DecimalType, MapType, StructField, StructType
 from ingest.model.floats import finite, shortest
@@ -26,12 +25,47 @@ if TYPE_CHECKING:
 
     from google.protobuf.descriptor import Descriptor, EnumDescriptor
 
-    from ingest.formats.protobuf.descriptors import AnyMessage
+    from ingest.formats.protobuf.schema import AnyMessage
     from ingest.model.data_type import DataType
     from ingest.model.jsontext import Json
 
     Convert: TypeAlias = Callable[[Any], Any]
     """Function that makes the value of a field into one that JSON has. It raises ValueError."""
+
+
+def cyclic_messages(root: Descriptor) -> frozenset[str]:
+    """Return the full names of the messages, from this one on, that may hold themselves. Raise RecursionError.
+
+    They are the strongly connected components of the graph of messages (Tarjan's algorithm).
+    """
+    number: dict[str, int] = {}
+    lowest: dict[str, int] = {}
+    path: list[str] = []
+    found: set[str] = set()
+
+    def visit(message: Descriptor) -> None:
+        name = message.full_name
+        number[name] = lowest[name] = len(number)
+        path.append(name)
+        for field in message.fields:
+            inner = field.message_type
+            if inner is None or well_known.is_known(inner):  # a Struct holds itself, too
+                continue
+            if inner.full_name == name:
+                found.add(name)
+            if inner.full_name not in number:
+                visit(inner)
+                lowest[name] = min(lowest[name], lowest[inner.full_name])
+            elif inner.full_name in path:
+                lowest[name] = min(lowest[name], number[inner.full_name])
+        if lowest[name] == number[name]:
+            component = path[path.index(name) :]
+            del path[path.index(name) :]
+            found.update(component if len(component) > 1 else ())
+
+    visit(root)
+    return frozenset(found)
+
 
 MAX_ROW_FIELDS: Final = 1000
 """Number of fields of a ROW and of all that is inside of it, at most."""

@@ -272,7 +272,7 @@ UNWANTED = (
     "confluent_kafka",
     "httpx2",
     "ingest.formats.avro.schema",
-    "ingest.formats.protobuf.descriptors",
+    "ingest.formats.protobuf.schema",
 )
 
 

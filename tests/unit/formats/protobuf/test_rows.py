@@ -10,13 +10,12 @@ from protobuf_messages import class_of, message_of
 
 from ingest import packages
 from ingest.errors import ConfigError
-from ingest.formats.protobuf import proto_text, weight
-from ingest.formats.protobuf.descriptors import DescriptorSet, SchemaError
+from ingest.formats.protobuf import messages, schema
 from ingest.formats.protobuf.messages import RowSchema
 from ingest.formats.protobuf.options import Protobuf
-from ingest.formats.protobuf.proto_text import compile_schema
+from ingest.formats.protobuf.row_writer import RowWriter
 from ingest.formats.protobuf.rows import MAX_ROW_FIELDS
-from ingest.formats.protobuf.writing import RowWriter
+from ingest.formats.protobuf.schema import DescriptorSet, SchemaError, compile_schema
 from ingest.model import types
 from ingest.model.change import Reject
 from ingest.model.reject import RowError
@@ -258,7 +257,7 @@ def test_a_short_message_cannot_fill_the_memory(monkeypatch: pytest.MonkeyPatch)
         assert found.code == "malformed"
         assert why in found.message
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 600 << 10
-    monkeypatch.setattr(weight, "MAX_PARSED", 23_000)
+    monkeypatch.setattr(messages, "MAX_PARSED", 23_000)
     assert isinstance(schema.decode(b"\x12\x00" * 100 + b"\x0a\x00"), tuple)
     assert isinstance(schema.decode(b"\x0a\x00\x0a\x00"), Reject)
     assert isinstance(schema.decode(b"\x0b\x0c" * 2), Reject)
@@ -348,7 +347,7 @@ def test_what_reads_texts_may_be_missing_or_slow(monkeypatch: pytest.MonkeyPatch
         made = Protobuf.model_validate({"protobuf.message-class-name": "M", "protobuf.schema": f"{text} "})
         with pytest.raises(ConfigError, match="grpc_tools"):
             made.reader()
-    monkeypatch.setattr(proto_text, "_SECONDS", 0.001)
+    monkeypatch.setattr(schema, "_SECONDS", 0.001)
     with pytest.raises(SchemaError, match="did not read it within"):
         compile_schema(text, {})
 

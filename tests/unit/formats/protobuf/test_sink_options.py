@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from ingest.component.options import WRITTEN
-from ingest.formats.protobuf.confluent import ProtobufConfluent
-from ingest.formats.protobuf.options import Protobuf
+from ingest.formats.protobuf.options import Protobuf, ProtobufConfluent
 from ingest.formats.written import RowPlace
 from ingest.model import types
 from ingest.model.reject import RowError

@@ -8,12 +8,11 @@ from typing import Any
 import pytest
 from protobuf_messages import class_of
 
-from ingest.formats.protobuf.descriptors import DescriptorSet
-from ingest.formats.protobuf.generated import schema_text
 from ingest.formats.protobuf.messages import RowSchema
 from ingest.formats.protobuf.options import Protobuf
-from ingest.formats.protobuf.proto_text import compile_schema
-from ingest.formats.protobuf.writing import RowWriter
+from ingest.formats.protobuf.row_writer import RowWriter
+from ingest.formats.protobuf.schema import DescriptorSet, compile_schema
+from ingest.formats.protobuf.table_writer import schema_text
 from ingest.formats.written import RowPlace
 from ingest.model import types
 from ingest.model.change import Reject

@@ -1,7 +1,6 @@
 """Messages out of rows: for one message type, the function that writes a row.
 
-In: the descriptor of a message, the columns of a table, and rows as the JSON texts of their columns. Out: the bytes of
-messages. google's library writes them. Rules: docs/spec/protobuf.md#writing.
+google's library writes the bytes. Rules: docs/spec/protobuf.md#writing.
 """
 
 from __future__ import annotations
@@ -16,8 +15,8 @@ from google.protobuf.message import EncodeError
 from ingest.formats.protobuf import well_known
 from ingest.formats.protobuf.rows import is_choice
 from ingest.formats.protobuf.scalars import key_text, scalar
-from ingest.formats.protobuf.well_known_writing import FILLED, inside
-from ingest.formats.protobuf.well_known_writing import rounding as any_rounding
+from ingest.formats.protobuf.well_known import FILLED, inside
+from ingest.formats.protobuf.well_known import rounding as any_rounding
 from ingest.model import types
 from ingest.model.data_type import ArrayType, MapType, StructType
 from ingest.model.jsontext import MALFORMED, fields_of
@@ -31,8 +30,8 @@ if TYPE_CHECKING:
     import msgspec
     from google.protobuf.descriptor import Descriptor
 
-    from ingest.formats.protobuf.descriptors import AnyMessage
     from ingest.formats.protobuf.scalars import Make
+    from ingest.formats.protobuf.schema import AnyMessage
     from ingest.model.data_type import DataType
     from ingest.model.numbers import Rounds
 
