@@ -81,7 +81,7 @@ FORMATS: Registry[Options] = Registry(
         "csv": "ingest.formats.csv.options:Csv",
         "raw": "ingest.formats.raw:Raw",
         "avro": "ingest.formats.avro.options:Avro",
-        "avro-confluent": "ingest.formats.avro.confluent:AvroConfluent",
+        "avro-confluent": "ingest.formats.avro.options:AvroConfluent",
         "protobuf": "ingest.formats.protobuf.options:Protobuf",
         "protobuf-confluent": "ingest.formats.protobuf.options:ProtobufConfluent",
         "debezium-avro-confluent": "ingest.formats.debezium.avro_confluent:DebeziumAvroConfluent",

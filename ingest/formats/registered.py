@@ -6,21 +6,17 @@ the reject of a message that has no such schema. Rules: docs/spec/avro.md#messag
 
 from __future__ import annotations
 
-from functools import cache
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 from ingest.component.options import NOTHING_GIVEN
 from ingest.model.cache import Cache
 from ingest.model.change import Reject
-from ingest.schema_registry.client import client_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Hashable, Mapping
+    from collections.abc import Callable, Hashable, Mapping
 
     import msgspec
 
-    from ingest.formats.avro.native.reader import AvroReader
-    from ingest.formats.avro.schema import Node
     from ingest.model.change import InlineSchema
     from ingest.model.data_type import DataType
     from ingest.schema_registry.client import Found, RegistryClient
@@ -45,17 +41,6 @@ class SchemaReader(Protocol):
 
         `given`: the types that the pipeline declares for columns.
         """
-
-
-class NativelyRead(Protocol):
-    """Object that has the native reader of messages of one schema, if there is one."""
-
-    @property
-    def native(self) -> AvroReader | None:
-        """The native reader; None where the reference reads the messages."""
-
-    def counts(self, given: Mapping[str, DataType]) -> Collection[object]:
-        """Return the columns with times that are to be numbers; `given`: the types that the pipeline declares."""
 
 
 R = TypeVar("R", bound=SchemaReader)
@@ -114,30 +99,6 @@ def read_row(
     return found if isinstance(found, Reject) else found.decode(message, HEAD, given)
 
 
-def native_readers(
-    options: RegistryOptions,
-    compiled: Callable[[Node, Node | None], NativelyRead],
-    given: str | None = None,
-    declared: Collection[Mapping[str, DataType]] = (),
-) -> Callable[[bytes], AvroReader | None]:
-    """Return a function that returns the native reader of messages with a head; see `schemas_of`.
-
-    It asks no registry: the reference does, when it reads the first message of a schema. There is no native reader
-    where the pipeline declares numbers for times: native readers make texts of these. `declared`: the types that the
-    pipeline declares for the columns of each table.
-    """
-
-    @cache
-    def schemas() -> SchemasById[NativelyRead]:
-        return schemas_of(options, compiled, given)
-
-    def reader(head: bytes) -> AvroReader | None:
-        known = schemas().known(head)
-        return None if known is None or any(map(known.counts, declared)) else known.native
-
-    return reader
-
-
 _SCHEMAS: dict[tuple[RegistryClient, Hashable], SchemasById[Any]] = {}
 
 
@@ -146,26 +107,10 @@ def schemas_by_id(options: RegistryOptions, kind: str, compiled: Callable[[Found
 
     `kind` is that of the schemas. Schemas with an equal `key` are compiled alike.
     """
+    from ingest.schema_registry.client import client_of  # noqa: PLC0415  (`check` needs no client)
+
     client = client_of(options.client())
     found = _SCHEMAS.get((client, key))
     if found is None:
         found = _SCHEMAS[client, key] = SchemasById(client, kind, compiled)
     return found
-
-
-def schemas_of(
-    options: RegistryOptions, compiled: Callable[[Node, Node | None], T], given: str | None = None
-) -> SchemasById[T]:
-    """Return this process's schemas of Avro in a format's registry, as `compiled` makes them. Raise ConfigError.
-
-    `compiled` makes something of a schema and the one that its messages are read as, whose text is `given`. None:
-    messages are read as they were written.
-    """
-    from ingest.formats.avro.schema import parse  # noqa: PLC0415  (formats of other schemas need no fastavro)
-
-    reader = None if given is None else parse(given)
-
-    def made(found: Found) -> T:
-        return compiled(parse(found.text, found.references), None if found.text == given else reader)
-
-    return schemas_by_id(options, "AVRO", made, (compiled, given))

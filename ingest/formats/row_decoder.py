@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
-from ingest.component.options import NOTHING_GIVEN, InlineSchemaOptions
+from ingest.component.options import Options
 from ingest.model.change import TOMBSTONE, Change, Kind, Reject
 from ingest.schema.type_hints import TypeHints
 
@@ -43,13 +42,10 @@ class RowDecoder:
         return Change(self._table, Kind.INSERT, None, row, None, declared)
 
 
-class RowFormat(InlineSchemaOptions, ABC):
+class RowFormat(Options, ABC):
     """The part of an options model that is alike in formats whose messages say the types of their columns."""
 
     inline_types: ClassVar[None] = None
-    counts_times: ClassVar[bool] = False
-    """True if messages have times as numbers. What `reader` returns then also takes the types that the pipeline
-    declares, as `given`."""
 
     @property
     def form(self) -> Form | None:
@@ -64,19 +60,13 @@ class RowFormat(InlineSchemaOptions, ABC):
     def decoder(self, topic: str, *, keyed: bool = False) -> RowDecoder:
         """Return a decoder for one split's records; `keyed`: it reads their keys, too: a null value is a delete.
 
-        Raise as `reader` does. The decoder raises as the function that `reader` returns.
+        It and the decoder raise as `reader_of` and its function do.
         """
         return RowDecoder(self.reader_of((topic,)), topic, keyed=keyed)
 
-    def reader_of(self, table: TableId) -> ReadRow:
-        """Return the function that `reader` returns, for the keys or the values of a table. Raise as that does."""
-        read: Callable[..., Any] = self.reader()
-        given = self.declared(table) if self.counts_times else NOTHING_GIVEN
-        return partial(read, given=given) if given else read
-
     @abstractmethod
-    def reader(self) -> ReadRow:
-        """Return a function that reads a key or a value: its row as JSON text with what it declares, or its reject.
+    def reader_of(self, table: TableId) -> ReadRow:
+        """Return a function that reads a table's keys or values: a row as JSON text with what it declares, or a reject.
 
         Where there is a schema registry, raise ConfigError; the function raises IngestError if that gives no answer.
         """

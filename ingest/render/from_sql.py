@@ -18,7 +18,7 @@ from ingest.expressions.clauses import condition, projection
 from ingest.expressions.lint import unknown_functions
 from ingest.expressions.words import RESERVED
 from ingest.formats import OF_ROWS
-from ingest.formats.avro.derived import record_of
+from ingest.formats.avro.table_writer import record_of
 from ingest.model.reject import RowError
 from ingest.model.text import TextError, one_line
 from ingest.model.types import quoted

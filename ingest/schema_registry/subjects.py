@@ -12,6 +12,7 @@ from ingest.errors import ConfigError
 from ingest.schema_registry.options import NORMALIZES, REGISTERS, STRATEGIES
 
 if TYPE_CHECKING:
+    from ingest.schema_registry.client import RegistryClient
     from ingest.schema_registry.options import RegistryOptions
 
 
@@ -28,28 +29,6 @@ def subject_of(options: RegistryOptions, topic: str, part: str, record: str) -> 
     if strategy == STRATEGIES[0]:
         return f"{topic}-{part}"
     return record if strategy == STRATEGIES[1] else f"{topic}-{record}"
-
-
-def lacking(subject: str, text: str) -> ConfigError:
-    """Return the error about a schema that a subject lacks, and that nothing registers."""
-    msg = f"subject {subject!r} of the schema registry lacks this schema, and {REGISTERS} is false: {text[:2000]}"
-    return ConfigError(msg, "register it, or let the sink do so")
-
-
-def unregistered(options: RegistryOptions, subject: str, kind: str, text: str, *, normalize: bool) -> str | None:
-    """Return the subject where it lacks a schema, which a run would register then; None where it has it.
-
-    Raise Unavailable, AccessError or ConfigError, also where a run would stop because it cannot register the schema.
-    """
-    from ingest.schema_registry.client import client_of  # noqa: PLC0415  (`check` needs no client)
-
-    client = client_of(options.client())
-    if client.number_of(subject, kind, text, normalize=normalize) is not None:
-        return None
-    if not options.switch(REGISTERS, default=True):
-        raise lacking(subject, text)
-    client.check(subject, kind, text)
-    return subject
 
 
 class SchemaNumber:
@@ -70,28 +49,44 @@ class SchemaNumber:
         return self._number
 
     def unregistered(self) -> str | None:
-        """Return the subject where it lacks the schema; None where it has it. Raise as `get` does."""
-        options = self._options
-        return unregistered(options, self._subject, self._kind, self._text, normalize=_normalizes(options))
+        """Return the subject where it lacks the schema, which a run would register then; None where it has it.
+
+        Raise as `get` does, also where a run would stop because it cannot register the schema.
+        """
+        client = self._client()
+        if client.number_of(self._subject, self._kind, self._text, normalize=self._normalizes) is not None:
+            return None
+        if not self._registers:
+            raise self._lacking()
+        client.check(self._subject, self._kind, self._text)
+        return self._subject
 
     def _ask(self) -> int:
-        from ingest.schema_registry.client import client_of  # noqa: PLC0415  (`check` needs no client)
-
-        options = self._options
-        client = client_of(options.client())
-        registers = options.switch(REGISTERS, default=True)
-        normalize = _normalizes(options)
-        if registers:
-            return client.register(self._subject, self._kind, self._text, normalize=normalize)
-        number = client.number_of(self._subject, self._kind, self._text, normalize=normalize)
+        client = self._client()
+        if self._registers:
+            return client.register(self._subject, self._kind, self._text, normalize=self._normalizes)
+        number = client.number_of(self._subject, self._kind, self._text, normalize=self._normalizes)
         if number is None:
-            raise lacking(self._subject, self._text)
+            raise self._lacking()
         return number
 
+    def _client(self) -> RegistryClient:
+        from ingest.schema_registry.client import client_of  # noqa: PLC0415  (`check` needs no client)
 
-def _normalizes(options: RegistryOptions) -> bool:
-    """Return whether the registry compares schemas in their normal form.
+        return client_of(self._options.client())
 
-    Who registered a schema may have written its JSON in another order.
-    """
-    return options.switch(NORMALIZES, default=not options.switch(REGISTERS, default=True))
+    @property
+    def _registers(self) -> bool:
+        return self._options.switch(REGISTERS, default=True)
+
+    @property
+    def _normalizes(self) -> bool:
+        """True if the registry compares schemas in their normal form.
+
+        Who registered a schema may have written its JSON in another order.
+        """
+        return self._options.switch(NORMALIZES, default=self._kind != "PROTOBUF" and not self._registers)
+
+    def _lacking(self) -> ConfigError:
+        lacks = f"subject {self._subject!r} of the schema registry lacks this schema, and {REGISTERS} is false"
+        return ConfigError(f"{lacks}: {self._text[:2000]}", "register it, or let the sink do so")

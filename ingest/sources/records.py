@@ -21,9 +21,7 @@ from ingest.component.options import (
     unprefixed,
 )
 from ingest.formats import FORMATS, FormatName, ReadKeyFormatName, is_of_rows
-from ingest.formats.debezium.avro_confluent import DebeziumAvroConfluent
-from ingest.formats.debezium.confluent import DebeziumJsonConfluent
-from ingest.formats.debezium.options import DebeziumJson
+from ingest.formats.debezium.options import DebeziumJson, RegisteredDebezium
 from ingest.formats.json.confluent import JsonConfluent
 from ingest.formats.json.options import JsonKeys
 from ingest.formats.metadata_columns import ExtraColumns
@@ -247,7 +245,7 @@ class RecordOptions(DeclaringOptions):
             problems.append(("json.infer-schema.fixed-types", text))
         if isinstance(chosen, InlineSchemaOptions):
             chosen = chosen.beside(self._declared_with(self.value_prefix, self.key_prefix))
-        if isinstance(chosen, (DebeziumAvroConfluent, DebeziumJsonConfluent)):
+        if isinstance(chosen, RegisteredDebezium):
             chosen = chosen.beside_keys(self.key_format)
         if getattr(chosen, "header", False) and not self.reads_lines:
             problems.append(("csv.header", "csv.header needs lines of files: type: file, without file.envelope"))

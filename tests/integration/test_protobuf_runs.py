@@ -68,7 +68,7 @@ def test_a_descriptor_file_is_read_where_the_command_runs(kafka: Kafka, pipeline
 
 def rows(registry: str, messages: list[bytes | None]) -> list[Any]:
     """What keys or values say, read as a source does."""
-    read = ProtobufConfluent.model_validate({f"{NAME}.url": registry}).reader()
+    read = ProtobufConfluent.model_validate({f"{NAME}.url": registry}).reader_of(("t",))
     found = [None if message is None else read(message) for message in messages]
     return [one if one is None else json.loads(bytes(one[0])) for one in found]  # type: ignore[index]  # no reject
 

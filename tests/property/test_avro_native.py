@@ -11,9 +11,8 @@ from avro_schemas import Names, changed, logical_records, possible, records, wri
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingest.formats.avro.envelopes import EnvelopeReader
 from ingest.formats.avro.native_nodes import members_reader, row_reader
-from ingest.formats.avro.rows import MALFORMED, Compiler, RowReader, ended
+from ingest.formats.avro.rows import MALFORMED, Compiler, EnvelopeReader, RowReader, ended
 from ingest.formats.avro.schema import parse
 from ingest.model.jsontext import object_of
 from ingest.model.reject import Contradiction, RowError

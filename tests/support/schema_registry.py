@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import fastavro
 
-from ingest.formats.avro.confluent import AvroConfluent
+from ingest.formats.avro.options import AvroConfluent
 
 if TYPE_CHECKING:
     from pathlib import Path

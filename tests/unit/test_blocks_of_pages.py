@@ -15,7 +15,7 @@ from ruamel.yaml import YAML
 
 from ingest.config.diagnostics import render
 from ingest.config.loader import load_text
-from ingest.formats.avro.derived import record_of
+from ingest.formats.avro.table_writer import record_of
 from ingest.formats.protobuf.table_writer import schema_text
 from ingest.model import types
 from ingest.model.schema import Column, TableSchema

@@ -1,34 +1,50 @@
-"""Whole messages in Avro: rows, and Debezium's envelopes, with what they declare; and the rejects of broken ones.
+"""Whole messages in Avro: rows and Debezium's envelopes with what they declare, or the rejects of broken ones.
 
-In: the tree of a schema, and messages of it. Out: rows as JSON text, or values of envelopes.
-Rules: docs/spec/avro.md#messages.
+Also the readers of messages whose schemas are in a registry, by the schemas' ids. Rules: docs/spec/avro.md#messages.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar, Final
+from functools import cache
+from typing import TYPE_CHECKING, ClassVar, Final, Protocol, TypeVar
 
 import msgspec
 
 from ingest.component.options import NOTHING_GIVEN
-from ingest.formats.avro.envelopes import EnvelopeReader
 from ingest.formats.avro.native_nodes import members_reader, row_reader
 from ingest.formats.avro.primitives import AvroError, read_long
 from ingest.formats.avro.resolution import Resolver
-from ingest.formats.avro.rows import MALFORMED, NO_COUNTS, Compiler, RowReader, ended, row_of, why_malformed
+from ingest.formats.avro.rows import (
+    MALFORMED,
+    NO_COUNTS,
+    Compiler,
+    EnvelopeReader,
+    RowReader,
+    ended,
+    row_of,
+    why_malformed,
+)
+from ingest.formats.avro.schema import parse
+from ingest.formats.registered import schemas_by_id
 from ingest.model import types
 from ingest.model.change import InlineSchema, Reject, Skip
 from ingest.model.jsontext import fields_of
 from ingest.model.reject import Contradiction, RowError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Collection, Mapping
 
+    from ingest.formats.avro.native.reader import AvroReader
     from ingest.formats.avro.resolution import Resolve
     from ingest.formats.avro.rows import Counts
     from ingest.formats.avro.schema import Node
+    from ingest.formats.registered import SchemasById
     from ingest.model.data_type import DataType
+    from ingest.schema_registry.client import Found
+    from ingest.schema_registry.options import RegistryOptions
+
+T = TypeVar("T")
 
 _NULL: Final = msgspec.Raw(b"null")
 FAILURES: Final = (*MALFORMED, Contradiction, RowError)
@@ -198,3 +214,54 @@ def reject(exc: Exception) -> Reject:
     if isinstance(exc, Contradiction):
         return Reject("type-mismatch", str(exc))
     return Reject("malformed", f"not a message of its schema: {why_malformed(exc)}")
+
+
+class NativelyRead(Protocol):
+    """Object that has the native reader of messages of one schema, if there is one."""
+
+    @property
+    def native(self) -> AvroReader | None:
+        """The native reader; None where the reference reads the messages."""
+
+    def counts(self, given: Mapping[str, DataType]) -> Collection[object]:
+        """Return the columns with times that are to be numbers; `given`: the types that the pipeline declares."""
+
+
+def native_readers(
+    options: RegistryOptions,
+    compiled: Callable[[Node, Node | None], NativelyRead],
+    given: str | None = None,
+    declared: Collection[Mapping[str, DataType]] = (),
+) -> Callable[[bytes], AvroReader | None]:
+    """Return a function that returns the native reader of messages with a head; see `schemas_of`.
+
+    It asks no registry: the reference does, when it reads the first message of a schema. There is no native reader
+    where the pipeline declares numbers for times: native readers make texts of these. `declared`: the types that the
+    pipeline declares for the columns of each table.
+    """
+
+    @cache
+    def schemas() -> SchemasById[NativelyRead]:
+        return schemas_of(options, compiled, given)
+
+    def reader(head: bytes) -> AvroReader | None:
+        known = schemas().known(head)
+        return None if known is None or any(map(known.counts, declared)) else known.native
+
+    return reader
+
+
+def schemas_of(
+    options: RegistryOptions, compiled: Callable[[Node, Node | None], T], given: str | None = None
+) -> SchemasById[T]:
+    """Return this process's schemas of Avro in a format's registry, as `compiled` makes them. Raise ConfigError.
+
+    `compiled` makes something of a schema and the one that its messages are read as, whose text is `given`. None:
+    messages are read as they were written.
+    """
+    reader = None if given is None else parse(given)
+
+    def made(found: Found) -> T:
+        return compiled(parse(found.text, found.references), None if found.text == given else reader)
+
+    return schemas_by_id(options, "AVRO", made, (compiled, given))

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from ingest import compiled
-from ingest.formats.avro.budget import BASE, PER_BYTE, has_long_symbol, weight
-from ingest.formats.avro.envelopes import IMAGES, TABLE
 from ingest.formats.avro.logical import counts_millis, logical, small_integer
-from ingest.formats.avro.primitives import read_null
+from ingest.formats.avro.primitives import BASE, PER_BYTE, has_long_symbol, read_null, weight
+from ingest.formats.avro.rows import IMAGES, TABLE
 from ingest.formats.avro.schema import takes_bytes
 from ingest.model import types
 from ingest.model.data_type import DecimalType, TimeType

@@ -1,6 +1,5 @@
-"""Plain Avro: each value is a row, a record of the one schema that the pipeline's file gives.
+"""Options of Avro: each value is a row, a record of the schema that the file gives, or of the one whose id precedes it.
 
-In: the values of records. Out: an insert for each, whose row is JSON text, with the types that the schema says.
 Rules: docs/spec/avro.md.
 """
 
@@ -12,30 +11,34 @@ from typing import TYPE_CHECKING, ClassVar, Final, Self
 
 from pydantic import Field, PrivateAttr, ValidationInfo, model_validator
 
-from ingest.component.options import OptionErrors, is_written
-from ingest.formats.avro.given_schema import field_names
+from ingest.component.options import InlineSchemaOptions, OptionErrors, is_written
+from ingest.formats.avro.messages import RowSchema, native_readers, schemas_of
+from ingest.formats.avro.rows import row_of
+from ingest.formats.avro.schema import SchemaError, check_defaults, parse
+from ingest.formats.avro.table_writer import AvroRows, derived, registered_rows
 from ingest.formats.form import AvroMessages, Form
+from ingest.formats.registered import HEAD, read_row
 from ingest.formats.row_decoder import RowFormat
 from ingest.model.text import reason_of
+from ingest.schema_registry.options import RegistryOptions, keys_behind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ingest.formats.avro.messages import RowSchema
     from ingest.formats.avro.native.reader import AvroReader
     from ingest.formats.row_decoder import ReadRow
-    from ingest.formats.written import RowBytes, RowPlace
+    from ingest.formats.written import RowPlace
     from ingest.model.schema import Column
+    from ingest.model.table import TableId
 
 _SCHEMA: Final = "avro.schema"
 _FILE: Final = "avro.schema-file"
 
 
-class Avro(RowFormat):
+class Avro(RowFormat, InlineSchemaOptions):
     """Options of `value.format: avro`."""
 
     name: ClassVar[str] = "avro"
-    counts_times: ClassVar[bool] = True
 
     schema_text: str | None = Field(None, alias=_SCHEMA)
     """The schema of all messages, as JSON text. A source needs either this or `avro.schema-file`. A sink without them
@@ -71,7 +74,7 @@ class Avro(RowFormat):
     @property
     def own_names(self) -> tuple[str, ...]:
         """The names of the fields of the given schema's record."""
-        return field_names(self._text)
+        return _field_names(self._text)
 
     @property
     def form(self) -> Form:
@@ -80,24 +83,82 @@ class Avro(RowFormat):
 
     def _native(self, _: bytes) -> AvroReader | None:
         """Return the native reader; None also where the pipeline declares numbers for times, which are texts there."""
-        known = _row_schema(self._text)
-        return None if any(map(known.counts, self.all_declared)) else known.native
+        schema = _row_schema(self._text)
+        return None if any(map(schema.counts, self.all_declared)) else schema.native
 
-    def reader(self) -> ReadRow:
-        """Return a function that reads a key or a value: its row as JSON text with what it declares, or its reject."""
-        return partial(_row_schema(self._text).decode, at=0)
+    def reader_of(self, table: TableId) -> ReadRow:
+        """Return a function that reads a key or a value of a table, as `RowFormat` says."""
+        return partial(_row_schema(self._text).decode, at=0, given=self.declared(table))
 
-    def row_writer(self, _place: RowPlace, columns: Mapping[str, Column]) -> RowBytes:
+    def row_writer(self, _place: RowPlace, columns: Mapping[str, Column]) -> AvroRows:
         """Return the function that makes a table's rows. Raise RowError."""
-        from ingest.formats.avro.table_writer import AvroRows, derived  # noqa: PLC0415  (`check` needs no fastavro)
-
         return AvroRows(self._text or derived(columns), columns)
+
+
+class AvroConfluent(RowFormat, InlineSchemaOptions, RegistryOptions):
+    """Options of `value.format: avro-confluent`."""
+
+    name: ClassVar[str] = "avro-confluent"
+    model_config = keys_behind(name)
+
+    @model_validator(mode="after")
+    def _check_given(self, info: ValidationInfo) -> Self:
+        check_given(self, written=is_written(info))
+        return self
+
+    @property
+    def own_names(self) -> tuple[str, ...]:
+        """The names of the fields of the given schema's record."""
+        return _field_names(self.schema_text)
+
+    @property
+    def form(self) -> Form:
+        """Rows of schemas that a worker knows once it has read one of their messages."""
+        readers = native_readers(self, RowSchema, self.schema_text, self.all_declared)
+        return Form("rows", avro=AvroMessages(HEAD, readers))
+
+    def reader_of(self, table: TableId) -> ReadRow:
+        """Return a function that reads a key or a value of a table, as `RowFormat` says."""
+        return partial(read_row, schemas_of(self, RowSchema, self.schema_text), given=self.declared(table))
+
+    def row_writer(self, place: RowPlace, columns: Mapping[str, Column]) -> AvroRows:
+        """Return the function that makes a table's rows, each behind the id of its schema. Raise RowError."""
+        return registered_rows(self, place, columns, "Key" if place.part == "key" else "Value")
 
 
 @lru_cache(maxsize=16)
 def _row_schema(text: str) -> RowSchema:
     """Return the compiled schema of a text; raises SchemaError."""
-    from ingest.formats.avro.messages import RowSchema  # noqa: PLC0415  (only this format needs it)
-    from ingest.formats.avro.schema import parse  # noqa: PLC0415
-
     return RowSchema(parse(text))
+
+
+def _field_names(text: str | None) -> tuple[str, ...]:
+    """Return the names of the fields of a record's schema; none where there is no text, or none that is known yet."""
+    if not text or "${" in text:
+        return ()
+    try:
+        return tuple(field.name for field in row_of(parse(text)).fields)
+    except (SchemaError, RecursionError):  # which is an error of its own option
+        return ()
+
+
+def check_given(options: RegistryOptions, *, written: bool, nullable: bool = True) -> None:
+    """Raise OptionErrors where the schema of the options cannot be used.
+
+    `written`: a sink writes it; `nullable`: whether it may be a union of the record and null. Only a reader needs the
+    defaults: messages that lack a field are read with them.
+    """
+    text = options.schema_text
+    if text is None or "${" in text:
+        return
+    try:
+        node = parse(text)
+        record = row_of(node) if nullable else node
+        why = "" if record.kind == "record" else f"it is of the type {node.kind!r}, and a row is a record"
+        if not written:
+            check_defaults(node)
+    except (SchemaError, RecursionError) as exc:
+        why = str(exc)
+    if why:
+        key = f"{options.name}.schema"
+        raise OptionErrors((key, f"{key}: the schema cannot be used: {why}"))

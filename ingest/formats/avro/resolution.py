@@ -12,17 +12,15 @@ from struct import Struct
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ingest.formats.avro import primitives
-from ingest.formats.avro.defaults import default_bytes, number_bytes
 from ingest.formats.avro.logical import logical_name
 from ingest.formats.avro.primitives import AvroError, read_long, read_string
 from ingest.formats.avro.rows import Compiler
-from ingest.formats.avro.schema import DEFAULT, SchemaError, takes_bytes
+from ingest.formats.avro.schema import DEFAULT, SchemaError, default_bytes, number_bytes, takes_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ingest.formats.avro.budget import MemberBudget
-    from ingest.formats.avro.primitives import Read
+    from ingest.formats.avro.primitives import MemberBudget, Read
     from ingest.formats.avro.schema import Field, Node
 
 Resolve: TypeAlias = Callable[[bytes, int], tuple[bytes, int]]

@@ -1,25 +1,229 @@
-"""Rows into Avro: for one schema, the function that writes a row; and the changes of rows in Debezium's envelope.
+"""Rows into Avro: for one schema, the functions that write a row, and all that it holds, in the binary encoding.
 
-In: the tree of a record's schema, and rows as the JSON texts of their columns. Out: the bytes of a message without what
-stands in front of it. Rules: docs/spec/avro.md#writing.
+A value that a schema does not have, or not exactly, raises ValueError. Rules: docs/spec/avro.md#writing.
 """
 
 from __future__ import annotations
 
-from functools import cached_property
-from typing import TYPE_CHECKING
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Final
 
-from ingest.formats.avro.defaults import number_bytes
-from ingest.formats.avro.rows import row_of
-from ingest.formats.avro.schema import SchemaError, parse
-from ingest.formats.avro.writing import FieldError, FieldWriter, WriterCompiler, write_fields
-from ingest.model.numbers import either
+from ingest.formats.avro.rows import Compiler, row_of
+from ingest.formats.avro.scalars import NULL, characters, scalar, unwritable, write_enum, wrong
+from ingest.formats.avro.schema import SchemaError, default_bytes, number_bytes, parse
+from ingest.model import types
+from ingest.model.jsontext import MALFORMED, fields_of
+from ingest.model.numbers import either, in_elements, in_fields, in_values, rounding_of
 from ingest.model.reject import RowError
+from ingest.model.values import elements_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
+    from ingest.formats.avro.scalars import Write
+    from ingest.formats.avro.schema import Field, Node
+    from ingest.model.data_type import DataType
     from ingest.model.numbers import Rounds
+
+_FLOATS: Final = {"float": types.FLOAT, "double": types.DOUBLE}
+
+
+class FieldError(ValueError):
+    """Error about the value of a record's field. `name` is the field, with the names of those that it is inside of."""
+
+    def __init__(self, name: str, reason: ValueError) -> None:
+        """Keep the field and the reason."""
+        self.name = name
+        if isinstance(reason, FieldError):
+            self.name = f"{name}.{reason.name}"
+        super().__init__(str(reason))
+
+
+def _inside(raw: bytes) -> bytes:
+    """Return the JSON of a nested value, also where a text holds it, as a STRING column does."""
+    return characters(raw) if raw[:1] == b'"' else raw
+
+
+class WriterCompiler:
+    """Compiler of functions that write. Each record is compiled once, also one that holds itself."""
+
+    def __init__(self) -> None:
+        """Know no record yet."""
+        self._records: dict[int, list[Write]] = {}
+        self._rounds: dict[int, list[Rounds | None]] = {}
+        self._types = Compiler()
+
+    def compile(self, node: Node) -> Write:
+        """Return the function that writes a node's values; it raises ValueError. Raise SchemaError."""
+        kind = node.kind
+        if kind == "union":
+            return self._union([self.compile(branch) for branch in node.branches], node)
+        if kind in {"array", "map"}:
+            (item,) = node.branches
+            return partial(_write_array if kind == "array" else _write_map, item=self.compile(item))
+        data_type, _ = self._types.compile(node)
+        if kind == "record":
+            if "connect.name" in node.properties and not types.is_text(data_type):
+                raise unwritable(node)
+            return self._record(node)
+        if kind == "enum":
+            symbols = {symbol.encode(): number_bytes(at) for at, symbol in enumerate(node.symbols)}
+            return partial(write_enum, symbols=symbols)
+        return scalar(node, data_type)
+
+    def _record(self, node: Node) -> Write:
+        known = self._records.get(id(node))
+        if known is None:
+            known = self._records[id(node)] = []
+            fields = [FieldWriter(one, self.compile(one.node)) for one in node.fields]
+            known.append(partial(_write_record, fields=fields))
+        return partial(_write_later, known=known)
+
+    def rounding(self, node: Node) -> Rounds | None:
+        """Return what says of a node's values whether they become other numbers; None where none does.
+
+        Raise SchemaError.
+        """
+        kind = node.kind
+        if kind in _FLOATS:
+            return rounding_of(_FLOATS[kind])
+        if kind == "union":
+            branches = [branch for branch in node.branches if branch.kind != "null"]
+            found = [(self.compile(branch), self.rounding(branch)) for branch in branches]
+            if len(found) == 1 or all(rounds is None for _, rounds in found):
+                return found[0][1] if found else None
+            return partial(_rounds_in_union, branches=found)
+        if kind in {"array", "map"}:
+            return (in_elements if kind == "array" else in_values)(self.rounding(node.branches[0]))
+        return self._rounding_of_record(node) if kind == "record" else None
+
+    def _rounding_of_record(self, node: Node) -> Rounds | None:
+        known = self._rounds.get(id(node))
+        if known is not None:  # maybe a record within itself
+            return known[0] if known else partial(_rounds_later, known=known)
+        known = self._rounds[id(node)] = []
+        found = in_fields({one.name: self.rounding(one.node) for one in node.fields})
+        known.append(found)
+        return found
+
+    @staticmethod
+    def _union(branches: Sequence[Write], node: Node) -> Write:
+        nulls = [number_bytes(at) for at, branch in enumerate(node.branches) if branch.kind == "null"]
+        others = [
+            (number_bytes(at), write)
+            for at, (branch, write) in enumerate(zip(node.branches, branches, strict=True))
+            if branch.kind != "null"
+        ]
+        return partial(_write_union, null=nulls[0] if nulls else None, others=others)
+
+
+def _write_union(raw: bytes, null: bytes | None, others: Sequence[tuple[bytes, Write]]) -> bytes:
+    """Write null, or a value as the first branch that has it."""
+    if raw == NULL:
+        if null is None:
+            raise wrong("null")
+        return null
+    failed: ValueError | None = None
+    for number, write in others:
+        try:
+            return number + write(raw)
+        except ValueError as exc:
+            failed = exc
+    raise failed or wrong("not null")
+
+
+def _rounds_in_union(raw: bytes, said: DataType | None, branches: Sequence[tuple[Write, Rounds | None]]) -> bool:
+    """Return what the branch says as which a value is written."""
+    for write, rounds in branches:
+        try:
+            write(raw)
+        except ValueError:
+            continue
+        return rounds is not None and rounds(raw, said)
+    return False
+
+
+def _rounds_later(raw: bytes, said: DataType | None, known: Sequence[Rounds | None]) -> bool:
+    """Ask the one function that the list holds by the time that a value comes."""
+    return known[0] is not None and known[0](raw, said)
+
+
+def _write_array(raw: bytes, item: Write) -> bytes:
+    try:
+        items = elements_of(_inside(raw))
+    except MALFORMED:
+        raise wrong("no array") from None
+    return number_bytes(len(items)) + b"".join([item(bytes(one)) for one in items]) + b"\0" if items else b"\0"
+
+
+def _members(raw: bytes) -> dict[str, bytes]:
+    try:
+        return {name: bytes(value) for name, value in fields_of(_inside(raw)).items()}
+    except MALFORMED:
+        raise wrong("no object") from None
+
+
+def _write_map(raw: bytes, item: Write) -> bytes:
+    members = _members(raw)
+    if not members:
+        return b"\0"
+    out = [number_bytes(len(members))]
+    for name, value in members.items():
+        key = name.encode()
+        out += (number_bytes(len(key)), key, item(value))
+    return b"".join([*out, b"\0"])
+
+
+class FieldWriter:
+    """One field of a record: its name, the function that writes its values, and the bytes where there is no value."""
+
+    __slots__ = ("absent", "name", "why", "write")
+
+    def __init__(self, field: Field, write: Write) -> None:
+        """Make the bytes of a value that a row does not have: null, or else the field's default, if it is a value."""
+        self.name, self.write = field.name, write
+        self.absent: bytes | None = None
+        self.why = "has no default"
+        try:
+            self.absent = write(NULL)
+        except ValueError:
+            if field.has_default:
+                try:
+                    self.absent = default_bytes(field.default, field.node)
+                except SchemaError as exc:  # which matters to a row without the field only
+                    self.why = str(exc)
+
+
+def write_fields(row: Mapping[str, bytes], fields: Sequence[FieldWriter]) -> bytes:
+    """Return the bytes of a record. A value that is missing is null, or else the default of its field.
+
+    Raise FieldError.
+    """
+    out = []
+    for field in fields:
+        raw = row.get(field.name, NULL)
+        try:
+            if raw == NULL:
+                if field.absent is None:
+                    raise wrong("null")
+                out.append(field.absent)
+            else:
+                out.append(field.write(raw))
+        except ValueError as exc:
+            raise FieldError(field.name, exc) from None
+    return b"".join(out)
+
+
+def _write_record(raw: bytes, fields: Sequence[FieldWriter]) -> bytes:
+    members = _members(raw)
+    if len(members) > len(fields) or not members.keys() <= {field.name for field in fields}:
+        raise wrong("a member that its record does not have")
+    return write_fields(members, fields)
+
+
+def _write_later(raw: bytes, known: Sequence[Write]) -> bytes:
+    """Write by the one function that the list holds by the time that a value comes."""
+    return known[0](raw)
 
 
 class RowWriter:

@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
 
-from ingest.formats.avro.defaults import number_bytes
 from ingest.formats.avro.logical import counts_millis
-from ingest.formats.avro.schema import LOGICAL, SchemaError
+from ingest.formats.avro.schema import LOGICAL, SchemaError, number_bytes
 from ingest.model import temporal, types
 from ingest.model.data_type import DecimalType, TimeType
 from ingest.model.jsontext import MALFORMED

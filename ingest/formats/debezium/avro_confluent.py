@@ -7,22 +7,24 @@ their schema says. Rules: docs/spec/avro.md#debezium.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, Final, Literal, Self
+from typing import TYPE_CHECKING, ClassVar, Final, Self
 
 import msgspec
-from pydantic import PrivateAttr, ValidationInfo, model_validator
+from pydantic import ValidationInfo, model_validator
 
 from ingest.component.options import InlineSchemaOptions, is_written
-from ingest.formats.avro.given_schema import check_given
-from ingest.formats.debezium.options import DebeziumJson, key_of_row, no_table, with_key
+from ingest.formats.avro.messages import FAILURES, EnvelopeSchema, key_schema, native_readers, reject, schemas_of
+from ingest.formats.avro.options import check_given
+from ingest.formats.avro.table_writer import AvroChanges, envelope_columns, registered_rows
+from ingest.formats.debezium.options import RegisteredDebezium, key_of_row, no_table, with_key
 from ingest.formats.debezium.unavailable import is_placeholder, known_of, may_hold_in_avro
 from ingest.formats.form import AvroMessages, Form
 from ingest.formats.key_reading import read_key
+from ingest.formats.registered import HEAD, read_row
 from ingest.model.cache import Cache
 from ingest.model.change import TOMBSTONE, Change, Kind, Reject, Skip
 from ingest.model.jsontext import fields_of, object_of
 from ingest.model.rowtext import key_image
-from ingest.schema.type_hints import TypeHints
 from ingest.schema_registry.options import RegistryOptions, keys_behind
 
 if TYPE_CHECKING:
@@ -35,52 +37,31 @@ if TYPE_CHECKING:
     from ingest.model.table import TableId
 
 
-HEAD: Final = 5
-"""Bytes in front of the value: a zero and the id."""
 _KINDS: Final = {b'"c"': Kind.INSERT, b'"r"': Kind.INSERT, b'"u"': Kind.UPDATE, b'"d"': Kind.DELETE}
 _OTHER_OPS: Final = {b'"t"': Skip("truncate"), b'"m"': Skip("logical-decoding-message")}
 
 
-class DebeziumAvroConfluent(InlineSchemaOptions, RegistryOptions):
+class DebeziumAvroConfluent(RegisteredDebezium, InlineSchemaOptions, RegistryOptions):
     """Options of `value.format: debezium-avro-confluent`."""
 
     name: ClassVar[str] = "debezium-avro-confluent"
-    repeats_deletes: ClassVar[bool] = True
+    registered_keys: ClassVar[str] = "avro-confluent"
     splits_keys: ClassVar[bool] = True
-    codes: ClassVar[Mapping[str, str]] = DebeziumJson.codes
     model_config = keys_behind(name)
 
-    unavailable_value: Literal["reject", "keep", "null"] = "reject"
-    """The way with a value that the database did not send (`__debezium_unavailable_value`) and that the before
-    image does not hold: reject the row, keep the placeholder, or write null."""
-
     inline_types: ClassVar[None] = None
-
-    _keys_registered: bool = PrivateAttr(True)
 
     @model_validator(mode="after")
     def _check_given(self, info: ValidationInfo) -> Self:
         check_given(self, written=is_written(info), nullable=False)
         return self
 
-    def beside_keys(self, key_format: str | None) -> Self:
-        """Return these options for records whose keys have this `key.format`: another one has no keys in Avro."""
-        return self.holding(_keys_registered=key_format in {None, "avro-confluent"})
-
     @property
     def form(self) -> Form:
         """Envelopes of schemas that a worker knows once it has read one of their messages; the same for keys."""
-        from ingest.formats.avro.messages import EnvelopeSchema, key_schema  # noqa: PLC0415  (`check` needs none of this)
-        from ingest.formats.registered import native_readers  # noqa: PLC0415  (nor a client)
-
         values = native_readers(self, EnvelopeSchema, self.schema_text, self.all_declared)
         keys = native_readers(self, key_schema, None, self.all_declared) if self._keys_registered else None
         return Form("debezium", avro=AvroMessages(HEAD, values, keys))
-
-    @property
-    def reading(self) -> TypeHints:
-        """The types and hints that inference goes by."""
-        return TypeHints()
 
     def decoder(self, _topic: str, *, keyed: bool = False) -> DebeziumAvroDecoder:
         """Return a decoder for one split's records."""
@@ -88,9 +69,6 @@ class DebeziumAvroConfluent(InlineSchemaOptions, RegistryOptions):
 
     def change_writer(self, place: RowPlace, columns: Mapping[str, Column]) -> ChangeBytes:
         """Return the function that makes a table's changes, each behind the id of its schema. Raise RowError."""
-        # `check` needs no fastavro
-        from ingest.formats.avro.table_writer import AvroChanges, envelope_columns, registered_rows  # noqa: PLC0415
-
         rows = registered_rows(self, place, envelope_columns(columns), "Envelope")
         return AvroChanges(rows, place.table)
 
@@ -104,14 +82,9 @@ class DebeziumAvroDecoder:
 
     def __init__(self, options: DebeziumAvroConfluent, *, keys_registered: bool) -> None:
         """Ask the registry for nothing yet. `keys_registered`: keys may be in Avro, too. Raise ConfigError."""
-        # `check` needs no client
-        from ingest.formats.avro.messages import FAILURES, EnvelopeSchema, key_schema, reject  # noqa: PLC0415
-        from ingest.formats.registered import read_row, schemas_of  # noqa: PLC0415
-
         self._options = options
         self._read_key = partial(read_row, schemas_of(options, key_schema)) if keys_registered else None
         self._envelopes = schemas_of(options, EnvelopeSchema, options.schema_text)
-        self._failures, self._reject = FAILURES, reject
         self._tables: Cache[bytes, TableId] = Cache(10_000, 4 << 20)
 
     def decode(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> list[Decoded]:
@@ -152,8 +125,8 @@ class DebeziumAvroDecoder:
             if kind is Kind.INSERT:
                 before, unread = None, {}
             old, new = (None if row is None else msgspec.Raw(row) for row in (before, after))
-        except self._failures as exc:
-            return self._reject(exc)
+        except FAILURES as exc:
+            return reject(exc)
         fields = self._key(key, given)
         if isinstance(fields, Reject):
             return fields

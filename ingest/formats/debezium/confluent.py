@@ -6,20 +6,20 @@ writes with its schema in front, where an id stands for the schema. Rules: docs/
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 import msgspec
-from pydantic import PrivateAttr, model_validator
+from pydantic import model_validator
 
 from ingest.component.options import InlineSchemaOptions
-from ingest.formats.debezium.options import DebeziumDecoder, DebeziumJson
+from ingest.formats.debezium.options import DebeziumDecoder, RegisteredDebezium
 from ingest.formats.form import Form
 from ingest.formats.json.confluent import KIND, refuse_schema
 from ingest.formats.json.schema import JsonSchema
+from ingest.formats.registered import HEAD, schemas_by_id
 from ingest.formats.typed import Typed
 from ingest.model.change import TOMBSTONE, Reject
 from ingest.model.jsontext import MALFORMED, reason
-from ingest.schema.type_hints import TypeHints
 from ingest.schema_registry.options import RegistryOptions, keys_behind
 
 if TYPE_CHECKING:
@@ -32,43 +32,28 @@ if TYPE_CHECKING:
     from ingest.model.table import TableId
     from ingest.schema_registry.client import Found
 
-HEAD: Final = 5
-"""Bytes in front of the value: a zero and the id."""
 _raw = msgspec.json.Decoder(msgspec.Raw).decode
 
 
-class DebeziumJsonConfluent(RegistryOptions, InlineSchemaOptions):
+class DebeziumJsonConfluent(RegisteredDebezium, InlineSchemaOptions, RegistryOptions):
     """Options of `value.format: debezium-json-confluent`."""
 
     name: ClassVar[str] = "debezium-json-confluent"
-    repeats_deletes: ClassVar[bool] = True
-    codes: ClassVar[Mapping[str, str]] = DebeziumJson.codes
+    registered_keys: ClassVar[str] = "json-confluent"
     model_config = keys_behind(name)
 
-    unavailable_value: Literal["reject", "keep", "null"] = "reject"
-    """The way with a value that the database did not send (`__debezium_unavailable_value`) and that the before
-    image does not hold: reject the row, keep the placeholder, or write null."""
-
     as_string: ClassVar[bool] = False
-
-    _keys_registered: bool = PrivateAttr(True)
 
     @model_validator(mode="after")
     def _check_given(self) -> Self:
         refuse_schema(self)
         return self
 
-    def beside_keys(self, key_format: str | None) -> Self:
-        """Return these options for records whose keys have this `key.format`: another one has no ids of schemas."""
-        return self.holding(_keys_registered=key_format in {None, "json-confluent"})
-
     @property
     def form(self) -> Form:
         """Debezium's messages behind the ids of their schemas."""
 
         def knows(head: bytes) -> bool:
-            from ingest.formats.registered import schemas_by_id  # noqa: PLC0415  (`check` needs no client)
-
             return schemas_by_id(self, KIND, _Keys, _Keys).known(head) is not None
 
         return Form("debezium", registered=True, knows_key=knows if self._keys_registered else None)
@@ -78,17 +63,10 @@ class DebeziumJsonConfluent(RegistryOptions, InlineSchemaOptions):
         """The types of columns by the head of a message, as far as a worker has read one of its schema."""
 
         def columns(head: bytes) -> Mapping[str, TypedColumn]:
-            from ingest.formats.registered import schemas_by_id  # noqa: PLC0415  (as in `form`)
-
             known = schemas_by_id(self, KIND, _Envelopes, _Envelopes).known(head)
             return {} if known is None else known.columns
 
         return "schema", columns
-
-    @property
-    def reading(self) -> TypeHints:
-        """The types and hints that inference goes by."""
-        return TypeHints()
 
     def decoder(self, _topic: str, *, keyed: bool = False) -> DebeziumJsonDecoder:
         """Return a decoder for one split's records. Raise ConfigError."""
@@ -124,8 +102,6 @@ class DebeziumJsonDecoder(DebeziumDecoder):
 
     def __init__(self, options: DebeziumJsonConfluent, *, keys_registered: bool) -> None:
         """Ask the registry for nothing yet. `keys_registered`: keys may have ids, too. Raise ConfigError."""
-        from ingest.formats.registered import schemas_by_id  # noqa: PLC0415  (`check` needs no client)
-
         chosen: Any = options
         super().__init__(chosen)
         self._envelopes = schemas_by_id(options, KIND, _Envelopes, _Envelopes)

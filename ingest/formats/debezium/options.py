@@ -7,12 +7,13 @@ Rules: docs/spec/debezium-json.md.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Final, Literal
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, ClassVar, Final, Literal, Self
 
 import msgspec
-from pydantic import Field
+from pydantic import Field, PrivateAttr
 
-from ingest.component.options import InlineSchemaOptions
+from ingest.component.options import InlineSchemaOptions, Options
 from ingest.formats.debezium.connect import envelope_schema, key_columns, payload_of, row_columns
 from ingest.formats.debezium.unavailable import is_placeholder, known_of, may_hold
 from ingest.formats.form import Form
@@ -27,7 +28,7 @@ from ingest.model.table import show
 from ingest.schema.type_hints import TypeHints
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from ingest.formats.template import Image, Segments, Value
     from ingest.formats.typed import TypedColumn
@@ -104,6 +105,30 @@ class DebeziumJson(InlineSchemaOptions):
     def value_of(table: TableId, schema: TableSchema, *, include_schema: bool = False) -> Value:
         """Return a function that makes the values of a table's records."""
         return _value_of(table, schema, include_schema=include_schema)
+
+
+class RegisteredDebezium(Options):
+    """Options that Debezium's formats with a schema registry share."""
+
+    repeats_deletes: ClassVar[bool] = True
+    codes: ClassVar[Mapping[str, str]] = DebeziumJson.codes
+    registered_keys: ClassVar[str]
+    """The `key.format` of keys that have ids of schemas, too."""
+
+    unavailable_value: Literal["reject", "keep", "null"] = "reject"
+    """The way with a value that the database did not send (`__debezium_unavailable_value`) and that the before
+    image does not hold: reject the row, keep the placeholder, or write null."""
+
+    _keys_registered: bool = PrivateAttr(True)
+
+    def beside_keys(self, key_format: str | None) -> Self:
+        """Return these options for records whose keys have this `key.format`; None: that of the values."""
+        return self.holding(_keys_registered=key_format in {None, self.registered_keys})
+
+    @property
+    def reading(self) -> TypeHints:
+        """The types and hints that inference goes by."""
+        return TypeHints()
 
 
 # The fields stand in the order in which Debezium writes them: msgspec looks for the next one first

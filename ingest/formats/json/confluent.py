@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, ClassVar, Final, Self
 import msgspec
 from pydantic import model_validator
 
-from ingest.component.options import NOTHING_GIVEN, OptionErrors
+from ingest.component.options import NOTHING_GIVEN, InlineSchemaOptions, OptionErrors
 from ingest.formats.form import Form
 from ingest.formats.json.schema import Columns, JsonSchema, is_exact
+from ingest.formats.json.table_writer import RegisteredJsonRows
+from ingest.formats.registered import read_row, schemas_by_id
 from ingest.formats.row_decoder import RowFormat
 from ingest.formats.typed import Typed
 from ingest.model.change import Reject
@@ -25,13 +27,13 @@ from ingest.schema_registry.options import RegistryOptions, keys_behind
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ingest.formats.json.table_writer import RegisteredJsonRows
     from ingest.formats.row_decoder import ReadRow
     from ingest.formats.typed import TypedColumn
     from ingest.formats.written import RowPlace
     from ingest.model.change import InlineSchema
     from ingest.model.data_type import DataType
     from ingest.model.schema import Column
+    from ingest.model.table import TableId
     from ingest.schema_registry.client import Found
 
 KIND: Final = "JSON"
@@ -39,11 +41,10 @@ _MAX_KEPT: Final = 64
 """Sets of columns without a type that are kept for one schema."""
 
 
-class JsonConfluent(RowFormat, RegistryOptions):
+class JsonConfluent(RowFormat, InlineSchemaOptions, RegistryOptions):
     """Options of `value.format: json-confluent`."""
 
     name: ClassVar[str] = "json-confluent"
-    counts_times: ClassVar[bool] = True
     keeps_digits: ClassVar[bool] = True
     """True, as numbers are written as texts."""
     model_config = keys_behind(name)
@@ -61,7 +62,6 @@ class JsonConfluent(RowFormat, RegistryOptions):
     @property
     def inline_types(self) -> tuple[str, Callable[[bytes], Mapping[str, TypedColumn]]]:  # type: ignore[override]
         """The types of columns by the head of a message, as far as a worker has read one of its schema."""
-        from ingest.formats.registered import schemas_by_id  # noqa: PLC0415  (`check` needs no client)
 
         def columns(head: bytes) -> Mapping[str, TypedColumn]:
             known = schemas_by_id(self, KIND, JsonRows, JsonRows).known(head)
@@ -69,20 +69,12 @@ class JsonConfluent(RowFormat, RegistryOptions):
 
         return "schema", columns
 
-    def reader(self) -> ReadRow:
-        """Return a function that reads a key or a value: its row as JSON text with what it declares, or its reject.
-
-        Raise ConfigError. The function raises IngestError where the registry gives no answer.
-        """
-        from ingest.formats.registered import read_row, schemas_by_id  # noqa: PLC0415  (`check` needs no client)
-
-        schemas = schemas_by_id(self, KIND, JsonRows, JsonRows)
-        return partial(read_row, schemas)
+    def reader_of(self, table: TableId) -> ReadRow:
+        """Return a function that reads a key or a value of a table, as `RowFormat` says."""
+        return partial(read_row, schemas_by_id(self, KIND, JsonRows, JsonRows), given=self.declared(table))
 
     def row_writer(self, place: RowPlace, columns: Mapping[str, Column]) -> RegisteredJsonRows:
         """Return the function that makes a table's rows, each behind the id of its schema. Raise RowError."""
-        from ingest.formats.json.table_writer import RegisteredJsonRows  # noqa: PLC0415  (as in `reader`)
-
         return RegisteredJsonRows(self, place, columns)
 
 

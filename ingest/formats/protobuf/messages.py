@@ -6,13 +6,13 @@ fields of its type, so an empty one of two bytes may take kilobytes. Rules: docs
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Self
 
 import msgspec
 from google.protobuf.message import DecodeError
 
 from ingest.formats.protobuf.rows import MessageError, ReaderCompiler, ReadingState, UnknownField
-from ingest.formats.protobuf.schema import DescriptorSet, SchemaError
+from ingest.formats.protobuf.schema import DescriptorSet, SchemaError, compile_schema
 from ingest.model import types
 from ingest.model.change import InlineSchema, Reject
 from ingest.model.data_type import ArrayType, DateType, MapType, StructField, StructType, TimestampType, TimeType
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor
 
     from ingest.model.data_type import DataType
+    from ingest.schema_registry.client import Found
 
 MAX_PARSED: Final = 256 << 20
 """Bytes that the messages inside of one message may take."""
@@ -33,7 +34,7 @@ _SKIPPED: Final = {1: 8, 5: 4}
 
 
 class _Shape:
-    """Facts about a message type that count here."""
+    """Size of a message type, from which the memory of parsed messages is estimated."""
 
     __slots__ = ("inner", "size")
 
@@ -217,6 +218,7 @@ def _as_text(data_type: DataType) -> DataType:
 
 _MAX_DEPTH: Final = 100
 _MAX_INDEX: Final = 1 << 20
+_MAX_BYTES: Final = 5
 
 
 class MessageTypes:
@@ -227,6 +229,12 @@ class MessageTypes:
         self._set = DescriptorSet(descriptor_set)
         self._read_defaults, self._ignore_unknown = read_defaults, ignore_unknown
         self._known: dict[tuple[int, ...], RowSchema | Reject] = {}
+
+    @classmethod
+    def compiled(cls, schema: Found, *, read_defaults: bool, ignore_unknown: bool) -> Self:
+        """Return the message types of a registry's schema. Raise SchemaError, or as `compile_schema` does."""
+        content = compile_schema(schema.text, dict(zip(schema.names, schema.references, strict=True)))
+        return cls(content, read_defaults=read_defaults, ignore_unknown=ignore_unknown)
 
     def decode(self, message: bytes, at: int, _given: object = None) -> tuple[msgspec.Raw, InlineSchema] | Reject:
         """Return the row of a message with what it declares, or its reject. At `at` the indexes of its type begin."""
@@ -270,20 +278,11 @@ def read_indexes(message: bytes, at: int) -> tuple[tuple[int, ...], int]:
 
 
 def _read_number(message: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = message[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            break
-        shift += 7
-        if shift > 28:
-            raise ValueError
+    value, end = _number(message, at)
     number = (value >> 1) ^ -(value & 1)
-    if not 0 <= number <= _MAX_INDEX:
+    if end - at > _MAX_BYTES or not 0 <= number <= _MAX_INDEX:
         raise ValueError
-    return number, at
+    return number, end
 
 
 def write_indexes(indexes: tuple[int, ...]) -> bytes:

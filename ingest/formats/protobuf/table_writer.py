@@ -37,8 +37,7 @@ from ingest.model.data_type import (
 from ingest.model.reject import RowError
 from ingest.model.table import show
 from ingest.schema_registry.client import client_of
-from ingest.schema_registry.options import NORMALIZES, REGISTERS
-from ingest.schema_registry.subjects import lacking, subject_of, unregistered
+from ingest.schema_registry.subjects import SchemaNumber, subject_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -52,7 +51,7 @@ if TYPE_CHECKING:
     from ingest.model.numbers import Rounds
     from ingest.model.schema import Column
     from ingest.model.table import TableId
-    from ingest.schema_registry.client import Found, RegistryClient
+    from ingest.schema_registry.client import Found
 
 _is_name: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*").fullmatch
 _SCALARS: Final[dict[type[DataType], str]] = {
@@ -205,11 +204,10 @@ _not_named: Final = re.compile(r"[^A-Za-z0-9_]").sub
 class ProtobufRows:
     """Function that makes the bytes of a table's rows, as messages of a type that the pipeline's file gives."""
 
-    def __init__(self, descriptor: Descriptor, columns: Mapping[str, Column], null_text: str | None) -> None:
-        """Compile the message type for columns, by the names of their fields. Raise RowError."""
-        self._columns = _types(columns)
+    def __init__(self, content: bytes, message: str, columns: Mapping[str, Column], null_text: str | None) -> None:
+        """Compile a message type of a descriptor set for columns, by the names of their fields. Raise RowError."""
         self._row = Renamed(columns)
-        self._writer = RowWriter(descriptor, self._columns, null_text)
+        self._writer = RowWriter(DescriptorSet(content).message(message), _types(columns), null_text)
 
     def __call__(self, row: Image) -> bytes:
         """Return the bytes of a row, given as the JSON texts of its columns in the sink's table. Raise RowError."""
@@ -268,7 +266,9 @@ class RegisteredRows:
         Where neither is possible, the rows are refused.
         """
         try:
-            self._find()
+            if not self._newest_is_taken():
+                message = _first(self._text, ())
+                self._use(self._number().get(), message)
         except RowError as exc:
             self._refusal = exc
         except RecursionError:
@@ -278,34 +278,20 @@ class RegisteredRows:
     def unregistered(self) -> str | None:
         """Return the subject that `register` would register a schema for, if any. Raise IngestError."""
         try:
-            if self._taken(client_of(self._options.client())):
-                return None
+            return None if self._newest_is_taken() else self._number().unregistered()
         except (RowError, RecursionError):
             return None
-        normalize = self._options.switch(NORMALIZES, default=False)
-        return unregistered(self._options, self._subject, _KIND, self._text, normalize=normalize)
 
-    def _taken(self, client: RegistryClient) -> bool:
+    def _newest_is_taken(self) -> bool:
         """Return whether the subject's newest schema is taken. Raise RowError, or IngestError."""
-        latest = client.latest(self._subject)
+        latest = client_of(self._options.client()).latest(self._subject)
         return self._options.schema_text is None and latest is not None and self._take(*latest)
 
-    def _find(self) -> None:
-        client = client_of(self._options.client())
-        if self._taken(client):
-            return
-        message = _first(self._text, ())
-        normalize = self._options.switch(NORMALIZES, default=False)
-        if self._options.switch(REGISTERS, default=True):
-            self._use(client.register(self._subject, _KIND, self._text, normalize=normalize), message)
-            return
-        number = client.number_of(self._subject, _KIND, self._text, normalize=normalize)
-        if number is None:
-            raise lacking(self._subject, self._text)
-        self._use(number, message)
+    def _number(self) -> SchemaNumber:
+        return SchemaNumber(self._options, self._subject, _KIND, self._text, asks=True)
 
     def _use(self, number: int, message: Descriptor) -> None:
-        self._writer = RowWriter(message, self._columns, self._options.null_text)
+        self._writer = RowWriter(message, self._columns, self._options.write_null_string_literal)
         self._head = b"\0" + number.to_bytes(4, "big") + write_indexes(_FIRST)
 
     def _take(self, number: int, found: Found) -> bool:

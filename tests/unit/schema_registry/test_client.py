@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pytest
 
 from ingest.errors import AccessError, ConfigError, Unavailable
-from ingest.formats.avro.confluent import AvroConfluent
+from ingest.formats.avro.options import AvroConfluent
 from ingest.model.change import Reject
 from ingest.schema_registry.client import RegistryClient
 from ingest.schema_registry.subjects import SchemaNumber

@@ -6,8 +6,7 @@ import json
 
 import pytest
 
-from ingest.formats.avro.derived import FLINK, record_of
-from ingest.formats.avro.table_writer import derived, envelope_columns
+from ingest.formats.avro.table_writer import FLINK, derived, envelope_columns, record_of
 from ingest.model import types
 from ingest.model.data_type import StructField, StructType
 from ingest.model.reject import RowError

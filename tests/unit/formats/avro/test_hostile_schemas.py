@@ -9,8 +9,8 @@ import msgspec
 import pytest
 from schema_registry import envelope, record
 
-from ingest.formats.avro.budget import BASE, PER_BYTE
 from ingest.formats.avro.messages import EnvelopeSchema, RowSchema
+from ingest.formats.avro.primitives import BASE, PER_BYTE
 from ingest.formats.avro.rows import MALFORMED, Compiler, RowReader
 from ingest.formats.avro.schema import SchemaError, parse
 from ingest.model.change import Reject

@@ -11,9 +11,8 @@ import msgspec
 import pytest
 from schema_registry import record, written
 
-from ingest.formats.avro.defaults import check_defaults
 from ingest.formats.avro.rows import MALFORMED, Compiler, RowReader, ended, why_malformed
-from ingest.formats.avro.schema import SchemaError, parse
+from ingest.formats.avro.schema import SchemaError, check_defaults, parse
 from ingest.model import types
 from ingest.model.jsontext import fields_of
 from ingest.model.reject import Contradiction

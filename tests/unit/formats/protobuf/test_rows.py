@@ -346,7 +346,7 @@ def test_what_reads_texts_may_be_missing_or_slow(monkeypatch: pytest.MonkeyPatch
         assert "pip install 'ingest[protobuf]'" in str(raised.value.hint)
         made = Protobuf.model_validate({"protobuf.message-class-name": "M", "protobuf.schema": f"{text} "})
         with pytest.raises(ConfigError, match="grpc_tools"):
-            made.reader()
+            made.reader_of(("t",))
     monkeypatch.setattr(schema, "_SECONDS", 0.001)
     with pytest.raises(SchemaError, match="did not read it within"):
         compile_schema(text, {})
