@@ -33,7 +33,7 @@ from ingest.schema.evolve import Schemas, SourceTable
 from ingest.schema.infer import Inference
 from ingest.sinks.postgres.postgres import PostgresSink
 from ingest.sinks.postgres.tables import table_of
-from ingest.testing.records import MemoryRecord
+from ingest.testing.in_memory import MemoryRecord
 
 if TYPE_CHECKING:
     import argparse

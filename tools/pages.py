@@ -19,9 +19,9 @@ from typing import Any, Final
 
 from ingest.formats import FORMATS
 from ingest.model.reject import CODES
-from ingest.observe.exposition import Family
-from ingest.observe.health import Health
 from ingest.observe.metrics import Metrics
+from ingest.observe.observers import Health
+from ingest.observe.serving import Family
 from ingest.sinks import SINKS
 
 ROOT: Final = Path(__file__).parent.parent

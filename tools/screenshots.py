@@ -30,10 +30,9 @@ from rich.text import Text
 from terminals import ESCAPE, on_terminal, plain
 
 from ingest.observe.events import BatchDone, RunStarted, SideAnswers
-from ingest.observe.exposition import Exposition
-from ingest.observe.health import Health
 from ingest.observe.metrics import SIDES, Metrics
-from ingest.observe.serving import MetricsServer, registry_of
+from ingest.observe.observers import Health
+from ingest.observe.serving import Exposition, MetricsServer, registry_of
 from ingest.task.counters import TableCounters
 
 if TYPE_CHECKING:

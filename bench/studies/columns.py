@@ -21,7 +21,7 @@ from ingest.native import native
 from ingest.schema.evolve import Schemas, SourceTable
 from ingest.schema.infer import Inference
 from ingest.sinks.topics.upsert_kafka import UpsertKafka
-from ingest.testing.records import MemoryRecord
+from ingest.testing.in_memory import MemoryRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable

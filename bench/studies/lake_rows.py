@@ -28,7 +28,7 @@ from ingest.sinks.lake.kept_rows import KeptRows
 from ingest.sinks.lake.native_rows import BUILT, schema_of
 from ingest.sinks.lake.rows import rows_to_batch, rows_to_batch_by_reference
 from ingest.sinks.topics.upsert_kafka import UpsertKafka
-from ingest.testing.records import MemoryRecord
+from ingest.testing.in_memory import MemoryRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

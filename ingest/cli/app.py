@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar, Final
 
 import typer
 
@@ -54,14 +54,16 @@ GROUPS = {
         "json-schema": "Print the JSON Schema of pipeline files, by which editors complete and check them.",
     },
 }
-"""The modules beside this one, each with one command or one group of commands, and their short helps."""
+"""Commands and groups of commands, with their short helps. A command is the `app` of the module of its name."""
+_ELSEWHERE: Final = {"replay": "rerun:replay_app", "backfill": "rerun:backfill_app", "json-schema": "installation"}
+"""Commands that share a module with others."""
 COMMANDS = {name: short_help for group in GROUPS.values() for name, short_help in group.items()}
 
 
 class Commands(LazyGroup):
     """All commands of `ingest`."""
 
-    modules: ClassVar = {name: f"ingest.cli.{name.replace('-', '_')}" for name in COMMANDS}
+    modules: ClassVar = {name: f"ingest.cli.{_ELSEWHERE.get(name, name)}" for name in COMMANDS}
 
     def sections(self) -> Iterable[tuple[str, list[str]]]:
         """Return what a person looks for: to start, to look, to operate, to develop."""
@@ -83,9 +85,9 @@ for name, short_help in COMMANDS.items():
 
 def _version(value: bool) -> None:
     if value:
-        from ingest.cli.version import lines  # noqa: PLC0415  (it asks what is installed)
+        from ingest.cli.installation import version_lines  # noqa: PLC0415  (it asks what is installed)
 
-        typer.echo("\n".join(lines()))
+        typer.echo("\n".join(version_lines()))
         raise typer.Exit
 
 

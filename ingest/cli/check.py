@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ingest.cli.output import counted
 from ingest.cli.parameters import SetOption, parse_variables
-from ingest.cli.screen import highlighted, paint
+from ingest.cli.screen import counted, highlighted, paint
 from ingest.config.deployment import pipelines_in
 from ingest.config.loader import load
 from ingest.errors import ConfigError

@@ -13,12 +13,11 @@ import typer
 
 from ingest.checkpoint.inspect import apply_reset, as_offsets, exported, opened, overview, plan_reset
 from ingest.cli.completing import TARGETS, sink_topics, topics
-from ingest.cli.output import counted
 from ingest.cli.parameters import FormatOption, OutputFormat, SetOption, parse_variables
-from ingest.cli.screen import CommandGroup
+from ingest.cli.screen import CommandGroup, counted
 from ingest.config.loader import load_strictly
 from ingest.config.redaction import mask
-from ingest.driver.files import with_files
+from ingest.driver.context import with_files
 from ingest.kafka.offsets import parse_time
 from ingest.model.text import one_line, size, yaml_text
 from ingest.paths import is_remote, usual_checkpoint

@@ -18,6 +18,10 @@ from typing import TYPE_CHECKING, Any, Final
 import typer
 
 from ingest.errors import IngestError
+from ingest.kafka.catalogue import CLIENT
+from ingest.model.reject import CODES
+from ingest.model.table import show
+from ingest.paths import is_remote, usual_checkpoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -52,7 +56,7 @@ def values_of(option: str) -> list[str]:
     """Return the values of an option that has a few, by the JSON Schema of pipeline files, or of Kafka's client."""
     if option.startswith("properties."):
         return _property_values(option.removeprefix("properties."))
-    from ingest.cli.json_schema import schema_text  # noqa: PLC0415  (only these words need it)
+    from ingest.cli.installation import schema_text
 
     return list(dict.fromkeys(_enumerated(json.loads(schema_text()), option)))
 
@@ -60,79 +64,75 @@ def values_of(option: str) -> list[str]:
 def _enumerated(schema: Any, option: str) -> Iterator[str]:
     """Yield the values that an option may have anywhere in a JSON Schema."""
     if isinstance(schema, list):
-        for one in schema:
-            yield from _enumerated(one, option)
+        for item in schema:
+            yield from _enumerated(item, option)
     elif isinstance(schema, dict):
-        for name, one in schema.items():
-            if name == "properties" and option in one:
-                yield from _words(one[option])
-            yield from _enumerated(one, option)
+        for name, part in schema.items():
+            if name == "properties" and option in part:
+                yield from _words(part[option])
+            yield from _enumerated(part, option)
 
 
 def _words(schema: dict[str, Any]) -> Iterator[str]:
     yield from (str(word) for word in (*schema.get("enum", ()), *filter(None, [schema.get("const")])))
     if schema.get("type") == "boolean":
         yield from ("true", "false")
-    for one in schema.get("anyOf", ()):
-        yield from _words(one)
+    for choice in schema.get("anyOf", ()):
+        yield from _words(choice)
 
 
 def client_properties(incomplete: str) -> list[str]:
     """Return `KEY=` for each property of Kafka's client; after the sign, its values where it has a few."""
-    from ingest.kafka.catalogue import CLIENT  # noqa: PLC0415  (only these words need it)
-
     name, equals, _ = incomplete.partition("=")
     return [f"{name}={value}" for value in _property_values(name)] if equals else [f"{key}=" for key in CLIENT]
 
 
 def _property_values(name: str) -> list[str]:
-    from ingest.kafka.catalogue import CLIENT  # noqa: PLC0415
-
-    known = CLIENT.get(name)
-    return known.values.split("|") if known is not None and "|" in known.values else []
+    option = CLIENT.get(name)
+    return option.values.split("|") if option is not None and "|" in option.values else []
 
 
 def codes() -> list[str]:
     """Return the codes of rejects."""
-    from ingest.formats import FORMATS  # noqa: PLC0415  (only these words need it)
-    from ingest.model.reject import CODES  # noqa: PLC0415
-    from ingest.sinks import SINKS  # noqa: PLC0415
+    from ingest.formats import FORMATS
+    from ingest.sinks import SINKS
 
     return sorted({*CODES, *FORMATS.codes(), *SINKS.codes()})
 
 
 def source_tables() -> list[str]:
     """Return the source tables that the pipeline's checkpoint knows."""
-    return _from_checkpoint(lambda found: _tables(found, observed=True))
+    return _from_checkpoint(lambda checkpoint: _tables(checkpoint, observed=True))
 
 
 def tables() -> list[str]:
     """Return the tables of the sink that the checkpoint knows; with --observed those of the source."""
-    return _from_checkpoint(lambda found: _tables(found, observed="--observed" in _typed()))
+    return _from_checkpoint(lambda checkpoint: _tables(checkpoint, observed="--observed" in _typed()))
 
 
-def _tables(found: Checkpoint, *, observed: bool) -> list[str]:
-    from ingest.checkpoint.schema_history import current, history  # noqa: PLC0415  (only these words need it)
-    from ingest.model.table import show  # noqa: PLC0415
+def _tables(checkpoint: Checkpoint, *, observed: bool) -> list[str]:
+    from ingest.checkpoint.schema_history import current, history
 
-    return [show(version.table) for version in current(history(found, observed=observed), None)]
+    return [show(version.table) for version in current(history(checkpoint, observed=observed), None)]
 
 
 def topics() -> list[str]:
     """Return the topics that the pipeline has read."""
-    return _from_checkpoint(lambda found: sorted({topic for topic, _ in found.progress()[0].positions}))
+    return _from_checkpoint(lambda checkpoint: sorted({topic for topic, _ in checkpoint.progress()[0].positions}))
 
 
 def sink_topics() -> list[str]:
     """Return the topics of the sink over whose partitions keys are hashed."""
-    from ingest.checkpoint.inspect import overview  # noqa: PLC0415  (only these words need it)
+    from ingest.checkpoint.inspect import overview
 
-    return _from_checkpoint(lambda found: [one["topic"] for one in overview(found, None)["key_partitions"]])
+    return _from_checkpoint(
+        lambda checkpoint: [spread["topic"] for spread in overview(checkpoint, None)["key_partitions"]]
+    )
 
 
 def records() -> list[str]:
     """Return `TOPIC:PARTITION:` for each partition that the pipeline has read."""
-    return _from_checkpoint(lambda found: [f"{t}:{p}:" for t, p in sorted(found.progress()[0].positions)])
+    return _from_checkpoint(lambda checkpoint: [f"{t}:{p}:" for t, p in sorted(checkpoint.progress()[0].positions)])
 
 
 def _typed() -> list[str]:
@@ -151,9 +151,8 @@ def _place() -> Path:
 
 def _from_checkpoint(words: Callable[[Checkpoint], list[str]]) -> list[str]:
     """Return words out of the checkpoint that the command line means, where it is on this machine."""
-    from ingest.checkpoint.inspect import opened  # noqa: PLC0415  (only these words need it)
-    from ingest.config.loader import load  # noqa: PLC0415
-    from ingest.paths import is_remote, usual_checkpoint  # noqa: PLC0415
+    from ingest.checkpoint.inspect import opened
+    from ingest.config.loader import load
 
     typed, file = _typed(), _place()
     where = typed[typed.index("--checkpoint") + 1] if "--checkpoint" in typed[:-1] else str(file)
@@ -162,8 +161,8 @@ def _from_checkpoint(words: Callable[[Checkpoint], list[str]]) -> list[str]:
             pipeline = load(file, {}, code=False).pipeline
             where = str(usual_checkpoint(file.stem if pipeline is None else pipeline.pipeline.name))
         if not is_remote(where):
-            with opened(where, {}, write=False) as found:
-                return words(found)
+            with opened(where, {}, write=False) as checkpoint:
+                return words(checkpoint)
     return []
 
 
@@ -173,18 +172,18 @@ def completing() -> Iterator[None]:
     if os.environ.get("_INGEST_COMPLETE") != "complete_bash":
         yield
         return
-    given = os.environ["COMP_WORDS"]
-    words, number = joined(given.split("\n" if "\n" in given else " "), int(os.environ["COMP_CWORD"]))
+    line = os.environ["COMP_WORDS"]
+    words, number = joined(line.split("\n" if "\n" in line else " "), int(os.environ["COMP_CWORD"]))
     os.environ["COMP_WORDS"], os.environ["COMP_CWORD"] = "\n".join(words), str(number)
     word = words[number] if number < len(words) else ""
-    known = word[: max(word.rfind("="), word.rfind(":")) + 1]
+    typed = word[: max(word.rfind("="), word.rfind(":")) + 1]
     written = io.StringIO()
     try:
         with redirect_stdout(written):
             yield
     finally:
         for line in written.getvalue().splitlines():
-            typer.echo(line.removeprefix(known))
+            typer.echo(line.removeprefix(typed))
 
 
 def joined(words: list[str], number: int) -> tuple[list[str], int]:

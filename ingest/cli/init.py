@@ -12,13 +12,12 @@ import typer
 
 from ingest import __version__
 from ingest.cli.completing import client_properties
-from ingest.cli.json_schema import PLACE, schema_text
-from ingest.cli.output import counted
+from ingest.cli.installation import SCHEMA_PLACE, schema_text
 from ingest.cli.parameters import SetOption, parse_variables
 from ingest.cli.render import manifests
+from ingest.cli.screen import counted
 from ingest.config.loader import load_text
-from ingest.config.redaction import mask
-from ingest.errors import ConfigError, IngestError
+from ingest.errors import ConfigError
 from ingest.formats import FORMATS
 from ingest.formats.appearance import REGISTERED, looks_like
 from ingest.formats.appearance_of_rows import (
@@ -35,9 +34,11 @@ from ingest.model.text import TextError, one_line, reason_of
 from ingest.packages import require
 from ingest.program import masked_errors
 from ingest.render.first_pipeline import SINKS, Answers, DatabaseAnswers, asks_for_key, pipeline_text
+from ingest.render.from_sql import pipeline_of
 from ingest.render.repository import repository_files
 from ingest.render.yaml_text import scalar
-from ingest.testing.first_look import FirstLook, first_look
+from ingest.schema.sql_script import parse_script
+from ingest.testing.sampling import FirstLook, first_look
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -181,12 +182,14 @@ def _finish(out: Path, answers: Answers, values: dict[str, str], *, look: bool) 
     """Write the file, and say what a run of it would do. Raise ConfigError."""
     text = pipeline_text(answers)
     _checked(text, values)
-    _write(out.parent, {out.name: text, str(PLACE): schema_text()})
+    _write(out.parent, {out.name: text, str(SCHEMA_PLACE): schema_text()})
     if not look:
         typer.echo(f"{out} is written. Next: ingest plan {out}; ingest run {out} --once", err=True)
         return
     typer.echo(f"{out} is written. What a run of it would do (ingest plan {out}):\n", err=True)
-    _planned(out, values)
+    from ingest.cli.plan import show_plan  # noqa: PLC0415  (it imports the driver, which --no-look does not need)
+
+    show_plan(out, values)
     typer.echo(f"\nNext: ingest run {out} --once", err=True)
 
 
@@ -225,9 +228,6 @@ def _with_tables(answers: Answers, variables: Mapping[str, str]) -> Answers:
 
 def _turn(script: Path, out: Path) -> None:
     """Write the pipeline of a script of Flink SQL, and say what of the script it does not have. Raise ConfigError."""
-    from ingest.render.from_sql import pipeline_of  # noqa: PLC0415  (other ways to a first file need none of it)
-    from ingest.schema.sql_script import parse_script  # noqa: PLC0415
-
     try:
         text = script.read_text(encoding="utf-8")
         turned = pipeline_of(parse_script(text), str(script))
@@ -238,7 +238,7 @@ def _turn(script: Path, out: Path) -> None:
         line = text.count("\n", 0, exc.at) + 1
         column = exc.at - (text.rfind("\n", 0, exc.at) + 1) + 1
         raise ConfigError(f"{script}:{line}:{column}: not Flink SQL: {exc}", "mend the script") from exc
-    _write(out.parent, {out.name: turned.text, str(PLACE): schema_text()})
+    _write(out.parent, {out.name: turned.text, str(SCHEMA_PLACE): schema_text()})
     typer.echo(f"{out} is written. Next: ingest plan {out}; ingest run {out} --once", err=True)
     if turned.left:
         typer.echo("\nNot as in the script:", err=True)
@@ -351,27 +351,6 @@ def _asked_for_key(answers: Answers) -> str:
     return ""
 
 
-def _planned(out: Path, variables: dict[str, str]) -> None:
-    """Print what a run of the file would do, and the error that it would end with."""
-    from ingest.cli.plan import lines  # noqa: PLC0415  (the driver is slow to import, and --no-look needs none of it)
-    from ingest.cli.run import running  # noqa: PLC0415
-    from ingest.testing.dry_run import dry_run  # noqa: PLC0415
-
-    try:
-        with running(out, variables, {}, None, "local[1]", once=True, start=None, looks=True) as (
-            pipeline,
-            settings,
-            _,
-        ):
-            report, error = dry_run(pipeline, settings, tell=lambda text: typer.echo(f"warning: {text}", err=True))
-            typer.echo(mask("\n".join(lines(report)), pipeline.secrets))
-            if error is not None:
-                raise error
-    except IngestError as exc:
-        hint = f"\n  hint: {exc.hint}" if exc.hint else ""
-        typer.echo(f"\nA run would end with exit code {exc.exit_code}: {exc.message}{hint}", err=True)
-
-
 def _checked(text: str, variables: Mapping[str, str], *, strictly: bool = False) -> Pipeline:
     """Return the pipeline of a text; `strictly`: each placeholder needs a value.
 
@@ -393,7 +372,7 @@ def _write_all(folder: Path) -> None:
         raise ConfigError(f"{folder} has {', '.join(there)} already", "name a new folder")
     _write(folder, files)
     made = {f"k8s/{name}": text for name, text in manifests(folder / "pipelines").items()}
-    _write(folder, made | {str(PLACE): schema_text()})
+    _write(folder, made | {str(SCHEMA_PLACE): schema_text()})
     typer.echo(f"{counted(len(files) + len(made), 'file')} in {folder}: README.md says what they are for", err=True)
 
 

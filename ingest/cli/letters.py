@@ -13,7 +13,6 @@ import typer
 
 from ingest.cli.checkpoint import warner
 from ingest.cli.completing import codes, source_tables
-from ingest.cli.output import counted, rows_as_text
 from ingest.cli.parameters import (
     FilesConfOption,
     FormatOption,
@@ -23,13 +22,13 @@ from ingest.cli.parameters import (
     parse_variables,
     selector_of,
 )
-from ingest.cli.screen import CommandGroup
-from ingest.config.dead_letters import dead_letters_of
+from ingest.cli.screen import CommandGroup, counted, rows_as_text
 from ingest.config.diagnostics import did_you_mean
 from ingest.config.loader import load_strictly
 from ingest.deadletter.browse import about, find, letters, tally, whole
 from ingest.deadletter.letter import Selection
-from ingest.driver.files import with_files
+from ingest.driver.context import with_files
+from ingest.driver.replay import dead_letters_of
 from ingest.formats import FORMATS
 from ingest.model.reject import CODES
 from ingest.model.text import one_line

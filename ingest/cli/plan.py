@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from ingest.cli import tap as one_by_one
-from ingest.cli.output import counted, lag_text
 from ingest.cli.parameters import FormatOption, OutputFormat, SetOption, parse_variables, selector_of
 from ingest.cli.run import CheckpointOption, ConfOption, running
-from ingest.cli.screen import with_headings
+from ingest.cli.screen import counted, lag_text, with_headings
 from ingest.config.redaction import mask, masked
+from ingest.errors import IngestError
 from ingest.model.text import one_line
 from ingest.observe.events import Warned
 from ingest.testing.dry_run import dry_run
@@ -87,6 +87,23 @@ def plan(
             typer.echo(with_headings(mask("\n".join(texts), pipeline.secrets), sys.stdout))
         if error is not None:
             raise error
+
+
+def show_plan(file: Path, variables: dict[str, str]) -> None:
+    """Print what a run of a file would do, and the error that it would end with."""
+    try:
+        with running(file, variables, {}, None, "local[1]", once=True, start=None, looks=True) as (
+            pipeline,
+            settings,
+            _,
+        ):
+            report, error = dry_run(pipeline, settings, tell=lambda text: typer.echo(f"warning: {text}", err=True))
+            typer.echo(mask("\n".join(lines(report)), pipeline.secrets))
+            if error is not None:
+                raise error
+    except IngestError as exc:
+        hint = f"\n  hint: {exc.hint}" if exc.hint else ""
+        typer.echo(f"\nA run would end with exit code {exc.exit_code}: {exc.message}{hint}", err=True)
 
 
 MAX_BLOCKS: Final = 10

@@ -15,7 +15,7 @@ from rich.live import Live
 from rich.text import Text
 
 from ingest.cli.log import STOPPING, USUAL, Log, LogFormat, LogOptions, end_now, fields_text, measured_fields
-from ingest.cli.output import counted, lag_text, length
+from ingest.cli.screen import counted, lag_text, length
 from ingest.cli.summary import print_lines, print_summary
 from ingest.config.redaction import mask
 from ingest.observe.events import (

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from ingest.cli.output import counted
-from ingest.cli.screen import CommandGroup
+from ingest.cli.screen import CommandGroup, counted
 from ingest.config.deployment import SETTINGS, pipelines_in, read_deployments
 from ingest.config.diagnostics import render as render_all
 from ingest.config.loader import load

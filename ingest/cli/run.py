@@ -1,4 +1,4 @@
-"""`ingest run FILE`: run a pipeline."""
+"""`ingest run FILE`, and what other commands that run a pipeline share with it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ from ingest.config.redaction import HIDDEN, SEEN, is_secret, mask, secrets_in
 from ingest.driver.run import run as run_pipeline
 from ingest.errors import IngestError
 from ingest.model.table import show
-from ingest.observe.metrics_outputs import MetricsOutputs, Observers, watched
+from ingest.observe.metrics_outputs import MetricsOutputs, watched
+from ingest.observe.observers import Observers
+from ingest.observe.report import DatedChange, RunFacts, RunReport
 from ingest.paths import OWN_FOLDER, is_remote, usual_checkpoint
 from ingest.program import masked_errors, placed, settings_of
 
@@ -35,7 +37,6 @@ if TYPE_CHECKING:
     from ingest.config.pipeline import Pipeline
     from ingest.driver.context import Settings
     from ingest.observe.events import Observer
-    from ingest.observe.report import DatedChange
 
 CheckpointOption = Annotated[
     str | None,
@@ -224,8 +225,6 @@ def reported(shown: Observer, path: Path | None, pipeline: Pipeline, settings: S
     if path is None:
         yield shown
         return
-    from ingest.observe.report import RunFacts, RunReport  # noqa: PLC0415  (most runs have none, and each start is timed)
-
     facts = RunFacts(pipeline.pipeline.name, __version__, pipeline.describe())
     report = RunReport(path, facts, shown, lambda text: mask(text, pipeline.secrets))
     try:
@@ -236,8 +235,6 @@ def reported(shown: Observer, path: Path | None, pipeline: Pipeline, settings: S
 
 def _kept(settings: Settings) -> list[DatedChange] | None:
     """Return all schema changes that the checkpoint knows; None where it cannot be read."""
-    from ingest.observe.report import DatedChange  # noqa: PLC0415  (it is loaded where there is a report)
-
     try:
         with opened(settings.checkpoint, settings.conf, write=False) as checkpoint:
             return [

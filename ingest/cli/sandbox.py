@@ -91,9 +91,7 @@ def up(
     database = postgres.up(place) if with_postgres else postgres.status(place)
     tables = mysql.up(place) if with_mysql else mysql.status(place)
     if with_mysql and tables is not None:
-        from ingest.sandbox import mysql_shop  # noqa: PLC0415  (an extra that not everybody has)
-
-        mysql_shop.up(place, tables, rate)
+        mysql.shop_up(place, tables, rate)
     shop = sample.up(place, found.bootstrap, rate) if with_sample else sample.status(place)
     _show(found, beside, database, tables, form)
     if form is OutputFormat.TEXT:
@@ -108,10 +106,7 @@ def down(
     """Stop it cleanly. Its topics, schemas and tables stay, unless --wipe."""
     place = folder or broker.default_folder()
     sample.down(place)
-    if mysql.status(place) is not None:
-        from ingest.sandbox import mysql_shop  # noqa: PLC0415  (as above)
-
-        mysql_shop.down(place)
+    mysql.shop_down(place)
     mysql.down(place, wipe=wipe)
     postgres.down(place, wipe=wipe)
     registry.down(place, wipe=wipe)

@@ -14,14 +14,14 @@ from ingest.checkpoint.inspect import opened
 from ingest.checkpoint.schema_history import check_version, current, difference, history, told
 from ingest.cli.checkpoint import CheckpointOption, ConfOption, TargetArgument
 from ingest.cli.completing import tables
-from ingest.cli.output import counted
 from ingest.cli.parameters import FormatOption, OutputFormat, SetOption, parse_variables
-from ingest.cli.screen import CommandGroup
+from ingest.cli.screen import CommandGroup, counted
 from ingest.config.loader import load
 from ingest.errors import ConfigError
 from ingest.model.table import show as shown
 from ingest.model.text import one_line
 from ingest.paths import usual_checkpoint
+from ingest.sources.mysql.answers import new_answer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -151,8 +151,6 @@ def set_(
 
     It counts for the next statement in the log that is not understood, and that may touch the table.
     """
-    from ingest.sources.mysql.answers import new_answer  # noqa: PLC0415  (other pipelines have no statements)
-
     with _opened(target, checkpoint, variables, conf, write=True) as found:
         progress, batch = found.progress()
         if (progress.source_state if batch is None else batch.source_state) is None:

@@ -1,4 +1,4 @@
-"""What a terminal shows: colours where it has them, and help texts. Nothing here loads rich."""
+"""What a terminal shows: colours, help texts, columns, and numbers with their nouns. Nothing here loads rich."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
+from ingest.model.text import size
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from typer._click import Command, Context, HelpFormatter
 
@@ -111,7 +113,7 @@ class LazyGroup(CommandGroup):
     """A group that begins with names and short helps: its own help, and the completion of shells, need no more."""
 
     modules: ClassVar[Mapping[str, str]]
-    """By name of a command: the module that has it as `app`."""
+    """By name of a command: the module that has it as `app`, or `module:name` where it has several."""
 
     def resolve_command(self, ctx: Context, args: list[str]) -> tuple[str | None, Command | None, list[str]]:
         """Return the name of the command that the arguments begin with, that command, and the other arguments."""
@@ -121,11 +123,48 @@ class LazyGroup(CommandGroup):
     def load(self, name: str) -> Command | None:
         """Return a command with its options, or None if there is none of that name."""
         if name in self.modules:
-            self.commands[name] = command = get_command(import_module(self.modules[name]).app)
-            for one in (command, *getattr(command, "commands", {}).values()):
-                one.context_class = ScreenContext
+            module, _, app = self.modules[name].partition(":")
+            self.commands[name] = command = get_command(getattr(import_module(module), app or "app"))
+            for shown in (command, *getattr(command, "commands", {}).values()):
+                shown.context_class = ScreenContext
         return self.commands.get(name)
 
 
 def not_loaded() -> None:
     """Stand for a command until its module is loaded."""
+
+
+def rows_as_text(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Yield one line of text for each row. All columns are as wide as their longest text. `rows` must not be empty."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    for row in rows:
+        yield "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
+
+
+def length(seconds: float) -> str:
+    """Return a length of time: `42 s`, `12 min`, `3 h 5 min`."""
+    minutes = int(seconds // 60)
+    if minutes < 1:
+        return f"{max(seconds, 0):.0f} s"
+    return f"{minutes} min" if minutes < 60 else f"{minutes // 60:,} h {minutes % 60} min"
+
+
+def lag_text(lag: Mapping[str, Any]) -> str:
+    """Return what of a database waits: `3.4 MiB of the log, 12 s behind; about 40,000 rows of 3 tables`.
+
+    `lag`: of `Standing.lag`.
+    """
+    parts = []
+    if lag["bytes"]:
+        behind = f", {length(lag['seconds'])} behind" if lag["seconds"] else ""  # else nobody knows since when it waits
+        parts.append(f"{size(lag['bytes'])} of the log{behind}")
+    if lag["tables"]:
+        left = "" if lag["seconds_left"] is None else f", about {length(lag['seconds_left'])} left"
+        parts.append(f"about {counted(lag['rows'], 'row')} of {counted(lag['tables'], 'table')}{left}")
+    return "; ".join(parts) or "nothing"
+
+
+def counted(count: int, what: str) -> str:
+    """Return a number with the noun that it counts: `1 record`, `1,204 records`, `0 batches`."""
+    many = f"{what}es" if what.endswith("ch") else f"{what}s"
+    return f"{count:,} {what if count == 1 else many}"

@@ -14,9 +14,8 @@ import typer
 
 from ingest.checkpoint.inspect import opened
 from ingest.checkpoint.run_status import FAILED_START, status
-from ingest.cli.output import counted, lag_text, length
 from ingest.cli.parameters import FilesConfOption, FormatOption, OutputFormat, parse_variables
-from ingest.cli.screen import paint
+from ingest.cli.screen import counted, lag_text, length, paint
 from ingest.errors import CheckpointError
 from ingest.model.text import one_line
 from ingest.paths import CHECKPOINTS, is_remote

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from rich.console import Console
 from rich.text import Text
 
-from ingest.cli.output import counted, lag_text
+from ingest.cli.screen import counted, lag_text
 from ingest.config.redaction import mask
 from ingest.model.text import one_line
 

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from ingest.cli.completing import records, source_tables
-from ingest.cli.output import counted
 from ingest.cli.parameters import FormatOption, OutputFormat, SetOption, parse_variables, selector_of
 from ingest.cli.run import CheckpointOption, ConfOption, running
-from ingest.cli.screen import with_headings
+from ingest.cli.screen import counted, with_headings
 from ingest.config.redaction import mask, masked
 from ingest.config.scenario import ScenarioError, accept, read, write
 from ingest.deadletter.browse import content, contents

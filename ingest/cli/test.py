@@ -8,8 +8,7 @@ from typing import Annotated
 
 import typer
 
-from ingest.cli.output import counted
-from ingest.cli.screen import paint
+from ingest.cli.screen import counted, paint
 from ingest.config.scenario import NoTest, ScenarioError, accept, read
 from ingest.testing.scenario_runner import compared
 

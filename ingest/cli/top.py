@@ -19,8 +19,8 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from ingest.cli.output import counted, length
 from ingest.cli.parameters import FormatOption, OutputFormat, SetOption, parse_variables
+from ingest.cli.screen import counted, length
 from ingest.cli.summary import GAP, table_lines
 from ingest.config.loader import load_checked
 from ingest.errors import ConfigError, Unavailable

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ingest.cli.checkpoint import warner
-from ingest.cli.output import rows_as_text
 from ingest.cli.parameters import FilesConfOption, FormatOption, OutputFormat, SetOption, parse_variables
-from ingest.cli.screen import CommandGroup
+from ingest.cli.screen import CommandGroup, rows_as_text
 from ingest.config.loader import load_strictly
-from ingest.driver.files import with_files
+from ingest.driver.context import with_files
 from ingest.errors import ConfigError
 from ingest.kafka.properties import BOOTSTRAP
 from ingest.kafka.transaction_log import OPEN, transactions

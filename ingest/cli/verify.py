@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from ingest.cli.completing import source_tables
-from ingest.cli.output import counted
 from ingest.cli.parameters import FormatOption, OutputFormat, SetOption, parse_variables
 from ingest.cli.run import CheckpointOption, ConfOption, running
-from ingest.cli.screen import with_headings
+from ingest.cli.screen import counted, with_headings
 from ingest.config.redaction import mask, masked
 from ingest.errors import SinkDiffers
 from ingest.model.text import one_line

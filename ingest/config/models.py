@@ -12,9 +12,8 @@ from pydantic import ValidationError
 
 from ingest.component.options import WRITTEN, Options
 from ingest.component.plugins import ComponentError
-from ingest.config import misplaced_options
 from ingest.config.document import Mapping, Scalar, Sequence
-from ingest.config.messages import names, problems, quoted, redacted
+from ingest.config.messages import OTHER_CONNECTORS, SINK_NAMES, names, problems, quoted, redacted, source_advice
 from ingest.config.redaction import PROPERTIES, shown_key
 from ingest.formats import FORMATS, is_written_by_options, options_of_keys
 from ingest.packages import lacking
@@ -75,13 +74,13 @@ class ModelReader:
         if cls is None:
             names = registry.names()
             given = quoted(kind, "type")
-            here = misplaced_options.SINK_NAMES.get(kind.value.lower()) if section == "sink" else None
-            database = misplaced_options.of_source(kind.value) if section == "source" and not kind.filled else ""
+            here = SINK_NAMES.get(kind.value.lower()) if section == "sink" else None
+            database = source_advice(kind.value) if section == "source" and not kind.filled else ""
             if database:
                 text = f"there is no source type {given}{database}"
             elif here:
                 text = f"{section} type {given} is called {here} here"
-            elif kind.value.lower() in misplaced_options.CONNECTORS:
+            elif kind.value.lower() in OTHER_CONNECTORS:
                 text = f"{section} type {given} is not there yet"
             else:
                 text = (

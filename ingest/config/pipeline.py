@@ -19,7 +19,9 @@ from ingest.config.redaction import HIDDEN, mask, may_be_secret
 from ingest.deadletter.collector import DirtyDataCollector
 from ingest.errors import ProgramMissing
 from ingest.expressions.clauses import condition, projection
+from ingest.expressions.functions import load as load_function
 from ingest.expressions.lint import taken
+from ingest.expressions.user_code import travelling
 from ingest.model.layout import TableLayout, partition_keys, table_options
 from ingest.model.table import SelectorError, selector
 from ingest.model.text import TextError, yaml_text
@@ -195,9 +197,7 @@ class UserFunction(Options):
 
         Raise FunctionError where that fails, or where the function is not suitable.
         """
-        from ingest.expressions.functions import load  # noqa: PLC0415  (few pipelines need it)
-
-        return load(self.name, self.python)
+        return load_function(self.name, self.python)
 
 
 class MetricsOptions(Options):
@@ -392,11 +392,9 @@ class Pipeline(BaseModel):
         """
         if not self.pipeline.functions:
             return ()
-        from ingest.expressions.user_code import travelling  # noqa: PLC0415  (few pipelines need it)
-
-        found = tuple(entry.load() for entry in self.pipeline.functions)
-        travelling((function.call.__module__ for function in found), self.folder)
-        return found
+        functions = tuple(entry.load() for entry in self.pipeline.functions)
+        travelling((function.call.__module__ for function in functions), self.folder)
+        return functions
 
     @property
     def rules(self) -> Rules:

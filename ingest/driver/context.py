@@ -1,26 +1,32 @@
-"""The context of a run: its pipeline and settings, its clock, the signals that end it, the file that shows it is alive.
+"""The context of a run: pipeline, settings, observer, clock, stop signals, liveness, and the files that options name.
 
-Every part of a run knows it, and it knows none of them.
+Every part of a run knows it, and it knows none of them. Files are read once, when a run or a command starts: local ones
+at once, those on one of Hadoop's file systems by Java. A pipeline's description, which checkpoints keep, has only their
+places.
 """
 
 from __future__ import annotations
 
 import os
 import signal
+import tempfile
 import time
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread, current_thread, main_thread
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from ingest.component.files import Files
 from ingest.errors import INTERRUPTED
 from ingest.observe.events import Alive, Warned
+from ingest.spark import hadoop_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from contextlib import AbstractContextManager
-    from pathlib import Path
 
     from ingest.config.pipeline import Pipeline
     from ingest.model.shared_place import SharedMark
@@ -190,3 +196,41 @@ class RunContext:
         if text not in self._warned and len(self._warned) < MAX_WARNED:
             self._warned.add(text)
             self.warn(text)
+
+
+def read_files(pipeline: Pipeline, hadoop: Callable[[], tuple[Any, Any]], warn: Callable[[str], None]) -> Pipeline:
+    """Return the pipeline with what is in the files that its options name; raises IngestError.
+
+    `hadoop` returns the JVM and a Hadoop configuration; it is called only where a file is on such a file system.
+    """
+
+    @cache
+    def fetch(place: str) -> bytes:
+        return hadoop_files.read(place, *hadoop())
+
+    def files(section: str) -> Files:
+        return Files(section, fetch, warn)
+
+    collector, options = pipeline.pipeline.collector, pipeline.pipeline
+    if collector is not None:
+        options = options.model_copy(update={"collector": collector.with_files(files("pipeline.dirty-data.collector"))})
+    source, sink = pipeline.source.with_files(files("source")), pipeline.sink.with_files(files("sink"))
+    return pipeline.model_copy(update={"source": source, "sink": sink, "pipeline": options})
+
+
+def with_files(pipeline: Pipeline, conf: Mapping[str, str], warn: Callable[[str], None]) -> Pipeline:
+    """Return the pipeline with what is in its files, for a command that has no Java of its own; raises IngestError.
+
+    `conf`: settings of Spark, for file systems that need some.
+    """
+    with ExitStack() as resources:
+
+        def hadoop() -> tuple[Any, Any]:
+            from ingest.spark.session import Session  # noqa: PLC0415  (pyspark is slow to import)
+
+            folder = resources.enter_context(tempfile.TemporaryDirectory())
+            session = Session("ingest files", "local[1]", conf, lock=None, log=Path(folder) / "spark.log")
+            resources.callback(session.stop)
+            return session.hadoop
+
+        return read_files(pipeline, cache(hadoop), warn)

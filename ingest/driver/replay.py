@@ -16,16 +16,17 @@ import orjson
 
 from ingest.checkpoint.checkpoint import Progress
 from ingest.checkpoint.inspect import opened
-from ingest.config.dead_letters import dead_letters_of
 from ingest.deadletter.browse import letters as selected
 from ingest.deadletter.browse import tally
 from ingest.deadletter.letter import Replayed, Selection
+from ingest.deadletter.source import LetterSource
 from ingest.driver.backlog import Backlog
-from ingest.driver.context import RunContext
-from ingest.driver.files import with_files
+from ingest.driver.context import RunContext, with_files
 from ingest.driver.ledger import RunCounters
 from ingest.driver.run import prepared, spark_parts, started, stop_signal, summarised, with_checkpoint
 from ingest.driver.startup import PipelineStartup, Recovery, Start, begin_existing
+from ingest.errors import ConfigError
+from ingest.kafka.connection import KafkaConnection
 from ingest.observe.events import RunEnded, Warned
 
 if TYPE_CHECKING:
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 
     from ingest.checkpoint.checkpoint import Batch, Checkpoint
     from ingest.config.pipeline import Pipeline
-    from ingest.deadletter.source import LetterSource
     from ingest.driver.context import Settings
     from ingest.driver.run_parts import RunParts
     from ingest.observe.events import Observer
@@ -125,3 +125,17 @@ def replays(checkpoint: Checkpoint, recover: Callable[[Progress, Batch | None], 
         except (ValueError, KeyError, TypeError) as exc:
             raise checkpoint.damaged(f"{_FOLDER}/{number}.note", exc) from exc
     return out, max(numbers, default=0) + 1
+
+
+def dead_letters_of(pipeline: Pipeline, selection: Selection) -> LetterSource:
+    """Return the source that reads the pipeline's dead letters. Raise ConfigError where it collects none."""
+    collector = pipeline.pipeline.collector
+    if collector is None or collector.topic is None:
+        msg = "this pipeline has no topic of dead letters (pipeline.dirty-data.collector, type: kafka)"
+        raise ConfigError(msg, "rejects of this pipeline are in its log only")
+    name = pipeline.pipeline.name
+    cluster = collector if collector.properties else pipeline.sink
+    assert isinstance(cluster, KafkaConnection)  # the file was refused otherwise
+    conf = {**cluster.connection(), "group.id": f"ingest.{name}.replay"}
+    conf.pop("auto.offset.reset", None)
+    return LetterSource(pipeline.source, collector.topic, conf, name, selection)

@@ -17,11 +17,10 @@ from ingest.config.redaction import SEEN, mask
 from ingest.driver.availability import Outages, Retries, SideWatch, askers_of
 from ingest.driver.backlog import WaitingNotes
 from ingest.driver.batch_checks import BatchChecks, DataLossCheck, ErrorBudget
-from ingest.driver.context import RunContext, StopSignal
+from ingest.driver.context import RunContext, StopSignal, read_files
 from ingest.driver.dispatcher import Dispatcher, SchemaBroadcast
 from ingest.driver.driver import Driver
 from ingest.driver.engine import SparkEngine, seen_by_all
-from ingest.driver.files import read_files
 from ingest.driver.ledger import Ledger, RunCounters
 from ingest.driver.pacing import assign_shards, shard_count
 from ingest.driver.planner import BacklogWait, Planner, SplitWatch

@@ -30,7 +30,7 @@ from ingest.observe.events import (
     TopicGrown,
     Warned,
 )
-from ingest.observe.exposition import Family
+from ingest.observe.serving import Family
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from ingest.model.standing import Standing
     from ingest.observe.events import Event, SideName
-    from ingest.observe.health import Health
+    from ingest.observe.observers import Health
 
 OTHERS: Final = "(others)"
 """The label of what is past a limit."""

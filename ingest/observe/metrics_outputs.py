@@ -1,20 +1,19 @@
-"""Those who watch a run: puts observers together as the pipeline and the command line ask for it."""
+"""Where metrics and health of a run go, as the pipeline and the command line ask for it."""
 
 from __future__ import annotations
 
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
-from threading import RLock
 from typing import TYPE_CHECKING
 
-from ingest.observe.events import Serving, Stopping
-from ingest.observe.health import Health
+from ingest.observe.events import Serving
+from ingest.observe.observers import Health, Observers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from ingest.observe.events import Event, Observer
+    from ingest.observe.events import Observer
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,21 +43,6 @@ class MetricsOutputs:
         return any(output is not None for output in (self.port, self.file, self.push_url, self.otlp_url))
 
 
-class Observers:
-    """Several observers as one. Each is told of every event, the first one last of all: it shows, the others count."""
-
-    def __init__(self, shown: Observer, others: list[Observer]) -> None:
-        self._all = (*others, shown)
-        self._lock = RLock()
-
-    def __call__(self, event: Event) -> None:
-        """Tell all of them, one event at a time."""
-        # A signal handler must not wait for a lock that whoever it has interrupted may hold
-        with nullcontext() if isinstance(event, Stopping) else self._lock:
-            for observer in self._all:
-                observer(event)
-
-
 @contextmanager
 def watched(shown: Observer, name: str, outputs: MetricsOutputs, clean: Callable[[str], str]) -> Iterator[Observer]:
     """Yield an observer that tells `shown`, and metrics where anybody watches. Raise ConfigError.
@@ -68,9 +52,8 @@ def watched(shown: Observer, name: str, outputs: MetricsOutputs, clean: Callable
     if not outputs.any:
         yield shown
         return
-    from ingest.observe.exposition import Exposition  # noqa: PLC0415  (as the next ones)
     from ingest.observe.metrics import Metrics  # noqa: PLC0415  (most runs have none, and each start is timed)
-    from ingest.observe.serving import MetricsFile, MetricsPush, MetricsServer, registry_of  # noqa: PLC0415
+    from ingest.observe.serving import Exposition, MetricsFile, MetricsPush, MetricsServer, registry_of  # noqa: PLC0415
 
     health = Health(outputs.deadline_s)
     metrics = Metrics(name, outputs.max_tables, health, clean)

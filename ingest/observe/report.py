@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from ingest.model.text import one_line
-from ingest.observe.atomic_file import AtomicFile
 from ingest.observe.events import (
     BatchDone,
     BatchMeasured,
@@ -27,6 +26,7 @@ from ingest.observe.events import (
     TableSummary,
     Warned,
 )
+from ingest.observe.observers import AtomicFile
 from ingest.observe.report_page import page
 
 if TYPE_CHECKING:

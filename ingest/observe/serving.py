@@ -1,4 +1,4 @@
-"""The ways of metrics and health out of the process: a port, a text file, a push when the run ends."""
+"""Metrics and health leave the process: the text of metrics, a port, a text file, a push gateway."""
 
 from __future__ import annotations
 
@@ -14,23 +14,24 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from prometheus_client import CollectorRegistry, ProcessCollector, push_to_gateway
+from prometheus_client.core import Metric
 from prometheus_client.exposition import basic_auth_handler, default_handler
+from prometheus_client.samples import Sample
+from prometheus_client.utils import floatToGoString
 
 from ingest.errors import ConfigError
 from ingest.model.text import reason_of
-from ingest.observe import exposition
-from ingest.observe.atomic_file import AtomicFile
 from ingest.observe.events import BatchDone, RunEnded, SideAnswers, Warned
+from ingest.observe.observers import AtomicFile
 from ingest.observe.scrape import basic_login
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from ingest.observe.events import Event, Observer
-    from ingest.observe.exposition import Exposition
-    from ingest.observe.health import Health
     from ingest.observe.metrics import Metrics
+    from ingest.observe.observers import Health
 
 FILE_S: Final = 5.0
 """The time between two writings of the text file, in seconds."""
@@ -111,7 +112,7 @@ def answer(request: BaseHTTPRequestHandler, text: Exposition, health: Health, *,
     if path == "/metrics" and not known:
         status, body = HTTPStatus.UNAUTHORIZED, b"metrics.password is asked for\n"
     elif path == "/metrics":
-        kind, body = exposition.TYPE, text()
+        kind, body = CONTENT_TYPE, text()
     elif path in {"/livez", "/readyz"}:
         why = health.dead() if path == "/livez" else health.unready()
         status = HTTPStatus.SERVICE_UNAVAILABLE if why else HTTPStatus.OK
@@ -200,3 +201,81 @@ class MetricsPush:
         if not self._user:
             return default_handler(url, method, timeout, headers, data)
         return basic_auth_handler(url, method, timeout, headers, data, self._user, self._password)
+
+
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+"""The content type of the text."""
+MAX_HEADS: Final = 50_000
+"""Samples of one name whose beginnings are kept."""
+
+
+class Family(Metric):
+    """Gauges or counters of one name, as the values of their labels and numbers: no object for each is kept."""
+
+    def __init__(self, kind: str, name: str, text: str, labels: Sequence[str]) -> None:
+        """`kind`: `gauge` or `counter`; `labels`: the names of labels."""
+        self.name, self.documentation, self.type, self.unit = name, text, kind, ""
+        self.sample_name = f"{name}_total" if kind == "counter" else name
+        self.numbers: list[tuple[tuple[str, ...], float]] = []
+        self.labels = labels
+
+    @property
+    def samples(self) -> list[Sample]:  # type: ignore[override]
+        """Samples, for whoever wants objects."""
+        return [Sample(self.sample_name, self.labels_of(values), number) for values, number in self.numbers]
+
+    def labels_of(self, values: Sequence[str]) -> dict[str, str]:
+        """Return labels by their names."""
+        return dict(zip(self.labels, values, strict=True))
+
+
+class Exposition:
+    """The metrics of a registry as text. It may be asked in any thread."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        """Keep the registry, whose samples have no timestamps, and no exemplars."""
+        self._registry = registry
+        self._heads: dict[str, dict[tuple[str, ...], str]] = {}
+
+    def __call__(self) -> bytes:
+        """Return all metrics as they are now."""
+        parts: list[str] = []
+        for family in self._registry.collect():
+            self._add(family, parts)
+        return "".join(parts).encode()
+
+    def _add(self, family: Metric, parts: list[str]) -> None:
+        name = f"{family.name}_total" if family.type == "counter" else family.name
+        text = family.documentation.replace("\\", "\\\\").replace("\n", "\\n")
+        parts.append(f"# HELP {name} {text}\n# TYPE {name} {family.type}\n")
+        if isinstance(family, Family):
+            heads = self._heads.setdefault(name, {})
+            for values, number in family.numbers:
+                head = heads.get(values)
+                if head is None:
+                    head = _head(name, family.labels_of(values))
+                    if len(heads) < MAX_HEADS:
+                        heads[values] = head
+                parts.append(f"{head} {_shown(number)}\n")
+        else:
+            parts += [f"{_head(s.name, s.labels)} {_shown(s.value)}\n" for s in family.samples]
+
+
+def _shown(value: float) -> str:
+    # a whole number has its own text below a million, from where on Go's has an exponent
+    if type(value) is int and -1_000_000 < value < 1_000_000:
+        return f"{value}.0"
+    text: str = floatToGoString(value)  # type: ignore[no-untyped-call]
+    return text
+
+
+def _head(name: str, labels: Mapping[str, str]) -> str:
+    """Return what stands in front of a sample's number: its name and its labels, by their names."""
+    if not labels:
+        return name
+    texts = ",".join(f'{label}="{_escaped(text)}"' for label, text in sorted(labels.items()))
+    return f"{name}{{{texts}}}"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')

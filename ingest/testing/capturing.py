@@ -11,7 +11,7 @@ from ingest.model.table import show
 from ingest.sinks import SinkCoordinator
 from ingest.sinks.sink import PlainWriter
 from ingest.sinks.topics.options import TopicsOptions
-from ingest.testing.in_memory_sink import InMemorySink
+from ingest.testing.in_memory import InMemorySink
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

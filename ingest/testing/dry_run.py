@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from ingest.driver.files import with_files
+from ingest.driver.context import with_files
 from ingest.driver.startup import observe_chunks
 from ingest.errors import DirtyData, IngestError, NoPrimaryKey
 from ingest.model import types

@@ -30,7 +30,7 @@ from ingest.schema.evolve import Schemas
 from ingest.spark.session import Session
 from ingest.task import changelog, worker
 from ingest.testing.capturing import Captured, CapturingCollector, capturing_sink
-from ingest.testing.in_memory_source import in_memory
+from ingest.testing.in_memory import in_memory
 from ingest.testing.in_process import InProcessEngine, InProcessRunner, NoStop
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from ingest.model.record import Split
     from ingest.model.reject import RejectedRecord
     from ingest.observe.events import Observer
-    from ingest.testing.records import MemoryRecord
+    from ingest.testing.in_memory import MemoryRecord
 
 
 @dataclass(slots=True)

@@ -20,8 +20,7 @@ from ingest.observe.events import RunEnded
 from ingest.spark.session import Session
 from ingest.task import worker
 from ingest.testing.discarding_sink import CountingCollector, DiscardingCoordinator, DiscardingWriter
-from ingest.testing.in_memory_sink import InMemorySink
-from ingest.testing.in_memory_source import InMemorySource
+from ingest.testing.in_memory import InMemorySink, InMemorySource
 from ingest.testing.in_process import InProcessEngine, InProcessRunner, NoStop
 from ingest.testing.sampling import SampledCoordinator, SampledReader
 

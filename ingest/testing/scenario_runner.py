@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from ingest.config.diagnostics import render
 from ingest.model.table import show
 from ingest.model.text import yaml_text
+from ingest.testing.in_memory import MemoryRecord
 from ingest.testing.in_memory_run import run_in_memory
-from ingest.testing.records import MemoryRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable

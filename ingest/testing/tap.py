@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from ingest.driver.files import with_files
+from ingest.driver.context import with_files
 from ingest.driver.pacing import Pacing
 from ingest.model.record import offset_of
 from ingest.observe.events import SchemaChanged

@@ -25,7 +25,7 @@ from ingest.sinks.sink import PlainWriter
 from ingest.sources.backfill import BackfillCoordinator, BackfillSource
 from ingest.task import worker
 from ingest.testing.discarding_sink import DiscardingCoordinator
-from ingest.testing.in_memory_sink import InMemorySink
+from ingest.testing.in_memory import InMemorySink
 from ingest.testing.in_process import InProcessEngine, InProcessRunner, NoStop
 from ingest.testing.sample_run import ALL
 

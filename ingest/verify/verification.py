@@ -24,7 +24,7 @@ from ingest.checkpoint.checkpoint import Checkpoint
 from ingest.checkpoint.hadoop_storage import HadoopStorage
 from ingest.checkpoint.inspect import opened
 from ingest.checkpoint.run_status import status
-from ingest.driver.files import with_files
+from ingest.driver.context import with_files
 from ingest.driver.sink_tables import remedy
 from ingest.errors import CheckpointError, ConfigError
 from ingest.model.table import show

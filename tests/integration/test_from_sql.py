@@ -22,7 +22,7 @@ from schema_registry import record, written
 
 from ingest.config.loader import load_text
 from ingest.config.scenario import read
-from ingest.driver.files import read_files
+from ingest.driver.context import read_files
 from ingest.driver.run_parts import Endpoints
 from ingest.observe.events import Printed
 from ingest.sandbox import broker as sandbox

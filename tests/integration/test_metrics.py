@@ -19,10 +19,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from ingest.model.standing import Standing, TableProgress
 from ingest.observe.events import Pending
-from ingest.observe.exposition import Exposition
-from ingest.observe.health import Health
 from ingest.observe.metrics import Metrics
-from ingest.observe.serving import MetricsServer, registry_of
+from ingest.observe.observers import Health
+from ingest.observe.serving import Exposition, MetricsServer, registry_of
 from ingest.sandbox.broker import down
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from walkthrough import apart, compare, steps, walk
 
 from ingest import paths
 from ingest.sandbox import broker as sandbox
-from ingest.sandbox import mysql, mysql_shop
+from ingest.sandbox import mysql
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -27,7 +27,7 @@ def test_a_page_is_done_as_it_stands(page: str, tmp_path: Path) -> None:
     try:
         walk(text, folder, instead, {**environment, "PATH": path})
     finally:
-        mysql_shop.down(cache / "sandbox")
+        mysql.shop_down(cache / "sandbox")
         mysql.down(cache / "sandbox", wipe=True)
         sandbox.down(cache / "sandbox", wipe=True)
 

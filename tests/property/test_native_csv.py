@@ -16,7 +16,7 @@ from ingest.formats.csv.options import Csv
 from ingest.native import native
 from ingest.native.codes import CsvKind, MessageForm
 from ingest.native.contract import CsvSpec, MessageSpec
-from ingest.testing.records import MemoryRecord
+from ingest.testing.in_memory import MemoryRecord
 
 pytestmark = pytest.mark.compiled
 

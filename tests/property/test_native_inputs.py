@@ -26,7 +26,7 @@ from ingest.task.encoding import ChunkEncoder
 from ingest.task.read_half import ReadChunk
 from ingest.task.rejects import RejectLimit
 from ingest.task.result import TaskProgress, TaskResult
-from ingest.testing.records import MemoryRecord
+from ingest.testing.in_memory import MemoryRecord
 from ingest.transform.rows import NativeRows, ReferenceRows, RetainedRows, layout
 from ingest.transform.spill import NativeToRows, SpillStage
 

@@ -22,10 +22,9 @@ from ingest.observe.events import RunEnded, Warned
 from ingest.sources.backfill import BackfillSource
 from ingest.task import worker
 from ingest.testing.capturing import Captured, capturing_sink
+from ingest.testing.in_memory import InMemoryCoordinator, MemoryRecord, in_memory
 from ingest.testing.in_memory_run import by_split, shared_spark
-from ingest.testing.in_memory_source import InMemoryCoordinator, in_memory
 from ingest.testing.in_process import InProcessEngine, InProcessRunner, NoStop
-from ingest.testing.records import MemoryRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 
     from ingest.config.pipeline import Pipeline
     from ingest.model.reject import RejectedRecord
-    from ingest.testing.in_memory_source import InMemorySource
+    from ingest.testing.in_memory import InMemorySource
 
 NEW = [{"source-table": "shop.orders", "sink-table": "ods.orders2"}]
 

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from ingest.encode.compiled_transform import CompiledTransforms
     from ingest.model.table import TableId
     from ingest.task.result import TaskResult
+    from ingest.testing.in_memory import MemoryRecord
     from ingest.testing.in_memory_run import InMemoryRun
-    from ingest.testing.records import MemoryRecord
     from ingest.transform.rules import CompiledRule
 
 BOUND: Final[dict[Any, CompiledRule]] = {}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ingest.observe.events import BatchDone, BatchMeasured, RunStarted
-from ingest.observe.health import Health
 from ingest.observe.metrics import Metrics
+from ingest.observe.observers import Health
 from ingest.task.counters import TableCounters
 
 

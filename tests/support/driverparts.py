@@ -13,8 +13,7 @@ from ingest.driver.availability import Retries
 from ingest.driver.backlog import Backlog
 from ingest.driver.context import Clock, LivenessFile, RunContext, Settings
 from ingest.observe.events import Warned
-from ingest.testing.in_memory_source import InMemoryCoordinator
-from ingest.testing.records import MemoryRecord
+from ingest.testing.in_memory import InMemoryCoordinator, MemoryRecord
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from ingest.config.diagnostics import render
 from ingest.config.loader import load_text
+from ingest.testing.in_memory import MemoryRecord
 from ingest.testing.in_memory_run import InMemoryRun, run_in_memory
-from ingest.testing.records import MemoryRecord
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -16,7 +16,7 @@ from ingest.formats.maxwell import MaxwellJson
 from ingest.formats.metadata_columns import ExtraColumns
 from ingest.formats.ogg import OggJson
 from ingest.model.record import METADATA
-from ingest.testing.records import MemoryRecord
+from ingest.testing.in_memory import MemoryRecord
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

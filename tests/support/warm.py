@@ -32,7 +32,7 @@ _COMMAND: Final = str(Path(sys.executable).with_name("ingest"))
 _STARTED: Final = frozenset({"sandbox", "warmup"})
 """Commands that start what outlives them, or that look at how Java starts."""
 _MODULES: Final = (
-    "ingest.cli.run", "ingest.cli.plan", "ingest.cli.replay", "ingest.sources.kafka.options",
+    "ingest.cli.run", "ingest.cli.plan", "ingest.cli.rerun", "ingest.sources.kafka.options",
     "ingest.sinks.topics.upsert_kafka", "ingest.kafka.native.client", "ingest.driver.schemas", "pyspark.sql",
     "rich.live", "pyspark.worker", "ingest.schema.ddl_parser", "ingest.formats.avro.schema",
     "ingest.schema_registry.client",

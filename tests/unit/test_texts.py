@@ -17,7 +17,7 @@ from urllib3 import PoolManager
 from urllib3.exceptions import MaxRetryError
 from wording import words_of_python
 
-from ingest.cli.explain import _entries
+from ingest.cli.explanations import entries
 from ingest.model.text import reason_and_file, reason_of, yaml_text
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def test_what_a_person_sees_of_a_mistake(file: Path) -> None:
 
 
 def test_what_is_explained_has_none() -> None:
-    assert {name: words for name, text in _entries() if (words := words_of_python(text))} == {}
+    assert {name: words for name, text in entries() if (words := words_of_python(text))} == {}
 
 
 def test_values_are_shown_as_a_file_has_them() -> None:

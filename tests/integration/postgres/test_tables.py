@@ -21,8 +21,7 @@ from ingest.sinks.postgres.types import holds, joined, type_of
 from ingest.task import worker
 from ingest.task.assignment import Setup, Task
 from ingest.task.pipeline import run_task
-from ingest.testing.in_memory_source import in_memory
-from ingest.testing.records import MemoryRecord
+from ingest.testing.in_memory import MemoryRecord, in_memory
 
 if TYPE_CHECKING:
     from postgres import Database

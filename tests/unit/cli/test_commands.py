@@ -75,7 +75,7 @@ def test_the_version_and_the_completion_of_shells(capsys: pytest.CaptureFixture[
         assert command(option) == 0
         first, built, needs = capsys.readouterr().out.splitlines()
         assert first == f"ingest {__version__}"
-        assert re.fullmatch("built of .*, with(out)? native code", built)
+        assert re.fullmatch("built from .*, with(out)? native code", built)
         assert re.match(r"Python 3\.\d+\.\d+, pyspark 4\.", needs)
     for words, wanted in (
         ("ingest ch", ["check", "checkpoint"]),

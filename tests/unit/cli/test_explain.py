@@ -11,7 +11,7 @@ import pytest
 from harness import INGEST
 from pages import ROOT
 
-from ingest.cli.explain import explanations
+from ingest.cli.explanations import explanations
 from ingest.config.scenario import ScenarioError
 from ingest.errors import ConfigError, IngestError, kinds_of_errors
 from ingest.formats import FORMATS

@@ -17,7 +17,7 @@ from ingest.config.loader import load
 from ingest.errors import ConfigError
 from ingest.formats.appearance import REGISTERED, guessed, looks_like
 from ingest.render.first_pipeline import SINKS, Answers
-from ingest.testing.first_look import FirstLook
+from ingest.testing.sampling import FirstLook
 
 LIKE = {
     b'{"op":"c","before":null,"after":{"id":1}}': "debezium-json",

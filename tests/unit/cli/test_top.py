@@ -17,11 +17,10 @@ from ingest.cli.top import FIRST_OUT, HEADINGS, place_of, shown
 from ingest.errors import ConfigError, Unavailable
 from ingest.model.text import size
 from ingest.observe.events import BatchDone, RunStarted
-from ingest.observe.exposition import Exposition
-from ingest.observe.health import Health
 from ingest.observe.metrics import Metrics
+from ingest.observe.observers import Health
 from ingest.observe.scrape import Look, Scrape, Watcher, read, scrapes
-from ingest.observe.serving import MetricsServer, registry_of
+from ingest.observe.serving import Exposition, MetricsServer, registry_of
 from ingest.task.counters import TableCounters
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from driverparts import A, B, Hands, Told, backlog, retries
 from ingest.driver.availability import RETRY_S
 from ingest.driver.batch_checks import CHECK_S, UNEXPLAINED, DataLossCheck
 from ingest.errors import ConfigError, DataLoss
-from ingest.testing.in_memory_source import InMemoryCoordinator
+from ingest.testing.in_memory import InMemoryCoordinator
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

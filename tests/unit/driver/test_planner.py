@@ -26,7 +26,7 @@ from ingest.observe.events import RunEnded
 from ingest.schema.evolve import Schemas
 from ingest.sinks.print import PrintCoordinator, PrintSink
 from ingest.sources.stateful import SourceState
-from ingest.testing.in_memory_source import InMemoryCoordinator
+from ingest.testing.in_memory import InMemoryCoordinator
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -7,7 +7,7 @@ import pytest
 
 from ingest.formats.metadata_columns import ExtraColumns, MetadataColumns
 from ingest.model.change import Change, Kind, Reject
-from ingest.testing.records import MemoryRecord
+from ingest.testing.in_memory import MemoryRecord
 
 
 @pytest.mark.parametrize(

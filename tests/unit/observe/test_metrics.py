@@ -29,9 +29,8 @@ from ingest.observe.events import (
     TopicGrown,
     Warned,
 )
-from ingest.observe.exposition import Exposition
 from ingest.observe.metrics import BUCKETS, OTHERS, WINDOW_S, Flow, Metrics, Times
-from ingest.observe.serving import MetricsFile, registry_of
+from ingest.observe.serving import Exposition, MetricsFile, registry_of
 from ingest.task.counters import TableCounters
 
 if TYPE_CHECKING:

@@ -18,12 +18,11 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from ingest.errors import AccessError, ConfigError
 from ingest.observe.events import Alive, Event, RunEnded, RunStarted, Serving, SideAnswers
-from ingest.observe.exposition import Exposition
-from ingest.observe.health import STALE_S, Health
 from ingest.observe.metrics import Metrics
 from ingest.observe.metrics_outputs import MetricsOutputs, watched
+from ingest.observe.observers import STALE_S, Health
 from ingest.observe.scrape import read
-from ingest.observe.serving import MetricsPush, MetricsServer, registry_of
+from ingest.observe.serving import Exposition, MetricsPush, MetricsServer, registry_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

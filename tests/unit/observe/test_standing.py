@@ -22,11 +22,10 @@ from ingest.cli.status import lines
 from ingest.cli.top import shown
 from ingest.model.standing import Standing, TableProgress
 from ingest.observe.events import BatchDone, Pending, RunEnded, RunStarted
-from ingest.observe.exposition import Exposition
 from ingest.observe.metrics import OTHERS
 from ingest.observe.report import RunFacts, RunReport
 from ingest.observe.scrape import Watcher, scrapes
-from ingest.observe.serving import registry_of
+from ingest.observe.serving import Exposition, registry_of
 from ingest.sources.mysql.log_model import LogPlace
 from ingest.sources.mysql.positions import KnownFile, LogFiles, ServerIdentity
 from ingest.sources.mysql.state import LOG, Piece, State, TableSnapshot

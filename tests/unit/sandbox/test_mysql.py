@@ -9,7 +9,7 @@ import pytest
 from harness import free_port
 
 from ingest.errors import ProgramMissing
-from ingest.sandbox import mysql, mysql_shop
+from ingest.sandbox import mysql
 from ingest.sandbox.process import is_free
 from ingest.sources.mysql.checks import ServerNeeds, check_server
 from ingest.sources.mysql.connection import connect
@@ -25,7 +25,7 @@ def sandbox_mysql(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("sandbox")
     mysql.up(folder, free_port())
     yield folder
-    mysql_shop.down(folder)
+    mysql.shop_down(folder)
     mysql.down(folder, wipe=True)
 
 
@@ -54,15 +54,15 @@ def test_its_user_has_what_the_source_needs_and_no_more(sandbox_mysql: Path) -> 
 
 def test_its_rows_change_and_are_taken_over_at_the_next_start(sandbox_mysql: Path) -> None:
     found = mysql.up(sandbox_mysql)
-    assert mysql_shop.up(sandbox_mysql, found, 0) is None
+    assert mysql.shop_up(sandbox_mysql, found, 0) is None
     counts = (
         "SELECT (SELECT COUNT(*) FROM shop.customers), (SELECT COUNT(*) FROM shop.products), COUNT(*) FROM shop.orders"
     )
     assert ask(found, counts) == [(10, 5, 20)]
-    shop = mysql_shop.shop_of(found)
+    shop = mysql.shop_of(found)
     for _ in range(60):
         shop.change()
-    again = mysql_shop.shop_of(found)
+    again = mysql.shop_of(found)
     assert again.tables == shop.tables
     stored = ask(found, "SELECT id, status, quantity FROM shop.orders ORDER BY id")
     assert stored == [(key, row["status"], row["quantity"]) for key, row in sorted(shop.tables["orders"].items())]
@@ -72,19 +72,19 @@ def test_its_rows_change_and_are_taken_over_at_the_next_start(sandbox_mysql: Pat
 
 def test_a_process_changes_them_until_the_sandbox_is_stopped(sandbox_mysql: Path) -> None:
     found = mysql.up(sandbox_mysql)
-    changing = mysql_shop.up(sandbox_mysql, found, 200.0)
+    changing = mysql.shop_up(sandbox_mysql, found, 200.0)
     assert changing is not None
-    assert changing == mysql_shop.status(sandbox_mysql)
+    assert changing == mysql.shop_status(sandbox_mysql)
     before = ask(found, "SHOW MASTER STATUS")[0][:2]
     while ask(found, "SHOW MASTER STATUS")[0][:2] == before:
         pass
-    mysql_shop.down(sandbox_mysql)
-    assert mysql_shop.status(sandbox_mysql) is None
+    mysql.shop_down(sandbox_mysql)
+    assert mysql.shop_status(sandbox_mysql) is None
 
 
 def test_its_data_stay_until_they_are_wiped(sandbox_mysql: Path) -> None:
     found = mysql.up(sandbox_mysql)
-    mysql_shop.up(sandbox_mysql, found, 0)
+    mysql.shop_up(sandbox_mysql, found, 0)
     assert mysql.down(sandbox_mysql)
     assert mysql.status(sandbox_mysql) is None
     assert is_free(found.port)

@@ -21,7 +21,7 @@ from ingest.task.read_half import ReadChunk
 from ingest.task.rejects import RejectLimit
 from ingest.task.result import TaskProgress, TaskResult
 from ingest.task.worker import WorkerState
-from ingest.testing.records import MemoryRecord
+from ingest.testing.in_memory import MemoryRecord
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

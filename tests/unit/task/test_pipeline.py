@@ -25,8 +25,7 @@ from ingest.sinks.sink import PlainWriter
 from ingest.task.assignment import Setup, Task
 from ingest.task.counters import Counters, TableCounters
 from ingest.task.pipeline import run_task
-from ingest.testing.in_memory_source import in_memory
-from ingest.testing.records import MemoryRecord
+from ingest.testing.in_memory import MemoryRecord, in_memory
 from ingest.transform.rows import TRANSFORM
 from ingest.transform.spill import SpillStore
 from ingest.transform.stages import run_read_stage, run_write_stage

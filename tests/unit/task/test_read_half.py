@@ -11,8 +11,7 @@ from ingest.errors import InternalError
 from ingest.model.record import offset_of
 from ingest.task.read_half import RangeReading, read_again
 from ingest.task.result import Telemetry
-from ingest.testing.in_memory_source import in_memory
-from ingest.testing.records import MemoryRecord
+from ingest.testing.in_memory import MemoryRecord, in_memory
 
 if TYPE_CHECKING:
     from ingest.model.record import Headers

@@ -12,7 +12,7 @@ from ingest.model.reject import IgnoredErrors
 from ingest.task.assignment import Setup
 from ingest.task.rejects import MAX_KEPT, MAX_REJECTS, RecordReject, RejectLimit, Rejects
 from ingest.task.result import TaskProgress, TaskResult
-from ingest.testing.records import MemoryRecord
+from ingest.testing.in_memory import MemoryRecord
 
 SPLIT = ("topic", 0)
 RECORD = MemoryRecord(0, "topic", b"k" * MAX_KEPT * 2, b"{", position=7)

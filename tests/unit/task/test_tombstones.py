@@ -11,7 +11,7 @@ from ingest.errors import DataLoss, IngestError, Unavailable
 from ingest.task.encoding import EncodedPart
 from ingest.task.read_half import ReadChunk
 from ingest.task.tombstones import LoneTombstones
-from ingest.testing.records import MemoryRecord
+from ingest.testing.in_memory import MemoryRecord
 
 SPLIT = ("t", 0)
 DELETE, INSERT = b'{"op":"d","before":{"id":1}}', b'{"op":"c","after":{"id":1}}'

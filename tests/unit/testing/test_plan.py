@@ -20,9 +20,8 @@ from ingest.model import types
 from ingest.schema.ddl import parse_tables
 from ingest.testing.capturing import Captured, capturing_sink
 from ingest.testing.dry_run import DryRunReport, TableReport, dry_run
+from ingest.testing.in_memory import InMemoryCoordinator, MemoryRecord, in_memory
 from ingest.testing.in_memory_run import by_split, run_in_memory
-from ingest.testing.in_memory_source import InMemoryCoordinator, in_memory
-from ingest.testing.records import MemoryRecord
 from ingest.testing.sampling import MOST
 
 if TYPE_CHECKING:

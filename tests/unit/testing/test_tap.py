@@ -18,7 +18,7 @@ from ingest.driver.context import Settings
 from ingest.errors import ConfigError
 from ingest.model.record import offset_of
 from ingest.testing.capturing import Captured, capturing_sink
-from ingest.testing.records import MemoryRecord
+from ingest.testing.in_memory import MemoryRecord
 from ingest.testing.sample_run import SampleRun
 from ingest.testing.sampling import IN_LOG
 from ingest.testing.tap import Looked, Tapped, tap_sample

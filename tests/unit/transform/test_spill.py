@@ -20,7 +20,7 @@ from ingest.task.read_half import ReadChunk
 from ingest.task.rejects import RecordReject, RejectLimit
 from ingest.task.result import TaskProgress, TaskResult
 from ingest.task.worker import RecordEncoders
-from ingest.testing.records import MemoryRecord
+from ingest.testing.in_memory import MemoryRecord
 from ingest.transform.rows import MARK, READY, ReferenceRows, RetainedRows, ReturnedRows, layout
 from ingest.transform.spill import ChunkManifest, Spilled, SpillStage, SpillStore
 

@@ -27,7 +27,7 @@ from ingest.sources.mysql.log_records import LogRecord
 from ingest.sources.mysql.positions import ServerIdentity
 from ingest.sources.mysql.reader import MySqlAssignment
 from ingest.sources.mysql.state import LOG
-from ingest.testing.records import MemoryRecord
+from ingest.testing.in_memory import MemoryRecord
 
 if TYPE_CHECKING:
     from mysql_servers import MySql

@@ -1,14 +1,37 @@
-"""The health of a run: whether both of its sides answer, and whether batches end or it waits with good reason."""
+"""What observers of a run share: several of them as one, its health, and files that are replaced as a whole."""
 
 from __future__ import annotations
 
+import os
 import time
+from contextlib import nullcontext
+from threading import RLock
 from typing import TYPE_CHECKING, Final
 
-from ingest.observe.events import Alive, BatchDone, RunEnded, RunStarted, SideAnswers
+from ingest.model.text import reason_of
+from ingest.observe.events import Alive, BatchDone, RunEnded, RunStarted, SideAnswers, Stopping, Warned
+from ingest.paths import open_own
 
 if TYPE_CHECKING:
-    from ingest.observe.events import Event, SideName
+    from pathlib import Path
+
+    from ingest.observe.events import Event, Observer, SideName
+
+
+class Observers:
+    """Several observers as one. Each is told of every event, the first one last of all: it shows, the others count."""
+
+    def __init__(self, shown: Observer, others: list[Observer]) -> None:
+        self._all = (*others, shown)
+        self._lock = RLock()
+
+    def __call__(self, event: Event) -> None:
+        """Tell all of them, one event at a time."""
+        # A signal handler must not wait for a lock that whoever it has interrupted may hold
+        with nullcontext() if isinstance(event, Stopping) else self._lock:
+            for observer in self._all:
+                observer(event)
+
 
 STALE_S: Final = 10.0
 """The time that an answer of a side counts, in seconds: it is asked every two."""
@@ -71,3 +94,29 @@ class Health:
         if silent <= self._deadline_s or self._away:
             return ""
         return f"no batch has ended for {silent:.0f} s, and the run waited neither for records nor for source or sink"
+
+
+class AtomicFile:
+    """A file that is replaced as a whole: whoever reads it never sees a half of it."""
+
+    def __init__(self, path: Path, what: str, tell: Observer, *, private: bool = False) -> None:
+        """`tell` hears once where that fails: `what` cannot be written.
+
+        `private`: only this user may read it.
+        """
+        self._private = private
+        self._path = path
+        self._what = what
+        self._tell: Observer | None = tell
+
+    def write(self, data: bytes) -> None:
+        """Write the file anew."""
+        beside = self._path.with_name(f".{self._path.name}.{os.getpid()}")
+        try:
+            with open_own(beside, "wb") if self._private else beside.open("wb") as file:
+                file.write(data)
+            beside.replace(self._path)
+        except OSError as exc:
+            if self._tell is not None:
+                self._tell(Warned(f"{self._what} cannot be written to {self._path}: {reason_of(exc)}"))
+            self._tell = None

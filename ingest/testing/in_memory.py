@@ -1,8 +1,8 @@
-"""A pipeline's source whose records are in memory: given ones, or a sample of others."""
+"""A pipeline's source and sink in memory: records that a test gives, and both sides of each."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from ingest.model.chunk import Chunk
@@ -11,15 +11,66 @@ from ingest.sources import Reader, SourceCoordinator
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Mapping
 
+    from ingest.encode.upsert_encoder import TableEncoder
     from ingest.formats import Decoder, Format
     from ingest.formats.metadata_columns import ExtraColumns
+    from ingest.model.numbers import Numbers
     from ingest.model.record import Headers, Split
     from ingest.model.reject import IgnoredErrors
+    from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
+    from ingest.schema.evolve import SourceTable
     from ingest.schema.infer import Inference
+    from ingest.sinks import Sink, SinkCoordinator, Writer
     from ingest.sources import Source
     from ingest.sources.stateful import RowLetters
-    from ingest.testing.records import MemoryRecord
+
+
+@dataclass(slots=True)
+class MemoryRecord:
+    """A record that a test gives. `index` is its number among all of them."""
+
+    index: int
+    topic_name: str
+    key_bytes: bytes | None
+    value_bytes: bytes | None
+    partition_number: int = 0
+    position: int = 0
+    millis: int | None = None
+    sent: Headers = field(default_factory=list)
+
+    def key(self) -> bytes | None:
+        """Return the key's bytes."""
+        return self.key_bytes
+
+    def value(self) -> bytes | None:
+        """Return the value's bytes."""
+        return self.value_bytes
+
+    def topic(self) -> str:
+        """Return the topic."""
+        return self.topic_name
+
+    def partition(self) -> int:
+        """Return the partition."""
+        return self.partition_number
+
+    def offset(self) -> int:
+        """Return the position in the partition."""
+        return self.position
+
+    def timestamp(self) -> tuple[int, int]:
+        """Return what kind of time the record has, and the time in milliseconds since 1970."""
+        return (0, -1) if self.millis is None else (1, self.millis)
+
+    def headers(self) -> Headers:
+        """Return the headers' names and values."""
+        return self.sent
+
+    def leader_epoch(self) -> int:
+        """Return the first epoch."""
+        return 0
+
 
 _CHUNK: Final = 100
 
@@ -192,3 +243,86 @@ class InMemoryReader(Reader):
 
     def close(self) -> None:
         """Do nothing: nothing is held."""
+
+
+@dataclass(frozen=True, slots=True)
+class InMemorySink:
+    """The options of a pipeline's sink: rows become the same records, which go elsewhere."""
+
+    options: Sink
+    side: SinkCoordinator
+    """The driver's side."""
+    writers: Callable[[], Writer]
+    """Makes a task's side."""
+
+    @property
+    def needs_key(self) -> bool:
+        """True if only tables with a primary key can be written."""
+        return self.options.needs_key
+
+    @property
+    def writes_keys(self) -> bool:
+        """True if records are found again by their key."""
+        return self.options.writes_keys
+
+    @property
+    def rest_s(self) -> float:
+        """The time in seconds between two batches that begin when all was read: none."""
+        return 0.0
+
+    @property
+    def infinite_times(self) -> bool:
+        """True if the sink's times have `infinity` and `-infinity`."""
+        return self.options.infinite_times
+
+    @property
+    def most_per_batch(self) -> int | None:
+        """Records of a shard in one batch, where the sink cannot take any number."""
+        return self.options.most_per_batch
+
+    @property
+    def parallelism(self) -> int | None:
+        """The number of tasks that write at once, at most."""
+        return self.options.parallelism
+
+    @property
+    def numbers(self) -> Numbers:
+        """What becomes of a number that no binary number is."""
+        return self.options.numbers
+
+    @property
+    def changelog(self) -> bool:
+        """True if an insert is written otherwise than an update, or the row before a change is shown."""
+        return self.options.changelog
+
+    @property
+    def supersedes(self) -> bool:
+        """True if a row that comes again takes the place of the one that is there."""
+        return self.options.supersedes
+
+    @property
+    def writes_parts(self) -> bool:
+        """True if of a row it writes the columns that came, and leaves the others as they are."""
+        return self.options.writes_parts
+
+    def prefix(self, pipeline: str) -> str | None:
+        """Return the beginning of the names of its transactions; None where it has none."""
+        return self.options.prefix(pipeline)
+
+    def encoder(
+        self, table: TableId, source: SourceTable, target: TableId, sink: TableSchema, inference: Inference
+    ) -> TableEncoder:
+        """Return how rows of a source table are written; raises RowError for a table that cannot be."""
+        return self.options.unregistered().encoder(table, source, target, sink, inference)
+
+    def unregistered(self) -> InMemorySink:
+        """Return this sink: no schema registry is asked."""
+        return self
+
+    def coordinator(self, _pipeline: str, _warn: Callable[[str], None]) -> SinkCoordinator:
+        """Return the driver's side."""
+        return self.side
+
+    def writer(self, _pipeline: str, _run: int) -> Writer:
+        """Return a task's side."""
+        return self.writers()
