@@ -48,13 +48,8 @@ class Backlog:
         positions count records. `now`: the time in seconds since 1970.
         """
         self._needed = needed
-        self._standing, self._now = standing, now
-        self._seen_at = now()
-        """When the ends were seen."""
-        self._caught_up = 0.0
-        """When the end of the database's log was seen that is reached."""
-        self._pace = Pace()
-        """Rows of tables that were read."""
+        self._standing = standing
+        self._times = _LogTimes(now)
         self.progress = progress
         self.targets: Mapping[Split, int] = fixed(ends) if drain else {}
         """The ends of the run, by split, with `--once`; empty otherwise."""
@@ -78,11 +73,13 @@ class Backlog:
 
     def see(self, ends: Mapping[Split, int]) -> None:
         """Take the ends that the source has now."""
-        self._seen, self._seen_at = ends if self._follows else self.targets or ends, self._now()
+        self._seen = ends if self._follows else self.targets or ends
+        self._times.see()
 
     def look_past_targets(self, ends: Mapping[Split, int]) -> None:
         """Take the ends that the source has now, whatever the run was to drain: the run is over."""
-        self._seen, self.targets, self._follows, self._seen_at = ends, {}, False, self._now()
+        self._seen, self.targets, self._follows = ends, {}, False
+        self._times.see()
 
     def some(self) -> bool:
         """Return whether there is a backlog."""
@@ -102,17 +99,7 @@ class Backlog:
     def standing(self, seen: Mapping[Split, int] | None = None) -> Standing | None:
         """Return where the reading of a database stands; None where the source has records. `seen`: as above."""
         standing = self._standing(dict(self.positions), self._known_ends(seen))
-        if standing is None:
-            return None
-        now = self._now()
-        self._pace.note(now, {"rows": standing.rows_read})
-        rate = self._pace.per_second("rows", KEPT_S) or 0.0
-        left = standing.rows_left / rate if rate > 0 and standing.tables else None
-        if not standing.lag_bytes:
-            self._caught_up = now if seen is not None else self._seen_at
-        # What waits was logged after what was read last, and after nothing waited
-        known = max(self._caught_up, standing.read_time)
-        return standing.with_times(max(0.0, now - known) if known and standing.lag_bytes else 0.0, left)
+        return None if standing is None else self._times.of(standing, just_seen=seen is not None)
 
     def _known_ends(self, asked: Mapping[Split, int] | None) -> Mapping[Split, int]:
         """Return the ends that either look has seen, the driver's and that of another thread; ends never shrink."""
@@ -132,6 +119,35 @@ class Backlog:
         for (topic, _), number in self.waiting().items():
             left[topic] = left.get(topic, 0) + number
         return {topic: number for topic, number in sorted(left.items()) if number}
+
+
+class _LogTimes:
+    """The lag of a database's log, and the time left for the rows of its tables."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._seen_at = now()
+        """When the ends were seen."""
+        self._caught_up = 0.0
+        """When the end of the log was seen that is reached."""
+        self._pace = Pace()
+        """Rows of tables that were read."""
+
+    def see(self) -> None:
+        """Note that the ends were seen now."""
+        self._seen_at = self._now()
+
+    def of(self, standing: Standing, *, just_seen: bool) -> Standing:
+        """Return a standing with its times. `just_seen`: its ends were seen now, not at the driver's last look."""
+        now = self._now()
+        self._pace.note(now, {"rows": standing.rows_read})
+        rate = self._pace.per_second("rows", KEPT_S) or 0.0
+        left = standing.rows_left / rate if rate > 0 and standing.tables else None
+        if not standing.lag_bytes:
+            self._caught_up = now if just_seen else self._seen_at
+        # What waits was logged after what was read last, and after nothing waited
+        since = max(self._caught_up, standing.read_time)
+        return standing.with_times(max(0.0, now - since) if since and standing.lag_bytes else 0.0, left)
 
 
 class WaitingNotes:
