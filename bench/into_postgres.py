@@ -31,7 +31,7 @@ from ingest.sandbox import postgres
 from ingest.sandbox.process import any_port
 from ingest.schema.evolve import Schemas, SourceTable
 from ingest.schema.infer import Inference
-from ingest.sinks.postgres.postgres import PostgresSink
+from ingest.sinks.postgres.options import PostgresSink
 from ingest.sinks.postgres.tables import table_of
 from ingest.testing.in_memory import MemoryRecord
 

@@ -14,7 +14,7 @@ from ingest.errors import SchemaChangeRefused
 from ingest.model.reject import RowError
 from ingest.model.table import show
 from ingest.sinks.postgres.connection import connect, explain
-from ingest.sinks.postgres.reading import ExpectedTexts, rows_by_key
+from ingest.sinks.postgres.stored_rows import ExpectedTexts, rows_by_key
 from ingest.sinks.postgres.tables import look_up
 from ingest.verify.rows import KeyedRow, TableRules, TableThere, key_of
 

@@ -16,7 +16,7 @@ from typed_rows import TYPED, typed_rows
 
 from ingest.model.reject import RowError
 from ingest.model.rowtext import parse_row
-from ingest.sinks.postgres.copied import lines_maker
+from ingest.sinks.postgres.statements import lines_maker
 
 pytestmark = pytest.mark.compiled
 NAMES = ["id", "a", "b", "ключ", "", "a b", "%d", "{", 'q"', "\\"]

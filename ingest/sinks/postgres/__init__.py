@@ -1,4 +1,1 @@
-"""PostgreSQL: connections, the tables that rows go to, and rows and progress in one transaction.
-
-It knows no options and no schemas that evolve: `sinks/postgres/postgres.py` does.
-"""
+"""The sinks `postgres` and `hologres`, its dialect: rows and progress in one transaction."""

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any, Final
 import psycopg
 from psycopg import sql
 
-from ingest.sinks.postgres.statements import rows_by_state, states_of
-from ingest.sinks.postgres.tables import listed
+from ingest.sinks.postgres.all_states import rows_by_state, states_of
+from ingest.sinks.postgres.tables import all_equal, excluded, listed, named, numbered, of_alias, renamed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from ingest.sinks.postgres.all_states import State
     from ingest.sinks.postgres.connection import Connection
-    from ingest.sinks.postgres.statements import State
     from ingest.sinks.postgres.tables import SqlTable
 
 MAX_ROWS: Final = 5_000
@@ -61,52 +61,30 @@ class ArrayRows:
 
     def __init__(self, table: SqlTable, kinds: Mapping[str, str]) -> None:
         """Make the statements. `kinds`: the types of the columns that are there."""
-        values = {one.name: one.values for one in table.columns}
-        others = [name for name in values if name not in table.key]
-        keys = [sql.Identifier(f"k{at}") for at in range(len(table.key))]
-        flag = [sql.Identifier(table.deleted)] if table.deleted is not None else []
-        made = [
-            sql.SQL("{} AS {}").format(_key_value(name, kinds[name]), key)
-            for name, key in zip(table.key, keys, strict=True)
-        ]
-        written = [*map(sql.Identifier, others), *flag]
+        soft = table.deleted is not None
+        values = _row_values(table, kinds, table.non_key, "last.line")
+        keys, written = numbered("k", table.key), [*named(table.non_key), *table.flag]
+        made = renamed(_key_values(table, kinds), keys)
         parts: dict[str, Any] = {
             "table": table.place,
             "keys": listed(keys),
-            "key": listed(map(sql.Identifier, table.key)),
-            "flag": listed(flag),
-            "same": sql.SQL(" AND ").join(
-                sql.SQL("t.{} = last.{}").format(sql.Identifier(name), key)
-                for name, key in zip(table.key, keys, strict=True)
-            ),
-            "names": listed([*map(sql.Identifier, table.key), *written]),
+            "key": listed(named(table.key)),
+            "flag": listed(table.flag),
+            "same": all_equal(of_alias("t", named(table.key)), of_alias("last", keys)),
+            "names": listed([*named(table.key), *written]),
             "overriding": table.overriding,
-            "values": listed(
-                [
-                    *keys,
-                    *(_value(name, kinds[name], values[name]) for name in others),
-                    *(sql.SQL("false") for _ in flag),
-                ]
-            ),
-            "then": sql.SQL("UPDATE SET {}").format(
-                listed(sql.SQL("{0} = EXCLUDED.{0}").format(name) for name in written)
-            )
-            if written
-            else sql.SQL("NOTHING"),
+            "values": listed([*keys, *values, *(sql.SQL("false") for _ in table.flag)]),
+            "then": sql.SQL("UPDATE SET {}").format(excluded(written)) if written else sql.SQL("NOTHING"),
         }
-        soft = table.deleted is not None
-        held = sql.SQL(" WHERE line IS NOT NULL" if soft else "")
         last, shown = (
-            sql.SQL(_LAST).format(made=listed(made), keys=listed(keys), which=w) for w in (sql.SQL(""), held)
+            sql.SQL(_LAST).format(made=made, keys=listed(keys), which=sql.SQL(which))
+            for which in ("", " WHERE line IS NOT NULL" if soft else "")
         )
         self._insert = sql.SQL(_INSERT).format(last=shown, **parts)
         self._remove = sql.SQL(_MARK if soft else _DELETE).format(last=last, **parts)
-        given = [
-            sql.SQL("{} AS {}").format(_value(name, kinds[name], values[name], "line"), sql.Identifier(f"v{at}"))
-            for at, name in enumerate(others)
-        ]
-        query = sql.SQL(_GIVEN).format(made=listed([*made, *given]))
-        self._by_state = rows_by_state(table, query)
+        columns = [*_key_values(table, kinds), *_row_values(table, kinds, table.non_key, "line")]
+        states = sql.SQL(_GIVEN).format(made=renamed(columns, [*keys, *numbered("v", table.non_key)]))
+        self._by_state = rows_by_state(table, states)
 
     def write(self, connection: Connection, rows: Mapping[bytes, State]) -> int:
         """Write the last states of keys, which come in the order of their changes; return how many are left out.
@@ -130,10 +108,8 @@ class ArrayRows:
 
 def given_values(table: SqlTable, kinds: Mapping[str, str], others: Sequence[str]) -> sql.Composed:
     """Return the query of the texts that rows of JSON would have in a table: an array of keys, and one of rows."""
-    values = {one.name: one.values for one in table.columns}
-    keys = [_key_value(name, kinds[name]) for name in table.key]
-    made = [*keys, *(_value(name, kinds[name], values[name], "line") for name in others)]
-    shown = listed(sql.SQL("({})::text").format(value) for value in made)
+    values = [*_key_values(table, kinds), *_row_values(table, kinds, others, "line")]
+    shown = listed(sql.SQL("({})::text").format(value) for value in values)
     return sql.SQL(
         "SELECT {} FROM (SELECT unnest($1::text[])::json AS key, unnest($2::text[])::json AS line) AS given"
     ).format(shown)
@@ -141,19 +117,22 @@ def given_values(table: SqlTable, kinds: Mapping[str, str], others: Sequence[str
 
 def given_keys(table: SqlTable, kinds: Mapping[str, str]) -> sql.Composed:
     """Return the query of the values `k0`, `k1`, … that keys of JSON, an array of texts, have in a table."""
-    values = listed(
-        sql.SQL("{} AS {}").format(_key_value(name, kinds[name]), sql.Identifier(f"k{at}"))
-        for at, name in enumerate(table.key)
-    )
+    values = renamed(_key_values(table, kinds), numbered("k", table.key))
     return sql.SQL("SELECT {} FROM (SELECT unnest($1::text[])::json AS key) AS given").format(values)
 
 
-def _key_value(name: str, kind: str) -> sql.Composed:
-    """Return the value of a column of the key, which in a text column is the text that keys have."""
-    return _value(name, kind, "text", "key")
+def _key_values(table: SqlTable, kinds: Mapping[str, str]) -> list[sql.Composed]:
+    """Return the values of the columns of the key, which in a text column are the texts that keys have."""
+    return [_value(name, kinds[name], "text", "key") for name in table.key]
 
 
-def _value(name: str, kind: str, values: str, line: str = "last.line") -> sql.Composed:
+def _row_values(table: SqlTable, kinds: Mapping[str, str], names: Sequence[str], line: str) -> list[sql.Composed]:
+    """Return the values of other columns, of the JSON of a row that a statement calls `line`."""
+    values = {column.name: column.values for column in table.columns}
+    return [_value(name, kinds[name], values[name], line) for name in names]
+
+
+def _value(name: str, kind: str, values: str, line: str) -> sql.Composed:
     """Return the value of a column of type `kind`, for rows with values of another type in JSON."""
     text = sql.SQL("({} ->> {})").format(sql.SQL(line), sql.Literal(name))
     if kind.startswith(_TEXTS):

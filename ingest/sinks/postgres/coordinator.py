@@ -19,12 +19,11 @@ from ingest.model.layout import PLAIN
 from ingest.model.reject import RowError
 from ingest.model.table import show
 from ingest.sinks import SinkCoordinator
-from ingest.sinks.postgres.comments import comment_statements
 from ingest.sinks.postgres.connection import ServerProbe, connect, explain
-from ingest.sinks.postgres.history_columns import ChangeError
-from ingest.sinks.postgres.kept import keep_only
+from ingest.sinks.postgres.ddl import ChangeError, comment_statements, planned, unfit
 from ingest.sinks.postgres.progress import ProgressTables, RunOwner
-from ingest.sinks.postgres.tables import beyond, has_rows, look_up, planned, unfit
+from ingest.sinks.postgres.stored_rows import keep_only
+from ingest.sinks.postgres.tables import beyond, has_rows, look_up
 from ingest.sinks.rows import no_sequence
 
 if TYPE_CHECKING:
@@ -67,7 +66,7 @@ class PostgresCoordinator(SinkCoordinator):
 
     @contextmanager
     def _asking(self, what: str) -> Generator[Connection]:
-        """Return a connection in a transaction, which ends with the block; its errors are those of a run."""
+        """Return a connection in a transaction, which ends with the block. Raise IngestError."""
         try:
             if self._connection is None or self._connection.closed:
                 self._connection = connect(self._server, f"ingest {self._pipeline}")
@@ -134,11 +133,11 @@ class PostgresCoordinator(SinkCoordinator):
             return 0  # its rows are rejects, in the task
         kept = [key for some in keys for key in some]
         with self._asking(f"delete other rows of the table {wanted}") as connection:
-            there = look_up(connection, wanted)
-            if there is None or not there.columns.keys() >= set(wanted.key):
+            existing = look_up(connection, wanted)
+            if existing is None or not existing.columns.keys() >= set(wanted.key):
                 return 0
             stages = self._dialect.stages
-            return keep_only(connection, wanted.written_to(there), there.kinds, kept, stages=stages)
+            return keep_only(connection, wanted.written_to(existing), existing.kinds, kept, stages=stages)
 
     def unfit(self, table: TableId, schema: TableSchema) -> Mapping[str, Misfit]:
         """Return the columns that no statement makes its table take, each with the reason."""
@@ -202,18 +201,18 @@ class PostgresCoordinator(SinkCoordinator):
 
     def undeclared(self, schemas: Mapping[TableId, TableSchema]) -> set[str]:
         """Return the statements by which `declare` would make and widen the tables. Raise what it would raise."""
-        found: set[str] = set()
+        texts: set[str] = set()
         for table, wanted in self._wanted(schemas):
             with self._changing(table, wanted) as connection:
                 statements, self.stored[table] = planned(connection, wanted, self._dialect)
-                found.update(statement.as_string(connection) for statement in statements)
-        return found
+                texts.update(statement.as_string(connection) for statement in statements)
+        return texts
 
     def acquire(self, checkpoint: str, run: int) -> None:
         """Become the only run that writes under the prefix. Raise IngestError."""
         self._owner = RunOwner(self._pipeline, checkpoint, run)
         with self._asking("keep progress") as connection:
-            self._progress.make(connection)
+            self._progress.create(connection)
         with self._asking("keep progress") as connection:
             before = self._progress.acquire(connection, self._owner)
         if before is not None and before.checkpoint != checkpoint:
@@ -228,10 +227,10 @@ class PostgresCoordinator(SinkCoordinator):
     ) -> dict[int, ResumePoint]:
         """Return how far each shard has written a batch whose end no driver saw. Raise CheckpointError."""
         with self._asking("read progress") as connection:
-            newest, found = self._progress.read(connection, scope, number, planned)
+            newest, points = self._progress.read(connection, scope, number, planned)
         if newest > number:
             raise old_copy(newest, number)
-        return {shard: point for shard, point in found.items() if shard in starts}
+        return {shard: point for shard, point in points.items() if shard in starts}
 
     def begin_batch(self, batch: int, _shards: int) -> None:
         """Say that a batch is about to be written. Raise Fenced where a newer run has begun."""

@@ -1,4 +1,4 @@
-"""The common part of sinks on servers that speak PostgreSQL's protocol: where the server is, and how it is reached.
+"""Options of the sinks `postgres` and `hologres`, which speak PostgreSQL's protocol.
 
 Rules: docs/spec/postgres.md.
 """
@@ -15,12 +15,14 @@ from ingest.encode.upsert_encoder import Coarse, UpsertEncoder
 from ingest.model.numbers import Numbers
 from ingest.model.reject import RowError
 from ingest.model.table import show
+from ingest.sinks.postgres.types import MAX_NAME, SYSTEM_COLUMNS
 from ingest.sinks.rows import RowOptions
 from ingest.sinks.sink import SinkOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from ingest.model.layout import TableLayout
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
     from ingest.schema.evolve import SourceTable
@@ -31,13 +33,15 @@ if TYPE_CHECKING:
     from ingest.sinks.postgres.tables import SqlTable
     from ingest.sinks.postgres.writer import PostgresWriter
 
-MAX_NAME: Final = 63
-"""Bytes of a name in PostgreSQL."""
-SYSTEM_COLUMNS: Final = frozenset({"tableoid", "xmin", "cmin", "xmax", "cmax", "ctid"})
-"""Columns that each table of PostgreSQL has: no other one can have such a name."""
 _ENDPOINT: Final = re.compile(r"(?P<host>\[[0-9A-Fa-f:.%]+\]|[^\s:/@?,\[\]]+)(?::(?P<port>\d{1,5}))?")
 _NAMES: Final = {"valid_from": "sink.valid-from-column", "valid_to": "sink.valid-to-column"}
 _PREFIX: Final = r"^[A-Za-z0-9._-]{1,150}$"
+_PARAMETER: Final = re.compile(r"(?:toast\.)?[a-z][a-z0-9_]{0,62}")
+_PROPERTY: Final = "table_property."
+"""Prefix of the options that are properties of Hologres' tables."""
+_PROPERTY_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
+_DELETES: Final[Mapping[object, str]] = {"DELETE_ROW_ON_PK": "hard", "IGNORE_DELETE": "ignore"}
+"""Words of Alibaba's connector for what becomes of deleted rows."""
 
 
 class SqlSinkOptions(RowOptions, SinkOptions):
@@ -118,8 +122,8 @@ class SqlSinkOptions(RowOptions, SinkOptions):
     @field_validator("endpoint")
     @classmethod
     def _check_endpoint(cls, value: str) -> str:
-        found = _ENDPOINT.fullmatch(value)
-        if found is None or int(found["port"] or cls.port) > 65_535:
+        address = _ENDPOINT.fullmatch(value)
+        if address is None or int(address["port"] or cls.port) > 65_535:
             msg = "write host or host:port"
             raise ValueError(msg)
         return value
@@ -173,13 +177,13 @@ class SqlSinkOptions(RowOptions, SinkOptions):
         """The database, and how to reach it."""
         from ingest.sinks.postgres.connection import Server  # noqa: PLC0415  (`check` needs no driver)
 
-        found = _ENDPOINT.fullmatch(self.endpoint)
-        assert found is not None, "it was checked"
+        address = _ENDPOINT.fullmatch(self.endpoint)
+        assert address is not None, "it was checked"
         files = {"sslrootcert": self.sslrootcert, "sslcert": self.sslcert, "sslkey": self.sslkey}
         properties = {"sslmode": self.sslmode, **{name: file for name, file in files.items() if file is not None}}
         return Server(
-            found["host"].strip("[]"),
-            int(found["port"] or self.port),
+            address["host"].strip("[]"),
+            int(address["port"] or self.port),
             self.dbname,
             self.username,
             self.password,
@@ -197,11 +201,10 @@ class SqlSinkOptions(RowOptions, SinkOptions):
 
     def table_for(self, table: TableId, schema: TableSchema) -> SqlTable:
         """Return the table that rows of a target go to. Raise RowError for names that it cannot have."""
-        from ingest.sinks.postgres.history_columns import HistoryColumns  # noqa: PLC0415  (`check` needs no driver)
-        from ingest.sinks.postgres.tables import table_of  # noqa: PLC0415
+        from ingest.sinks.postgres.tables import HistoryColumns, table_of  # noqa: PLC0415  (`check` needs no driver)
 
-        dialect, keeps = self.dialect, self.write_mode == "history"
-        history = HistoryColumns(self.valid_from, self.valid_to, dialect.unit) if keeps else None
+        dialect = self.dialect
+        history = HistoryColumns(self.valid_from, self.valid_to, dialect.unit) if self.keeps_states else None
         return table_of(table, schema, self.default_schema, self.deleted, dialect, self.sequence_by, history)
 
     def encoder(
@@ -229,3 +232,81 @@ class SqlSinkOptions(RowOptions, SinkOptions):
 
         progress = ProgressTables(self.default_schema, self.prefix(pipeline), self.dialect)
         return PostgresWriter(self.server, progress, f"ingest {pipeline}", self.delete_strategy)
+
+
+class PostgresSink(SqlSinkOptions):
+    """Options of `sink:` with `type: postgres`."""
+
+    infinite_times: ClassVar[bool] = True
+
+    type: Literal["postgres"]
+    """`postgres`."""
+
+    @property
+    def writes_parts(self) -> bool:
+        """True if of a row it writes the columns that came: of tables with one row per key, in the order of changes."""
+        return self.write_mode == "upsert" and self.sequence_by is None
+
+    def check_layout(self, layout: TableLayout) -> list[tuple[str, str]]:
+        """Return what of a layout no table can have: names that no storage parameter has."""
+        odd = [name for name, _ in layout.options if not _PARAMETER.fullmatch(name)]
+        why = "is no storage parameter of PostgreSQL, like fillfactor or autovacuum_enabled"
+        return [("table-options", f"{name[:100]!r} {why}") for name in odd]
+
+
+class HologresSink(SqlSinkOptions):
+    """Options of `sink:` with `type: hologres`."""
+
+    port: ClassVar[int] = 80
+
+    type: Literal["hologres"]
+    """`hologres`."""
+
+    strategy: Literal["STANDARD", "BROADEN", "ONLY_BIGINT_OR_TEXT"] = Field(
+        "STANDARD", alias="sink.type-normalize-strategy"
+    )
+    """The types of columns that are made. `STANDARD`: those of the rows. `BROADEN`: `bigint` for integers, `text` for
+    CHAR, VARCHAR and STRING, `double precision` for FLOAT and DOUBLE. `ONLY_BIGINT_OR_TEXT`: `bigint` for integers,
+    `text` for all else. Hologres changes no types, so a wide column takes changes that would stop the run."""
+
+    table_properties: dict[str, str] = Field(default_factory=dict, alias="table_property.*")
+    """Properties of the tables that are made, in Hologres' words: `table_property.distribution_key`,
+    `table_property.orientation`, `table_property.binlog.level` and more. Without `distribution_key`, rows are
+    distributed by the primary key."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _collect(cls, data: Any) -> Any:
+        if not isinstance(data, dict):
+            return data
+        properties = {key.removeprefix(_PROPERTY): str(value) for key, value in data.items() if _is_property(key)}
+        rest = {key: value for key, value in data.items() if not _is_property(key)}
+        return {**rest, f"{_PROPERTY}*": {**rest.get(f"{_PROPERTY}*", {}), **properties}}
+
+    @field_validator("delete_strategy", mode="before")
+    @classmethod
+    def _translate(cls, value: object) -> object:
+        return _DELETES.get(value, value) if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _check_properties(self) -> HologresSink:
+        odd = [name for name in self.table_properties if _PROPERTY_NAME.fullmatch(name) is None]
+        if odd:
+            raise OptionErrors(*((_PROPERTY + name, f"{_PROPERTY}{name} is no name of a property") for name in odd))
+        return self
+
+    def check_layout(self, layout: TableLayout) -> list[tuple[str, str]]:
+        """Return what of a layout no table can have: names that no property has."""
+        odd = [name for name, _ in layout.options if _PROPERTY_NAME.fullmatch(name) is None]
+        return [("table-options", f"{name[:100]!r} is no name of a property") for name in odd]
+
+    @property
+    def dialect(self) -> SqlDialect:
+        """What Hologres does otherwise than PostgreSQL."""
+        from ingest.sinks.postgres.dialect import HologresDialect  # noqa: PLC0415  (`check` needs no driver)
+
+        return HologresDialect(self.strategy, self.table_properties)
+
+
+def _is_property(key: str) -> bool:
+    return key.startswith(_PROPERTY) and not key.endswith(".*")

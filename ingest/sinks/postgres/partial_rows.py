@@ -15,15 +15,14 @@ from psycopg import sql
 
 from ingest.encode.upsert_encoder import PartialRow
 from ingest.model.jsontext import fields_of, object_of
-from ingest.sinks.postgres.sequenced import all_equal, of_alias
-from ingest.sinks.postgres.statements import read_as, value_of
-from ingest.sinks.postgres.tables import listed
+from ingest.sinks.postgres.statements import read, record_of
+from ingest.sinks.postgres.tables import all_equal, excluded, listed, named, numbered, of_alias, renamed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from ingest.sinks.postgres.all_states import State
     from ingest.sinks.postgres.connection import Connection
-    from ingest.sinks.postgres.statements import State
     from ingest.sinks.postgres.tables import SqlTable
 
 _GIVEN: Final = """(
@@ -89,7 +88,6 @@ class PartialRows:
     def __init__(self, table: SqlTable, kinds: Mapping[str, str], deletes: str) -> None:
         """`kinds`: the types of the columns that are there; `deletes`: what becomes of rows that are gone."""
         self._table, self._kinds, self._deletes = table, kinds, deletes
-        self._others = [one.name for one in table.columns if one.name not in table.key]
         self._known: dict[tuple[str, ...], dict[str, sql.Composed]] = {}
         """Statements by the columns that came."""
 
@@ -121,7 +119,7 @@ class PartialRows:
 
     def _columns(self, row: PartialRow) -> tuple[str, ...]:
         came = fields_of(row)
-        return tuple(name for name in self._others if name in came)
+        return tuple(name for name in self._table.non_key if name in came)
 
     def _run(
         self,
@@ -141,52 +139,42 @@ class PartialRows:
             return cursor.rowcount
 
     def _statements(self, columns: tuple[str, ...]) -> dict[str, sql.Composed]:
-        table, kinds = self._table, self._kinds
-        key = [sql.Identifier(name) for name in table.key]
-        new = [sql.Identifier(f"k{at}") for at in range(len(key))]
-        old = [sql.Identifier(f"p{at}") for at in range(len(key))]
-        came = {name: sql.Identifier(f"v{at}") for at, name in enumerate(columns)}
-        flag = [] if table.deleted is None else [sql.Identifier(table.deleted)]
-
-        def read(names: Iterable[str]) -> sql.Composed:
-            return listed(
-                sql.SQL("{} {}").format(sql.Identifier(name), sql.SQL(read_as(kinds[name]))) for name in names
-            )
-
-        made = [
-            sql.SQL("{} AS {}").format(value_of(sql.Identifier(source, name), kinds[name]), to)
-            for source, names, places in (("k", table.key, new), ("p", table.key, old), ("r", columns, came.values()))
-            for name, to in zip(names, places, strict=True)
-        ]
-        values = sql.SQL(" CROSS JOIN LATERAL json_to_record(l.line::json) AS r({})").format(read(columns))
+        table, kinds, flag = self._table, self._kinds, self._table.flag
+        key, set_columns = named(table.key), named(columns)
+        new, old, came = numbered("k", key), numbered("p", key), numbered("v", columns)
+        one_new, one_old, one_came = (of_alias("one", names) for names in (new, old, came))
+        values = [*read(kinds, "k", table.key), *read(kinds, "p", table.key), *read(kinds, "r", columns)]
+        rows = sql.SQL(" CROSS JOIN LATERAL json_to_record(l.line::json) AS r({})").format(record_of(columns, kinds))
         given = sql.SQL(_GIVEN).format(
-            made=listed(made), key=read(table.key), values=values if columns else sql.SQL("")
+            made=renamed(values, [*new, *old, *came]),
+            key=record_of(table.key, kinds),
+            values=rows if columns else sql.SQL(""),
         )
-        set_ = [sql.SQL("{} = one.{}").format(sql.Identifier(name), to) for name, to in came.items()]
-        set_ += [sql.SQL("{} = false").format(name) for name in flag]
-        over = [sql.SQL("{0} = EXCLUDED.{0}").format(sql.Identifier(name)) for name in columns]
-        over += [sql.SQL("{0} = EXCLUDED.{0}").format(name) for name in flag]
-        unchanged = [sql.SQL("{0} = t.{0}").format(name) for name in key]
-        one_new, one_old = of_alias("one", new), of_alias("one", old)
-        kept = (
-            sql.SQL("one.{}").format(came[name]) if name in came else sql.Identifier("o", name) for name in self._others
-        )
+        by_column = dict(zip(columns, one_came, strict=True))
+        kept = (by_column.get(name, sql.Identifier("o", name)) for name in table.non_key)
+        assigned = [*zip(set_columns, one_came, strict=True), *((column, sql.SQL("false")) for column in flag)]
+        unchanged = _assigned(zip(key, of_alias("t", key), strict=True))
         parts: dict[str, Any] = {
             "table": table.place,
             "given": given,
             "flag": listed(flag),
             "overriding": table.overriding,
             "key_names": listed(key),
-            "names": listed([*key, *map(sql.Identifier, self._others), *flag]),
-            "taken": listed(set_ or unchanged),
-            "overwritten": listed(over or unchanged),
-            "moved": listed([*(sql.SQL("{} = {}").format(*two) for two in zip(key, one_new, strict=True)), *set_]),
+            "names": listed([*key, *named(table.non_key), *flag]),
+            "taken": _assigned(assigned) if assigned else unchanged,
+            "overwritten": excluded([*set_columns, *flag]) if assigned else unchanged,
+            "moved": _assigned([*zip(key, one_new, strict=True), *assigned]),
             "copied": listed([*one_new, *kept, *(sql.SQL("false") for _ in flag)]),
-            "same": all_equal(zip(of_alias("t", key), one_new, strict=True)),
-            "old": all_equal(zip(of_alias("t", key), one_old, strict=True)),
-            "copy": all_equal(zip(of_alias("o", key), one_old, strict=True)),
-            "there": all_equal(zip(of_alias("x", key), one_new, strict=True)),
-            "itself": all_equal(zip(of_alias("x", key), one_old, strict=True)),
+            "same": all_equal(of_alias("t", key), one_new),
+            "old": all_equal(of_alias("t", key), one_old),
+            "copy": all_equal(of_alias("o", key), one_old),
+            "there": all_equal(of_alias("x", key), one_new),
+            "itself": all_equal(of_alias("x", key), one_old),
         }
         texts = {"set": _SET, "move": _MOVE, "copy": _COPY, "gone": _GONE, "mark": _MARK}
         return {what: sql.SQL(text).format(**parts) for what, text in texts.items()}
+
+
+def _assigned(pairs: Iterable[tuple[sql.Composable, sql.Composable]]) -> sql.Composed:
+    """Return the assignments of values to columns."""
+    return listed(sql.SQL("{} = {}").format(column, value) for column, value in pairs)

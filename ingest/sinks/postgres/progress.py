@@ -15,8 +15,9 @@ from psycopg import sql
 
 from ingest.errors import CommitOutcomeUnknown
 from ingest.model.commit import ResumePoint, begun_already, taken_over
+from ingest.sinks.postgres.ddl import schema_planned
 from ingest.sinks.postgres.dialect import POSTGRES
-from ingest.sinks.postgres.tables import OWN, schema_planned
+from ingest.sinks.postgres.tables import OWN
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from ingest.sinks.postgres.connection import Connection
     from ingest.sinks.postgres.dialect import SqlDialect
 
-_MAKE: Final = """
+_CREATE: Final = """
 CREATE TABLE IF NOT EXISTS {run} (
   prefix text PRIMARY KEY, pipeline text NOT NULL, checkpoint text NOT NULL, run bigint NOT NULL,
   batch bigint NOT NULL DEFAULT 0, at timestamptz NOT NULL DEFAULT now());
@@ -50,7 +51,7 @@ class ProgressTables:
     """The tables of progress in one schema, and what is asked of them. All methods raise psycopg.Error."""
 
     def __init__(self, schema: str, prefix: str, dialect: SqlDialect = POSTGRES) -> None:
-        """Ask nothing yet. `prefix`: the name under which one run at a time writes."""
+        """`prefix`: the name under which one run at a time writes."""
         self._dialect = dialect
         escaped = schema.replace("%", "%%")  # of statements with parameters
         self._names = {"run": sql.Identifier(escaped, OWN[0]), "progress": sql.Identifier(escaped, OWN[1])}
@@ -60,20 +61,20 @@ class ProgressTables:
         """Return a statement with parameters."""
         return sql.SQL(text).format(**self._names)
 
-    def make(self, connection: Connection) -> None:
-        """Make the tables where they are not there: rights are needed only for what is made.
+    def create(self, connection: Connection) -> None:
+        """Create the tables where they do not exist: rights are needed only for what is created.
 
-        The transaction is to end with it: some servers take no rows in one that makes tables.
+        The transaction is to end with it: some servers take no rows in one that creates tables.
         """
         self._dialect.lock(connection)
         for statement in schema_planned(connection, self._schema, self._dialect):
             connection.execute(statement)
-        there = connection.execute(
+        tables = connection.execute(
             "SELECT 1 FROM pg_tables WHERE schemaname = %s AND tablename = ANY(%s)", (self._schema, list(OWN))
         ).fetchall()
-        if len(there) < len(OWN):
+        if len(tables) < len(OWN):
             run, progress = (sql.Identifier(self._schema, name) for name in OWN)
-            connection.execute(sql.SQL(_MAKE).format(run=run, progress=progress))
+            connection.execute(sql.SQL(_CREATE).format(run=run, progress=progress))
 
     def acquire(self, connection: Connection, owner: RunOwner) -> RunOwner | None:
         """Write the run that writes from now on; returns the one before. Raise Fenced where a newer run has begun.
@@ -172,9 +173,9 @@ class ProgressTables:
             ),
             (self._prefix, scope),
         ).fetchall()
-        found = {row[0]: _resumed(row[1:], number, planned) for row in rows}
+        points = {row[0]: _resumed(row[1:], number, planned) for row in rows}
         newest = max((row[1] for row in rows), default=0)
-        return newest, {shard: point for shard, point in found.items() if point is not None}
+        return newest, {shard: point for shard, point in points.items() if point is not None}
 
 
 def _resumed(row: tuple[int, int, str, str, bool], batch: int, planned: int) -> ResumePoint | None:

@@ -11,22 +11,24 @@ from __future__ import annotations
 import re
 from contextlib import suppress
 from itertools import islice
-from operator import itemgetter
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+import msgspec
 import psycopg
 from psycopg import sql
 
-from ingest.sinks.postgres.copied import lines_maker
-from ingest.sinks.postgres.history import HistoryRows
-from ingest.sinks.postgres.sequenced import KeyStates, SequencedRows
-from ingest.sinks.postgres.tables import MAX_COLUMNS, listed
+from ingest import compiled
+from ingest.sinks.postgres.all_states import rows_by_state, states_of
+from ingest.sinks.postgres.tables import MAX_COLUMNS, all_equal, excluded, listed, named, numbered, of_alias, renamed
+
+if compiled.BUILT:
+    from ingest.sinks.postgres.native.copy_rows import CopyRows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from ingest.sinks.postgres.all_states import State
     from ingest.sinks.postgres.connection import Connection
-    from ingest.sinks.postgres.native.copy_rows import CopyRows
     from ingest.sinks.postgres.tables import SqlTable
 
 _STAGING: Final = """
@@ -75,14 +77,23 @@ _CHUNK: Final = 2_000
 """Rows whose lines are made while the server reads those before them."""
 
 
-class WrittenAndDeleted(bytes):
-    """The JSON of a row that was written and deleted since the last commit, where deleted rows stay."""
+class CopyColumnSpec(msgspec.Struct, frozen=True):
+    """A column of rows that become lines of COPY, for native code."""
 
-    __slots__ = ()
+    name: bytes
+    of_key: bool = False
+    """True if the value is the one that the record's key has."""
 
 
-State: TypeAlias = bytes | KeyStates | None
-"""The JSON of the last row of a key; None: it is gone; or all of its states."""
+def lines_maker(key: Sequence[str], others: Sequence[str]) -> CopyRows | None:
+    """Return the native maker of lines, whose columns are those of the key and then the others; None without it."""
+    if not compiled.USED:
+        return None
+    columns = [*((name, True) for name in key), *((name, False) for name in others)]
+    try:
+        return CopyRows(tuple(CopyColumnSpec(name.encode(), of_key) for name, of_key in columns))
+    except UnicodeEncodeError:
+        return None
 
 
 class StagedRows:
@@ -90,15 +101,14 @@ class StagedRows:
 
     def __init__(self, table: SqlTable, kinds: Mapping[str, str], number: int) -> None:
         """Make the statements. `kinds`: the types of the columns that are there; `number`: no other table's."""
-        names = [one.name for one in table.columns if one.name not in table.key]
         self._statement = _json_statement(table, kinds)
         fits = len(table.columns) + len(_BESIDE) <= MAX_COLUMNS
-        self._maker = lines_maker(table.key, names) if fits else None
+        self._maker = lines_maker(table.key, table.non_key) if fits else None
         stage = sql.Identifier(f"ingest_rows_{number}")
         columns = [
-            sql.SQL("{} {}").format(sql.Identifier(f"{kind}{at}"), sql.SQL(read_as(kinds[name])))
-            for kind, group in (("k", table.key), ("v", names))
-            for at, name in enumerate(group)
+            sql.SQL("{} {}").format(column, sql.SQL(read_as(kinds[name])))
+            for letter, group in (("k", table.key), ("v", table.non_key))
+            for name, column in zip(group, numbered(letter, group), strict=True)
         ]
         self._stage = sql.SQL(_STAGE).format(stage=stage, columns=listed(columns))
         self._truncate = sql.SQL("TRUNCATE {}").format(stage)
@@ -114,7 +124,7 @@ class StagedRows:
         }
         self._equal = sql.SQL(_EQUAL).format(
             keys=listed(value_of(sql.Identifier("k", name), kind) for name, kind in sizeless.items()),
-            record=_record(table.key, sizeless),
+            record=record_of(table.key, sizeless),
         )
 
     def equal_keys(self, connection: Connection, keys: Sequence[bytes]) -> dict[bytes, bytes]:
@@ -123,18 +133,18 @@ class StagedRows:
         Keys that it cannot read are left out: they are no row's. Raise psycopg.Error.
         """
         readable: list[bytes] = []
-        found: dict[bytes, bytes] = {}
+        equal: dict[bytes, bytes] = {}
         left = [keys]
         while left:
             some = left.pop()
             try:
                 with connection.transaction():
-                    found = self._first_equal(connection, [*readable, *some])
+                    equal = self._first_equal(connection, [*readable, *some])
                 readable += some
             except (psycopg.DataError, psycopg.IntegrityError):  # the second one is a domain's
                 if len(some) > 1:
                     left += [some[len(some) // 2 :], some[: len(some) // 2]]
-        return found
+        return equal
 
     def _first_equal(self, connection: Connection, keys: Sequence[bytes]) -> dict[bytes, bytes]:
         with psycopg.RawCursor(connection) as cursor:  # names may have a percent sign
@@ -178,13 +188,6 @@ class _LeftError(Exception):
     """Error about a row that native code leaves."""
 
 
-def rows_by_state(table: SqlTable, states: sql.Composable) -> HistoryRows | SequencedRows | None:
-    """Return the statements that write all states of a key; None for a table that takes the last ones."""
-    if table.history is not None:
-        return HistoryRows(table, states)
-    return None if table.sequence is None else SequencedRows(table, states)
-
-
 def make_staging(connection: Connection) -> None:
     """Make the staging table of a connection, if it is not there. Raise psycopg.Error."""
     connection.execute(_STAGING)
@@ -203,91 +206,53 @@ def _lines(rows: Mapping[bytes, State]) -> Iterator[bytes]:
         yield key + b"\x02" + (b"\x03" if row is None else row)
 
 
-def states_of(rows: Mapping[bytes, State]) -> Iterator[tuple[bytes, bytes | None]]:
-    """Yield keys with their rows; None for a delete.
-
-    Where all states count, they have the order in which they came: two keys may be one to the database.
-    """
-    if isinstance(next(iter(rows.values()), None), KeyStates):  # of all keys, or of none
-        numbered = [(*one, key) for key, row in rows.items() if isinstance(row, KeyStates) for one in row]
-        numbered.sort(key=itemgetter(0))
-        yield from ((key, one) for _, one, key in numbered)
-        return
-    for key, row in rows.items():
-        if row is None or type(row) is bytes:
-            yield key, row
-        elif isinstance(row, WrittenAndDeleted):
-            yield key, bytes(row)
-            yield key, None
-
-
 def _json_states(table: SqlTable, kinds: Mapping[str, str]) -> sql.Composed:
     """Return the query of the states that were staged as JSON, with values of their types."""
-    others = [one.name for one in table.columns if one.name not in table.key]
-    keys = [value_of(sql.Identifier("k", name), kinds[name]) for name in table.key]
-    values = [value_of(sql.Identifier("r", name), kinds[name]) for name in others]
-    staged = sql.SQL("ingest_rows AS l CROSS JOIN LATERAL json_to_record(l.key) AS k({})").format(
-        _record(table.key, kinds)
-    )
-    if others:
-        rows = sql.SQL(" LEFT JOIN LATERAL json_to_record(l.line) AS r({}) ON true").format(_record(others, kinds))
-        staged = sql.Composed([staged, rows])
-    return _states(keys, values, sql.SQL("l.line IS NULL"), staged)
-
-
-def read_values(table: SqlTable, kinds: Mapping[str, str], others: Sequence[str]) -> sql.Composed:
-    """Return the query of the texts that rows of JSON would have in a table: an array of keys, and one of rows."""
-    keys = [value_of(sql.Identifier("k", name), kinds[name]) for name in table.key]
-    values = [value_of(sql.Identifier("r", name), kinds[name]) for name in others]
-    given = sql.SQL(
-        "unnest($1::text[], $2::text[]) WITH ORDINALITY AS l (key, line, nth)"
-        " CROSS JOIN LATERAL json_to_record(l.key::json) AS k({})"
-    ).format(_record(table.key, kinds))
-    if others:
-        rows = sql.SQL(" LEFT JOIN LATERAL json_to_record(l.line::json) AS r({}) ON true")
-        given = sql.Composed([given, rows.format(_record(others, kinds))])
-    shown = listed(sql.SQL("({})::text").format(value) for value in (*keys, *values))
-    return sql.SQL("SELECT {} FROM {} ORDER BY l.nth").format(shown, given)
-
-
-def read_keys(table: SqlTable, kinds: Mapping[str, str]) -> sql.Composed:
-    """Return the query of the values `k0`, `k1`, … that keys of JSON, an array of texts, have in a table."""
-    values = listed(
-        sql.SQL("{} AS {}").format(value_of(sql.Identifier("k", name), kinds[name]), sql.Identifier(f"k{at}"))
-        for at, name in enumerate(table.key)
-    )
-    return sql.SQL(
-        "SELECT {} FROM unnest($1::text[]) AS l (key) CROSS JOIN LATERAL json_to_record(l.key::json) AS k({})"
-    ).format(values, _record(table.key, kinds))
+    staged = _records("ingest_rows AS l", table, kinds, table.non_key)
+    return _states(table, read(kinds, "k", table.key), read(kinds, "r", table.non_key), "l.line IS NULL", staged)
 
 
 def _typed_states(table: SqlTable, kinds: Mapping[str, str], stage: sql.Identifier) -> sql.Composed:
     """Return the query of the states that were staged in columns."""
-    others = [one.name for one in table.columns if one.name not in table.key]
-    keys = [value_of(sql.Identifier("l", f"k{at}"), kinds[name]) for at, name in enumerate(table.key)]
-    values = [value_of(sql.Identifier("l", f"v{at}"), kinds[name]) for at, name in enumerate(others)]
-    return _states(keys, values, sql.SQL("l.gone"), sql.SQL("{} AS l").format(stage))
+    keys, values = _staged(kinds, "l", "k", table.key), _staged(kinds, "l", "v", table.non_key)
+    return _states(table, keys, values, "l.gone", sql.SQL("{} AS l").format(stage))
 
 
 def _states(
-    keys: Sequence[sql.Composable], values: Sequence[sql.Composable], gone: sql.Composable, staged: sql.Composable
+    table: SqlTable, keys: Sequence[sql.Composable], values: Sequence[sql.Composable], gone: str, staged: sql.Composable
 ) -> sql.Composed:
-    named = [
-        sql.SQL("{} AS {}").format(value, sql.Identifier(f"{kind}{at}"))
-        for kind, group in (("k", keys), ("v", values))
-        for at, value in enumerate(group)
-    ]
-    return sql.SQL("SELECT {}, {} AS gone, l.seq FROM {}").format(listed(named), gone, staged)
+    names = [*numbered("k", table.key), *numbered("v", table.non_key)]
+    columns = renamed([*keys, *values], names)
+    return sql.SQL("SELECT {}, {} AS gone, l.seq FROM {}").format(columns, sql.SQL(gone), staged)
+
+
+def read_values(table: SqlTable, kinds: Mapping[str, str], others: Sequence[str]) -> sql.Composed:
+    """Return the query of the texts that rows of JSON would have in a table: an array of keys, and one of rows."""
+    rows = _records("unnest($1::text[], $2::text[]) WITH ORDINALITY AS l (key, line, nth)", table, kinds, others)
+    values = [*read(kinds, "k", table.key), *read(kinds, "r", others)]
+    shown = listed(sql.SQL("({})::text").format(value) for value in values)
+    return sql.SQL("SELECT {} FROM {} ORDER BY l.nth").format(shown, rows)
+
+
+def read_keys(table: SqlTable, kinds: Mapping[str, str]) -> sql.Composed:
+    """Return the query of the values `k0`, `k1`, … that keys of JSON, an array of texts, have in a table."""
+    values = renamed(read(kinds, "k", table.key), numbered("k", table.key))
+    return sql.SQL("SELECT {} FROM {}").format(values, _records("unnest($1::text[]) AS l (key)", table, kinds, ()))
+
+
+def _records(source: str, table: SqlTable, kinds: Mapping[str, str], others: Sequence[str]) -> sql.Composed:
+    """Return a source of keys and lines of JSON as `l`, with the columns of the key as `k` and the others as `r`."""
+    keys = sql.SQL(" CROSS JOIN LATERAL json_to_record(l.key::json) AS k({})").format(record_of(table.key, kinds))
+    rows = sql.SQL(" LEFT JOIN LATERAL json_to_record(l.line::json) AS r({}) ON true")
+    return sql.Composed([sql.SQL(source), keys, *([rows.format(record_of(others, kinds))] if others else [])])
 
 
 def _json_statement(table: SqlTable, kinds: Mapping[str, str]) -> sql.Composed:
     """Return the statement that writes what was staged as JSON."""
-    others = [one.name for one in table.columns if one.name not in table.key]
-    staged = sql.SQL("ingest_rows AS l, json_to_record(l.key) AS k({})").format(_record(table.key, kinds))
-    keys = [value_of(sql.Identifier("k", name), kinds[name]) for name in table.key]
+    staged = sql.SQL("ingest_rows AS l, json_to_record(l.key) AS k({})").format(record_of(table.key, kinds))
     line = sql.SQL("held" if table.deleted is not None else "last")
-    rows = sql.SQL(", json_to_record({}.line) AS r({})").format(line, _record(others, kinds))
-    values = [value_of(sql.Identifier("r", name), kinds[name]) for name in others]
+    rows = sql.SQL(", json_to_record({}.line) AS r({})").format(line, record_of(table.non_key, kinds))
+    keys, values = read(kinds, "k", table.key), read(kinds, "r", table.non_key)
     form = _Form(staged, keys, [sql.SQL("l.line")], "l.line IS NULL", "last.line IS NULL", values, rows)
     return _statement(table, form, _HARD)
 
@@ -296,13 +261,10 @@ def _typed_statement(
     table: SqlTable, kinds: Mapping[str, str], stage: sql.Identifier, *, deletes: bool
 ) -> sql.Composed:
     """Return the statement that writes what was staged in columns. `deletes`: whether there may be some."""
-    others = [one.name for one in table.columns if one.name not in table.key]
-    keys = [value_of(sql.Identifier("l", f"k{at}"), kinds[name]) for at, name in enumerate(table.key)]
-    columns = [sql.Identifier("l", f"v{at}") for at in range(len(others))]
-    line = "held" if table.deleted is not None else "last"
-    values = [value_of(sql.Identifier(line, f"v{at}"), kinds[name]) for at, name in enumerate(others)]
-    staged = sql.SQL("{} AS l").format(stage)
-    form = _Form(staged, keys, [*columns, sql.SQL("l.gone")], "l.gone", "last.gone", values, sql.SQL(""))
+    rest = [*of_alias("l", numbered("v", table.non_key)), sql.SQL("l.gone")]
+    values = _staged(kinds, "held" if table.deleted is not None else "last", "v", table.non_key)
+    keys, staged = _staged(kinds, "l", "k", table.key), sql.SQL("{} AS l").format(stage)
+    form = _Form(staged, keys, rest, "l.gone", "last.gone", values, sql.SQL(""))
     return _statement(table, form, _HARD if deletes else _INSERT)
 
 
@@ -331,37 +293,31 @@ def _statement(table: SqlTable, form: _Form, hard: str) -> sql.Composed:
     table has a column for it, rows that are gone stay, with `true` there; the last values that they had are written.
     """
     soft = table.deleted is not None
-    others = [one.name for one in table.columns if one.name not in table.key]
-    keys = [sql.Identifier(f"k{at}") for at in range(len(table.key))]
-    flag = [sql.Identifier(table.deleted)] if table.deleted is not None else []
-    written = [*map(sql.Identifier, others), *flag]
-    taken = listed(sql.SQL("{0} = EXCLUDED.{0}").format(name) for name in written)
-    values = [*(sql.SQL("last.{}").format(key) for key in keys), *form.values]
-    made = [sql.SQL("{} AS {}").format(value, key) for value, key in zip(form.keys, keys, strict=True)]
-    states = {"ones": listed(form.keys), "made": listed([*made, *form.others]), "staged": form.staged}
+    keys = numbered("k", table.key)
+    last_keys, written = of_alias("last", keys), [*named(table.non_key), *table.flag]
+    values = [*last_keys, *form.values, *(sql.SQL(form.last_gone) for _ in table.flag)]
+    made = sql.SQL(", ").join([renamed(form.keys, keys), *form.others])
+    states = {"ones": listed(form.keys), "made": made, "staged": form.staged}
     held = sql.SQL(" WHERE NOT ({})").format(sql.SQL(form.gone))
     return sql.SQL(_SOFT if soft else hard).format(
         last=sql.SQL(_LAST).format(which=sql.SQL(""), **states),
         held=sql.SQL(_LAST).format(which=held, **states),
         table=table.place,
-        flag=listed(flag),
+        flag=listed(table.flag),
         gone=sql.SQL("({})").format(sql.SQL(form.last_gone)),
-        same=sql.SQL(" AND ").join(
-            sql.SQL("t.{} = last.{}").format(sql.Identifier(name), key)
-            for name, key in zip(table.key, keys, strict=True)
-        ),
-        both=sql.SQL(" AND ").join(sql.SQL("held.{0} = last.{0}").format(key) for key in keys),
-        names=listed([*map(sql.Identifier, table.key), *written]),
+        same=all_equal(of_alias("t", named(table.key)), last_keys),
+        both=all_equal(of_alias("held", keys), last_keys),
+        names=listed([*named(table.key), *written]),
         overriding=table.overriding,
-        values=listed([*values, sql.SQL(form.last_gone)] if soft else values),
-        rows=form.rows if others else sql.SQL(""),
-        order=sql.SQL(" ORDER BY {}").format(listed(sql.SQL("last.{}").format(key) for key in keys)),
-        key=listed(map(sql.Identifier, table.key)),
-        then=sql.SQL("UPDATE SET {}").format(taken) if written else sql.SQL("NOTHING"),
+        values=listed(values),
+        rows=form.rows if table.non_key else sql.SQL(""),
+        order=sql.SQL(" ORDER BY {}").format(listed(last_keys)),
+        key=listed(named(table.key)),
+        then=sql.SQL("UPDATE SET {}").format(excluded(written)) if written else sql.SQL("NOTHING"),
     )
 
 
-def _record(names: Iterable[str], kinds: Mapping[str, str]) -> sql.Composed:
+def record_of(names: Iterable[str], kinds: Mapping[str, str]) -> sql.Composed:
     """Return columns of JSON with their types. Bytes are texts in it, with Base64."""
     return listed(sql.SQL("{} {}").format(sql.Identifier(name), sql.SQL(read_as(kinds[name]))) for name in names)
 
@@ -371,8 +327,19 @@ def read_as(kind: str) -> str:
     return "text" if kind in {"bytea", "json", "jsonb"} else kind
 
 
-def value_of(made: sql.Composable, kind: str) -> sql.Composable:
+def read(kinds: Mapping[str, str], alias: str, names: Iterable[str]) -> list[sql.Composable]:
+    """Return the values of columns, of the record of JSON that a statement calls `alias`."""
+    return [value_of(sql.Identifier(alias, name), kinds[name]) for name in names]
+
+
+def _staged(kinds: Mapping[str, str], alias: str, letter: str, names: Sequence[str]) -> list[sql.Composable]:
+    """Return the values of columns that were staged under numbers."""
+    columns = of_alias(alias, numbered(letter, names))
+    return [value_of(column, kinds[name]) for name, column in zip(names, columns, strict=True)]
+
+
+def value_of(column: sql.Composable, kind: str) -> sql.Composable:
     """Return the value of a column, from what it was read as."""
     if kind == "bytea":
-        return sql.SQL("decode({}, 'base64')").format(made)
-    return sql.SQL("{}::{}").format(made, sql.SQL(kind)) if kind in {"json", "jsonb"} else made
+        return sql.SQL("decode({}, 'base64')").format(column)
+    return sql.SQL("{}::{}").format(column, sql.SQL(kind)) if kind in {"json", "jsonb"} else column

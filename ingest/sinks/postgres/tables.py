@@ -1,54 +1,35 @@
-"""Tables of a database: the one that rows need beside the one that is there, and the statements that make or widen it.
+"""Tables of a database: the one that rows need, the one that exists, and the parts that statements about them share.
 
-In: the table that rows need, and the one that is there. Out: statements, or the reason why none will do. Each statement
-may be repeated. Rules: docs/spec/postgres.md#tables.
+Rules: docs/spec/postgres.md#tables.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from itertools import count
 from typing import TYPE_CHECKING, Final
 
 from psycopg import sql
 
-from ingest.model.numbers import LARGEST, stored_as
+from ingest.model.numbers import LARGEST
 from ingest.model.reject import RowError
-from ingest.model.schema import NO_ORDER, Misfit
-from ingest.model.types import STRING, is_text
-from ingest.sinks.postgres.converted import becoming
 from ingest.sinks.postgres.dialect import POSTGRES
-from ingest.sinks.postgres.history_columns import ChangeError
-from ingest.sinks.postgres.types import has_order, is_number, type_of_kind
+from ingest.sinks.postgres.types import MAX_NAME, SYSTEM_COLUMNS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping
 
-    from ingest.model.data_type import DataType
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
     from ingest.sinks.postgres.connection import Connection
     from ingest.sinks.postgres.dialect import SqlDialect
-    from ingest.sinks.postgres.history_columns import HistoryColumns
 
-MAX_NAME: Final = 63
-"""Bytes of a name. The server cuts longer ones, so that two would become one."""
 MAX_COLUMNS: Final = 1600
 OWN: Final = ("ingest_run", "ingest_progress")
 """Tables of the progress, in the default schema."""
 _OWN_NAMES: Final = frozenset({*OWN, *(f"{name}_pkey" for name in OWN)})
 """Names of these tables and of their indexes: tables and indexes of a schema share their names."""
-_KEY_NAME: Final = "ingest_pkey_"
-"""Beginning of the names of indexes that the tool makes. No table can have such a name."""
-_KINDS: Final = {
-    "i": "an index",
-    "I": "an index",
-    "S": "a sequence",
-    "v": "a view",
-    "m": "a materialized view",
-    "c": "a composite type",
-    "f": "a foreign table",
-}
+KEY_NAME: Final = "ingest_pkey_"
+"""Prefix of the names of indexes that the tool creates. No table can have such a name."""
 _COLUMNS: Final = """
 SELECT a.attname, format_type(a.atttypid, a.atttypmod), a.attidentity = 'a',
   COALESCE(to_jsonb(a) ->> 'attgenerated', '') <> '', quote_ident(n.nspname) || '.' || quote_ident(l.collname),
@@ -87,8 +68,6 @@ HAVING bool_and(part.by = a.attcollation OR (COALESCE((to_jsonb(one) ->> 'collis
 """
 """Columns of unique indexes in which values are equal that are so in the columns: of collations, only those that are
 not deterministic take other texts than the same bytes for equal."""
-_SYSTEM: Final = frozenset({"tableoid", "xmin", "cmin", "xmax", "cmax", "ctid"})
-"""Names that no column can have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +76,26 @@ class SqlColumn:
 
     name: str
     type: str
-    """Type of the column where the tool makes it, as the server spells it."""
+    """Type of the column where the tool creates it, as the server spells it."""
     values: str
     """Type of the values that rows have in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryColumns:
+    """The columns of the time in which a state of a key was the current one: docs/spec/sinks.md#history-of-rows."""
+
+    valid_from: str
+    """The column of its beginning, which is part of the table's key."""
+    valid_to: str
+    """The column of its end; it is null in the current row."""
+    unit: str = "microseconds"
+    """The smallest unit of time that the server keeps, as SQL calls it."""
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """Both names."""
+        return self.valid_from, self.valid_to
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,11 +111,16 @@ class SqlTable:
     sequence: str | None = None
     """The column that says which of two changes of a row is the newer one; None where the order of changes does."""
     options: tuple[tuple[str, str], ...] = ()
-    """Storage parameters, with which it is made."""
+    """Storage parameters, with which it is created."""
     overrides: bool = False
     """True if the server has values of its own for the key, in place of which it is to take those of rows."""
     history: HistoryColumns | None = None
     """The columns of the time of a state, where each state of a key is a row; None where a key has one row."""
+
+    @property
+    def non_key(self) -> tuple[str, ...]:
+        """The names of the columns beside the key."""
+        return tuple(column.name for column in self.columns if column.name not in self.key)
 
     @property
     def row_key(self) -> tuple[str, ...]:
@@ -134,17 +135,22 @@ class SqlTable:
     @property
     def has_key(self) -> bool:
         """True if it has all columns of its key: one that had only nulls so far has no type."""
-        return {one.name for one in self.columns}.issuperset(self.key)
+        return {column.name for column in self.columns}.issuperset(self.key)
+
+    @property
+    def flag(self) -> list[sql.Identifier]:
+        """The column `deleted`, if it has one."""
+        return [] if self.deleted is None else [sql.Identifier(self.deleted)]
 
     @property
     def overriding(self) -> sql.SQL:
         """What an INSERT says between the columns and their values."""
         return sql.SQL(" OVERRIDING SYSTEM VALUE" if self.overrides else "")
 
-    def written_to(self, there: ExistingTable) -> SqlTable:
+    def written_to(self, existing: ExistingTable) -> SqlTable:
         """Return the table without the columns whose values the server computes."""
-        columns = tuple(one for one in self.columns if one.name not in there.generated)
-        return replace(self, columns=columns, overrides=not there.identities.isdisjoint(self.key))
+        columns = tuple(column for column in self.columns if column.name not in existing.generated)
+        return replace(self, columns=columns, overrides=not existing.identities.isdisjoint(self.key))
 
     def __str__(self) -> str:
         """Return the name as messages show it."""
@@ -158,7 +164,7 @@ class SqlTable:
 
 @dataclass(frozen=True, slots=True)
 class ExistingTable:
-    """A table that is there."""
+    """A table as the database has it."""
 
     columns: Mapping[str, str]
     """Types by the names of the columns, as the server spells them."""
@@ -184,69 +190,6 @@ class ExistingTable:
         return {**self.columns, **collated}
 
 
-def planned(
-    connection: Connection, table: SqlTable, dialect: SqlDialect = POSTGRES, tell: Callable[[str], None] | None = None
-) -> tuple[list[sql.Composed], dict[str, DataType]]:
-    """Return the statements after which a table takes the rows, and what `stored` returns.
-
-    No other run changes tables until the transaction ends, where the server has such locks. Raise ChangeError for a
-    change that loses something, and psycopg.Error.
-    `tell` gets the name of each column whose values are the server's own.
-    """
-    dialect.lock(connection)
-    schema = schema_planned(connection, table.schema, dialect)
-    there = look_up(connection, table)
-    key_name = None
-    if there is None:
-        _check_name(connection, table)
-        key_name = _key_name(connection, table) if dialect.names_keys else None
-    elif tell is not None:
-        for one in table.columns:
-            if one.name in there.generated:
-                tell(one.name)
-    return [*schema, *changes(table, there, dialect, key_name)], stored(table, there, dialect)
-
-
-def _check_name(connection: Connection, table: SqlTable) -> None:
-    """Raise ChangeError where a table's name is that of something else, for example of another table's index."""
-    found = _named(connection, table.schema, table.name)
-    if found is not None:
-        of = "" if found[1] is None else f" of {found[1]}"
-        msg = f"its name is that of {_KINDS.get(found[0], 'something else')}{of}"
-        raise ChangeError(msg, "rename that one (ALTER … RENAME TO …), or route the rows to another table")
-
-
-def _key_name(connection: Connection, table: SqlTable) -> str:
-    """Return a name for the index of a table's key that nothing in its schema has, and no table of the source can."""
-    whole = f"{_KEY_NAME}{table.name}".encode()
-    ends = (f"_{number}" if number else "" for number in count())
-    names = (whole[: MAX_NAME - len(end)].decode(errors="ignore") + end for end in ends)
-    return next(name for name in names if _named(connection, table.schema, name) is None)
-
-
-def _named(connection: Connection, schema: str, name: str) -> tuple[str, str | None] | None:
-    """Return what in a schema has a name: the letter of its kind, and the table of an index; None: nothing."""
-    found = connection.execute(
-        "SELECT c.relkind::text, i.indrelid::regclass::text FROM pg_class c"
-        " JOIN pg_namespace n ON n.oid = c.relnamespace LEFT JOIN pg_index i ON i.indexrelid = c.oid"
-        " WHERE n.nspname = %s AND c.relname = %s",
-        (schema, name),
-    ).fetchone()
-    return None if found is None else (found[0], found[1])
-
-
-def schema_planned(connection: Connection, name: str, dialect: SqlDialect) -> list[sql.Composed]:
-    """Return the statement that makes a schema, if it is not there: the right to make one is needed only then."""
-    there = connection.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", (name,)).fetchone() is not None
-    return [] if there else [sql.SQL(dialect.make_schema).format(sql.Identifier(name))]
-
-
-def is_name(text: str) -> bool:
-    """Return whether a text can be a name: the driver and the server would cut others, so that two become one."""
-    size = len(text.encode("utf-8", "surrogatepass"))
-    return 0 < size <= MAX_NAME and "\0" not in text and not any("\ud800" <= c <= "\udfff" for c in text)
-
-
 def table_of(
     table: TableId,
     schema: TableSchema,
@@ -262,17 +205,17 @@ def table_of(
     RowError for names that the server cannot have, and for rows that have a column which the tool adds.
     """
     place, name = table[-2] if len(table) > 1 else default, table[-1]
-    own = name.startswith(_KEY_NAME) or (place == default and name in _OWN_NAMES)
+    own = name.startswith(KEY_NAME) or (place == default and name in _OWN_NAMES)
     if own or place.startswith("pg_") or place == "information_schema":
         msg = f"{place}.{name} is a table of PostgreSQL or of this tool; route it to another name"
         raise RowError("bad-name", msg[:300])
-    kinds = {one.name: dialect.types_of(one.type, of_key=one.name in schema.primary_key) for one in schema.columns}
-    columns = [SqlColumn(name, *found) for name, found in kinds.items() if found is not None]
-    for text in (place, name, *(one.name for one in columns)):
+    kinds = {c.name: dialect.types_of(c.type, of_key=c.name in schema.primary_key) for c in schema.columns}
+    columns = [SqlColumn(column, *types) for column, types in kinds.items() if types is not None]
+    for text in (place, name, *(column.name for column in columns)):
         if not is_name(text):
             msg = f"{text[:100]!r} cannot be a name in PostgreSQL, which has up to {MAX_NAME} bytes; rename or route it"
             raise RowError("bad-name", msg)
-    taken = next((one.name for one in columns if one.name in _SYSTEM), None)
+    taken = next((column.name for column in columns if column.name in SYSTEM_COLUMNS), None)
     if taken is not None:
         msg = f"{taken!r} is a column that each table of PostgreSQL has; rename it in a transform"
         raise RowError("bad-name", msg)
@@ -280,42 +223,35 @@ def table_of(
     if size > MAX_COLUMNS:
         msg = f"it has {size} columns, and a table of PostgreSQL has up to {MAX_COLUMNS}"
         raise RowError("bad-name", msg)
-    if deleted is not None and any(one.name == deleted for one in schema.columns):
+    if deleted in kinds:
         msg = f"its rows have a column {deleted!r}, which says of a row that it is deleted (sink.delete-column)"
         raise RowError("column-clash", msg)
-    taken = next((one.name for one in schema.columns if history is not None and one.name in history.names), None)
+    taken = None if history is None else next((column for column in kinds if column in history.names), None)
     if taken is not None:
-        msg = (
-            f"its rows have a column {taken!r}, which says when a row is valid; rename one (sink.valid-from-column, …)"
-        )
-        raise RowError("column-clash", msg)
-    ordered = any(one.name == sequence for one in columns) and sequence not in schema.primary_key
+        msg = f"its rows have a column {taken!r}, which says when a row is valid; rename one"
+        raise RowError("column-clash", f"{msg} (sink.valid-from-column, …)")
+    ordered = kinds.get(sequence or "") is not None and sequence not in schema.primary_key
     key = tuple(schema.primary_key)
     return SqlTable(place, name, tuple(columns), key, deleted, sequence if ordered else None, history=history)
 
 
-def has_rows(connection: Connection, schema: str, name: str) -> bool:
-    """Return whether a table is there and has rows. Raise psycopg.Error."""
-    there = connection.execute(
-        "SELECT 1 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
-        " WHERE n.nspname = %s AND c.relname = %s AND c.relkind IN ('r', 'p')",
-        (schema, name),
-    ).fetchone()
-    query = sql.SQL("SELECT 1 FROM {} LIMIT 1").format(sql.Identifier(schema, name))
-    return there is not None and connection.execute(query).fetchone() is not None
+def is_name(text: str) -> bool:
+    """Return whether a text can be a name: the driver and the server would cut others, so that two become one."""
+    size = len(text.encode("utf-8", "surrogatepass"))
+    return 0 < size <= MAX_NAME and "\0" not in text and not any("\ud800" <= c <= "\udfff" for c in text)
 
 
 def look_up(connection: Connection, table: SqlTable) -> ExistingTable | None:
-    """Return the table that is there; None if there is none. Raise psycopg.Error."""
-    found = connection.execute(
+    """Return the table as it exists; None if it does not. Raise psycopg.Error."""
+    row = connection.execute(
         "SELECT c.oid, CASE WHEN c.relrowsecurity THEN row_security_active(c.oid) ELSE false END"
         " FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
         " WHERE n.nspname = %s AND c.relname = %s AND c.relkind IN ('r', 'p')",
         (table.schema, table.name),
     ).fetchone()
-    if found is None:
+    if row is None:
         return None
-    oid, hides_rows = found
+    oid, hides_rows = row
     columns = connection.execute(_COLUMNS, (oid,)).fetchall()
     keys = connection.execute(_KEYS, (oid,)).fetchall()
     fixed = connection.execute(_FIXED, (oid, oid)).fetchall()
@@ -331,152 +267,61 @@ def look_up(connection: Connection, table: SqlTable) -> ExistingTable | None:
     )
 
 
-def changes(
-    table: SqlTable, there: ExistingTable | None, dialect: SqlDialect = POSTGRES, key_name: str | None = None
-) -> Iterator[sql.Composed]:
-    """Yield the statements after which a table takes the rows. Raise ChangeError for a change that loses something.
-
-    `key_name`: the name of the index of its key, where it is made; None: the server chooses.
-    """
-    _check_sequence(table, {} if there is None else there.columns)
-    if there is None:
-        parts = [sql.SQL("{} {}").format(sql.Identifier(one.name), sql.SQL(one.type)) for one in table.columns]
-        if table.deleted is not None:
-            parts.append(sql.SQL("{} {}").format(sql.Identifier(table.deleted), sql.SQL(dialect.flag)))
-        if table.history is not None:
-            parts.extend(table.history.parts())
-        named = sql.SQL("" if key_name is None else "CONSTRAINT {} ").format(sql.Identifier(key_name or ""))
-        parts.append(sql.SQL("{}PRIMARY KEY ({})").format(named, listed(map(sql.Identifier, table.row_key))))
-        make = sql.SQL(dialect.make_table).format(table.place, listed(parts))
-        yield sql.Composed([make, dialect.clause_of(table.options)])
-        yield from dialect.properties_of(table.place, table.options)
-        return
-    if table.history is not None:
-        table.history.check(there.columns, table.key, there.keys)
-    elif frozenset(table.key) not in there.keys:
-        known = ", ".join(sorted(f"({', '.join(sorted(key))})" for key in there.keys)) or "none"
-        msg = f"it has no unique index of ({', '.join(table.key)}), by which rows are found (there: {known})"
-        raise ChangeError(msg)
-    _check_own_values(table, there)
-    if table.deleted is not None:
-        known_type = there.columns.get(table.deleted)
-        if known_type is None:
-            statement = sql.SQL("ALTER TABLE {} ADD COLUMN IF NOT EXISTS {} {}")
-            yield statement.format(table.place, sql.Identifier(table.deleted), sql.SQL(dialect.added_flag))
-        elif known_type != "boolean":
-            msg = f"its column {table.deleted!r} is {known_type}, and says of no row that it is deleted"
-            raise ChangeError(msg)
-    for one in table.columns:
-        known_type = there.columns.get(one.name)
-        column = sql.Identifier(one.name)
-        if one.name in there.generated:
-            continue
-        if known_type is None:
-            statement = sql.SQL("ALTER TABLE {} ADD COLUMN IF NOT EXISTS {} {}")
-            yield statement.format(table.place, column, sql.SQL(one.type))
-        elif (to := _widened(table, there, one, dialect)) is not None:
-            if isinstance(to, ChangeError):
-                raise to
-            by = there.collations.get(one.name) if to == "text" else None
-            kinds = known_type, to if by is None else f"{to} COLLATE {by}"
-            yield from becoming(table.place, column, *kinds, of_key=one.name in table.key)
-
-
-def _check_own_values(table: SqlTable, there: ExistingTable) -> None:
-    """Raise ChangeError for a table of which rows are hidden, or for a column that has to have the rows' values."""
-    if there.hides_rows:
-        msg = "its row-level security hides rows from this user, so that updates and deletes would miss them"
-        raise ChangeError(msg, "let the user own the table or have BYPASSRLS: ALTER ROLE … BYPASSRLS")
-    history = () if table.history is None else table.history.names
-    for name in (*table.key, table.sequence, table.deleted, *history):
-        if name in there.generated:
-            msg = f"its column {name!r} is generated by the database, and rows are found or ordered by its values"
-            raise ChangeError(msg, "let it be an ordinary column, or route the rows to another table")
-
-
-def unfit(table: SqlTable, there: ExistingTable | None, dialect: SqlDialect = POSTGRES) -> dict[str, Misfit]:
-    """Return the columns of rows that no change makes a table take, each with the reason and its type there."""
-    if there is None:
-        return {}
-    known = [one for one in table.written_to(there).columns if one.name in there.columns]
-    tried = {one.name: _widened(table, there, one, dialect) for one in known}
-    types = {name: None if name in there.identities else type_of_kind(there.columns[name]) for name in tried}
-    found = {name: Misfit(str(to), types[name]) for name, to in tried.items() if isinstance(to, ChangeError)}
-    for one in known:
-        kind = types[one.name]
-        of_texts = one.name == table.sequence and type_of_kind(one.values) == STRING
-        if of_texts and kind is not None and not is_text(kind):
-            found.setdefault(one.name, Misfit(NO_ORDER, kind))
-    return found
-
-
-def _widened(table: SqlTable, there: ExistingTable, column: SqlColumn, dialect: SqlDialect) -> str | ChangeError | None:
-    """Return the type that a column that is there has to become; None: it stays; an error: there is none."""
-    if column.name in there.identities and column.name not in table.key:
-        msg = f"its column {column.name!r} is GENERATED ALWAYS AS IDENTITY, so that no update can change it"
-        return ChangeError(msg, "let it take the rows' values: ALTER COLUMN … SET GENERATED BY DEFAULT")
-    if _takes(table, there, column, dialect):
-        return None
-    known = there.columns[column.name]
-    to = dialect.changed(known, column.values)
-    if to is None:
-        return ChangeError(_apart(column, known))
-    fixed = there.fixed.get(column.name)
-    return to if fixed is None else ChangeError(f"its column {column.name!r} is {known}, not {to}: {fixed}")
-
-
-def _takes(table: SqlTable, there: ExistingTable, column: SqlColumn, dialect: SqlDialect) -> bool:
-    """Return whether a column that is there stays as it is. A domain does in a key, where its type would."""
-    known, of_key = there.columns[column.name], column.name in table.key
-    if of_key:
-        known = there.bases.get(column.name, known)
-    return dialect.holds(known, column.values, of_key=of_key)
-
-
-def stored(table: SqlTable, there: ExistingTable | None, dialect: SqlDialect) -> dict[str, DataType]:
-    """Return the types by which a table keeps numbers of columns after `changes`, where these are not the rows' own."""
-    out: dict[str, DataType] = {}
-    for one in table.columns:
-        known, rows = one.type, type_of_kind(one.values)
-        if there is not None and one.name in there.columns:
-            to = _widened(table, there, one, dialect)
-            known = to if isinstance(to, str) else there.bases.get(one.name, there.columns[one.name])
-        all_digits = dialect.keeps_digits(known, of_key=one.name in table.key)
-        kept = STRING if all_digits else type_of_kind(known) if is_number(known) else None
-        kind = None if rows is None else stored_as(rows, kept)
-        if kind is not None:
-            out[one.name] = kind
-    return out
+def has_rows(connection: Connection, schema: str, name: str) -> bool:
+    """Return whether a table exists and has rows. Raise psycopg.Error."""
+    exists = connection.execute(
+        "SELECT 1 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
+        " WHERE n.nspname = %s AND c.relname = %s AND c.relkind IN ('r', 'p')",
+        (schema, name),
+    ).fetchone()
+    query = sql.SQL("SELECT 1 FROM {} LIMIT 1").format(sql.Identifier(schema, name))
+    return exists is not None and connection.execute(query).fetchone() is not None
 
 
 def beyond(connection: Connection, table: SqlTable, names: Iterable[str]) -> set[str]:
     """Return those of the columns that are `bigint` and hold an integer beyond ±2^53. Raise psycopg.Error."""
-    there = look_up(connection, table)
+    existing = look_up(connection, table)
     query = sql.SQL("SELECT EXISTS (SELECT FROM {table} WHERE {column} > {most} OR {column} < -{most})")
     out = set()
     for name in names:
-        if there is not None and there.columns.get(name) == "bigint":
+        if existing is not None and existing.columns.get(name) == "bigint":
             asked = query.format(table=table.place, column=sql.Identifier(name), most=sql.Literal(LARGEST))
             if connection.execute(asked).fetchone() == (True,):
                 out.add(name)
     return out
 
 
-def _apart(column: SqlColumn, known: str) -> str:
-    return f"its column {column.name!r} is {known}, and no type holds its values and those of {column.values}"
-
-
-def _check_sequence(table: SqlTable, there: Mapping[str, str]) -> None:
-    """Raise ChangeError for a column of no order that is to say which change is the newer one."""
-    for one in table.columns:
-        kind = there.get(one.name, one.type)
-        if one.name == table.sequence and table.history is not None:
-            table.history.check_sequence(one.name, one.values)
-        elif one.name == table.sequence and not has_order(kind):
-            msg = f"its column {one.name!r} is {kind}, by which no change is newer than another one (sink.sequence-by)"
-            raise ChangeError(msg)
-
-
 def listed(parts: Iterable[sql.Composable]) -> sql.Composed:
     """Return parts of a statement with commas between them."""
     return sql.SQL(", ").join(parts)
+
+
+def named(names: Iterable[str]) -> list[sql.Composable]:
+    """Return names with their quotes."""
+    return [sql.Identifier(name) for name in names]
+
+
+def numbered(letter: str, columns: Iterable[object]) -> list[sql.Composable]:
+    """Return a name for each column, `k0`, `k1` and so on: those of a table may clash with a statement's own."""
+    return [sql.Identifier(f"{letter}{at}") for at, _ in enumerate(columns)]
+
+
+def of_alias(alias: str, names: Iterable[sql.Composable]) -> list[sql.Composable]:
+    """Return names as columns of what a statement calls `alias`."""
+    return [sql.SQL("{}.{}").format(sql.SQL(alias), name) for name in names]
+
+
+def renamed(values: Iterable[sql.Composable], names: Iterable[sql.Composable]) -> sql.Composed:
+    """Return values under names, as a SELECT has them."""
+    return listed(sql.SQL("{} AS {}").format(value, name) for value, name in zip(values, names, strict=True))
+
+
+def all_equal(left: Iterable[sql.Composable], right: Iterable[sql.Composable]) -> sql.Composed:
+    """Return the condition that the values are equal, one by one."""
+    pairs = zip(left, right, strict=True)
+    return sql.SQL(" AND ").join(sql.SQL("{} = {}").format(value, other) for value, other in pairs)
+
+
+def excluded(columns: Iterable[sql.Composable]) -> sql.Composed:
+    """Return the assignments by which ON CONFLICT takes the new row's values."""
+    return listed(sql.SQL("{0} = EXCLUDED.{0}").format(column) for column in columns)

@@ -1,6 +1,6 @@
-"""Types of PostgreSQL beside ours, by their names as the server spells them: which one holds the values of which.
+"""Types of PostgreSQL by their names as the server spells them, the types of rows that they hold, and limits of names.
 
-In: our types, and names of the server's. Out: names. Rules: docs/spec/postgres.md#types.
+Rules: docs/spec/postgres.md#types.
 """
 
 from __future__ import annotations
@@ -14,6 +14,10 @@ from ingest.model.data_type import ArrayType, DecimalType, MapType, NullType, St
 if TYPE_CHECKING:
     from ingest.model.data_type import DataType
 
+MAX_NAME: Final = 63
+"""Length of a name in bytes. The server cuts longer ones, so that two would become one."""
+SYSTEM_COLUMNS: Final = frozenset({"tableoid", "xmin", "cmin", "xmax", "cmax", "ctid"})
+"""Columns that each table of PostgreSQL has: no other one can have such a name."""
 _PLAIN: Final = {
     types.BOOLEAN: "boolean",
     types.TINYINT: "smallint",

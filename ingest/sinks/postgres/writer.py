@@ -18,12 +18,12 @@ import psycopg
 from ingest.encode.upsert_encoder import PartialRow
 from ingest.errors import CommitOutcomeUnknown, InternalError, Unavailable
 from ingest.model.commit import NO_ROW, OLDER, RefusedRow, RowsRefused
+from ingest.sinks.postgres.all_states import KeyStates, WrittenAndDeleted
 from ingest.sinks.postgres.array_statements import ArrayRows
 from ingest.sinks.postgres.connection import LOCKED, RETRIED, TIMED_OUT, connect, explain
 from ingest.sinks.postgres.partial_rows import KeyedChanges, PartialRows, add_part
 from ingest.sinks.postgres.refusals import find_refused, refusal_of
-from ingest.sinks.postgres.sequenced import KeyStates
-from ingest.sinks.postgres.statements import StagedRows, WrittenAndDeleted, make_staging
+from ingest.sinks.postgres.statements import StagedRows, make_staging
 from ingest.sinks.postgres.tables import look_up
 
 if TYPE_CHECKING:
@@ -188,11 +188,11 @@ class PostgresWriter:
                 if exc.sqlstate in RETRIED and left:
                     time.sleep(_PAUSE_S * (_TRIES - left))
                     continue
-                found = explain(exc, self._what, self._server)
-                if isinstance(found, Unavailable) and exc.sqlstate not in {LOCKED, *TIMED_OUT}:
+                error = explain(exc, self._what, self._server)
+                if isinstance(error, Unavailable) and exc.sqlstate not in {LOCKED, *TIMED_OUT}:
                     # the connection may have ended after the commit
-                    raise CommitOutcomeUnknown(found.message, found.hint) from exc
-                raise found from exc
+                    raise CommitOutcomeUnknown(error.message, error.hint) from exc
+                raise error from exc
             self._forget()
             for reason, count in ((OLDER, self._older), (NO_ROW, self._no_row)):
                 if count:
@@ -252,7 +252,7 @@ class PostgresWriter:
             self._what = "commit rows"
 
     def _write_rows(self, connection: Connection, rows: Mapping[SqlTable, Sequence[KeyedChanges]]) -> None:
-        for table in sorted(rows, key=lambda one: (one.schema, one.name)):
+        for table in sorted(rows, key=lambda table: (table.schema, table.name)):
             self._what = f"write rows of the table {table}"
             if table.history is not None:
                 self._server.dialect.lock_rows(connection, str(table))
@@ -276,16 +276,16 @@ class PostgresWriter:
         soft = self._deletes == "soft"  # a delete keeps the row's last values then
         if any(type(change.line) is PartialRow for change in changes):  # each stands on those before it
             tried = ((change, self._write_some(connection, [change])) for change in changes)
-            found = [(change, why) for change, why in tried if why is not None]
+            refused = [(change, why) for change, why in tried if why is not None]
         else:
             equal = self._equal_keys(connection, changes)
-            found = find_refused(
+            refused = find_refused(
                 changes,
                 partial(self._write_some, connection),
                 lambda change: change.place(equal),
                 lambda change: not soft or change.line is not None,
             )
-        rows = [RefusedRow(*change, why.text, may_pass=why.is_between_rows) for change, why in found]
+        rows = [RefusedRow(*change, why.text, may_pass=why.is_between_rows) for change, why in refused]
         if rows:
             raise RowsRefused(told.message, told.hint, rows) from exc
 
@@ -329,27 +329,25 @@ class PostgresWriter:
 
     def _statement_of(self, connection: Connection, table: SqlTable) -> StagedRows | ArrayRows:
         """Return what writes a table's rows, by the types of its columns, which may be wider."""
-        found = self._statements.get(table)
-        if found is None:
+        statement = self._statements.get(table)
+        if statement is None:
             written, kinds = self._as_it_is(connection, table)
             staged = self._server.dialect.stages
-            found = StagedRows(written, kinds, len(self._statements)) if staged else ArrayRows(written, kinds)
-            self._statements[table] = found
-        return found
+            statement = StagedRows(written, kinds, len(self._statements)) if staged else ArrayRows(written, kinds)
+            self._statements[table] = statement
+        return statement
 
     def _parts_of(self, connection: Connection, table: SqlTable) -> PartialRows:
         """Return the same for rows of which only some columns came."""
-        found = self._parts.get(table)
-        if found is None:
-            found = self._parts[table] = PartialRows(*self._as_it_is(connection, table), self._deletes)
-        return found
+        if table not in self._parts:
+            self._parts[table] = PartialRows(*self._as_it_is(connection, table), self._deletes)
+        return self._parts[table]
 
     @staticmethod
     def _as_it_is(connection: Connection, table: SqlTable) -> tuple[SqlTable, Mapping[str, str]]:
         """Return a table without what the server computes, and the types of its columns."""
-        there, wanted = look_up(connection, table), {one.name: one.type for one in table.columns}
-        kinds = wanted if there is None else {**wanted, **there.kinds}
-        return table if there is None else table.written_to(there), kinds
+        existing, kinds = look_up(connection, table), {column.name: column.type for column in table.columns}
+        return (table, kinds) if existing is None else (table.written_to(existing), {**kinds, **existing.kinds})
 
     def delivered(self) -> list[Any]:
         """Return nothing for the driver: it is in the tables."""
@@ -357,8 +355,8 @@ class PostgresWriter:
 
     def left_out(self) -> dict[str, int]:
         """Return, by reason, how many changes have been left out by what was committed since the last call."""
-        found, self._left_out = self._left_out, {}
-        return found
+        counts, self._left_out = self._left_out, {}
+        return counts
 
     def abort(self) -> None:
         """Forget what was not committed: after RowsRefused it comes again."""
@@ -368,12 +366,12 @@ class PostgresWriter:
                 self._connection.rollback()
 
     def close(self) -> None:
-        """Give up what was not committed, and let go of the connection."""
+        """Give up what was not committed, and close the connection."""
         self._forget()
         self._drop()
 
     def _forget(self) -> None:
-        """Begin anew after a commit."""
+        """Start over after a commit."""
         self._rows, self._changes, self._put_off = {}, [], False
 
     def _drop(self) -> None:

@@ -16,7 +16,8 @@ from ingest.errors import IngestError, SchemaChangeRefused
 from ingest.model import types
 from ingest.model.schema import Column, TableSchema
 from ingest.schema.evolve import Schemas, SourceTable
-from ingest.sinks.postgres.tables import changes, look_up, table_of
+from ingest.sinks.postgres.ddl import changes
+from ingest.sinks.postgres.tables import look_up, table_of
 from ingest.sinks.postgres.types import holds, joined, type_of
 from ingest.task import worker
 from ingest.task.assignment import Setup, Task

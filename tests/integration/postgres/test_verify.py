@@ -11,7 +11,7 @@ from psycopg import sql
 from psycopg.rows import dict_row
 from verified import FilePipeline, change_orders, found
 
-from ingest.sinks.postgres import reading
+from ingest.sinks.postgres import stored_rows
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,7 +35,7 @@ def _pipeline(
 def test_planted_faults_in_a_database(
     kind: str, postgres: Database, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reading.rows_by_key, "__defaults__", (5,))  # several chunks
+    monkeypatch.setattr(stored_rows.rows_by_key, "__defaults__", (5,))  # several chunks
     pipeline = _pipeline(postgres, tmp_path, name, kind, _SOURCE)
     lines = [row(one, name=None if one in EMPTY_NAMES else "Zoë") for one in (*FAULTS, "right", "gone")]
     with (tmp_path / "shop.in").open("w") as file:

@@ -1,4 +1,4 @@
-from ingest.sinks.postgres.copied import CopyColumnSpec
+from ingest.sinks.postgres.statements import CopyColumnSpec
 
 class CopyRows:
     """Rows of one table as lines of PostgreSQL's COPY. Raises RuntimeError where a call of it is not done yet."""

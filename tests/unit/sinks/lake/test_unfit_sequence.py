@@ -14,7 +14,7 @@ from ingest.model.reject import RowError
 from ingest.schema.evolve import SourceTable
 from ingest.schema.infer import Inference
 from ingest.sinks.delta.options import DeltaSink
-from ingest.sinks.postgres.postgres import PostgresSink
+from ingest.sinks.postgres.options import PostgresSink
 
 if TYPE_CHECKING:
     from ingest.sinks.lake.options import LakeOptions

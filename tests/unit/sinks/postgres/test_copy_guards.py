@@ -10,8 +10,8 @@ from ingest.native import native
 
 pytestmark = pytest.mark.compiled
 if native.BUILT:
-    from ingest.sinks.postgres.copied import CopyColumnSpec
     from ingest.sinks.postgres.native.copy_rows import CopyRows
+    from ingest.sinks.postgres.statements import CopyColumnSpec
 
     SPEC = (CopyColumnSpec(b"id", of_key=True), CopyColumnSpec(b"a"))
 

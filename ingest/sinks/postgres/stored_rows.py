@@ -1,7 +1,7 @@
-"""Rows of a table as texts, and rows of JSON as that table would have them: the two sides of a comparison.
+"""Rows that a table has: their texts, those that rows of JSON would have, and the deletion of all but some of them.
 
-In: a table, and the types of its columns that are there. Out: the texts by which the server shows values. Nothing is
-written, no transaction lasts longer than the rows that are asked for at once.
+The server compares and shows values, by the types of the table's columns. No transaction lasts longer than the rows
+that are asked for at once.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 import psycopg
 from psycopg import sql
 
-from ingest.sinks.postgres.array_statements import given_values
-from ingest.sinks.postgres.statements import read_values
-from ingest.sinks.postgres.tables import listed
+from ingest.sinks.postgres.array_statements import given_keys, given_values
+from ingest.sinks.postgres.statements import read_keys, read_values
+from ingest.sinks.postgres.tables import all_equal, listed, named, numbered, of_alias
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 CHUNK: Final = 20_000
 """Rows that are read in one transaction."""
 _ROWS: Final = "SELECT {columns} FROM {table}{beyond} ORDER BY {key} LIMIT {most}"
+_OTHERS: Final = "NOT EXISTS (SELECT 1 FROM ({kept}) AS kept WHERE {same})"
+_DELETE: Final = "DELETE FROM {table} AS t WHERE {others}"
+_MARK: Final = "UPDATE {table} AS t SET {flag} = true WHERE {flag} IS DISTINCT FROM true AND {others}"
 
 
 def rows_by_key(
@@ -35,7 +38,7 @@ def rows_by_key(
     Rows of one key come together. `kinds`: the types of the columns that are there. Raise psycopg.Error.
     """
     key = table.row_key
-    places = [sql.Identifier(name) for name in key]
+    places = named(key)
     shown = [sql.SQL("{}::text").format(sql.Identifier(name)) for name in (*names, *key)]
     given = [sql.SQL("${}::text::{}").format(sql.Literal(at), sql.SQL(kinds[n])) for at, n in enumerate(key, 1)]
     beyond = sql.SQL(" WHERE ({}) >= ({})").format(listed(places), listed(given))
@@ -44,13 +47,13 @@ def rows_by_key(
     while True:
         query = sql.SQL(_ROWS).format(beyond=sql.SQL("") if last is None else beyond, most=sql.Literal(most), **parts)
         with connection.transaction(), psycopg.RawCursor(connection) as cursor:
-            found = cursor.execute(query, last).fetchall()
-        if len(found) < most:
-            yield [row[: len(names)] for row in found]
+            rows = cursor.execute(query, last).fetchall()
+        if len(rows) < most:
+            yield [row[: len(names)] for row in rows]
             return
-        last = found[-1][len(names) :]
+        last = rows[-1][len(names) :]
         # Where nothing keeps keys apart, more rows of the last one may follow: it begins the next chunk
-        whole = [row[: len(names)] for row in found if row[len(names) :] != last]
+        whole = [row[: len(names)] for row in rows if row[len(names) :] != last]
         most = most if whole else 2 * most
         yield whole
 
@@ -60,11 +63,10 @@ class ExpectedTexts:
 
     def __init__(self, table: SqlTable, kinds: Mapping[str, str], *, stages: bool) -> None:
         """`kinds`: the types of the columns that are there. `stages`: whether the server has staging tables."""
-        self._others = [one.name for one in table.columns if one.name not in table.key and one.name in kinds]
-        self.names = [*table.key, *self._others]
+        others = [name for name in table.non_key if name in kinds]
+        self.names = [*table.key, *others]
         """The columns whose texts are returned."""
-        make = read_values if stages else given_values
-        self._query = make(table, kinds, self._others)
+        self._query = (read_values if stages else given_values)(table, kinds, others)
 
     def of(
         self, connection: Connection, records: Sequence[tuple[bytes, bytes | None]]
@@ -81,3 +83,31 @@ class ExpectedTexts:
             return [None]
         half = len(records) // 2
         return [*self.of(connection, records[:half]), *self.of(connection, records[half:])]
+
+
+def keep_only(
+    connection: Connection, table: SqlTable, kinds: Mapping[str, str], keys: Sequence[bytes], *, stages: bool
+) -> int:
+    """Delete the rows of other keys than these, or mark them; returns how many. Raise psycopg.Error.
+
+    `kinds`: the types of the columns that are there. `stages`: whether the server has staging tables. Keys that the
+    database cannot read are no row's.
+    """
+    same = all_equal(of_alias("t", named(table.key)), of_alias("kept", numbered("k", table.key)))
+    others = sql.SQL(_OTHERS).format(kept=(read_keys if stages else given_keys)(table, kinds), same=same)
+    query = sql.SQL(_DELETE if table.deleted is None else _MARK).format(
+        table=table.place, others=others, flag=listed(table.flag)
+    )
+    texts = [key.decode() for key in keys]
+    try:
+        with connection.transaction(), psycopg.RawCursor(connection) as cursor:  # names may have a percent sign
+            return cursor.execute(query, [texts]).rowcount
+    except (psycopg.DataError, psycopg.IntegrityError):
+        rows = ExpectedTexts(table, kinds, stages=stages).of(connection, [(key, None) for key in keys])
+        readable = [text for text, row in zip(texts, rows, strict=True) if row is not None]
+        if len(readable) == len(texts):
+            raise
+        if not readable:
+            return 0  # it can hold none of them: so nobody knows whose its rows are
+        with psycopg.RawCursor(connection) as cursor:
+            return cursor.execute(query, [readable]).rowcount
