@@ -15,9 +15,8 @@ from ingest.formats.template import ColumnRef, ImageRef, ValueTemplate, json_key
 from ingest.formats.typed import TypedColumn
 from ingest.model import types
 from ingest.model.change import TOMBSTONE, Change, Decoded, InlineSchema, Kind, Reject, Skip
-from ingest.model.chunk import Chunk
 from ingest.model.commit import CommitScope, RefusedRow, ResumePoint, RowsRefused
-from ingest.model.record import Headers
+from ingest.model.record import Chunk, Headers
 from ingest.model.record import Record as SourceRecord
 from ingest.model.reject import RowError
 from ingest.model.schema import AddColumn, AlterColumnType, Column, CreateTable, SchemaChange, TableSchema

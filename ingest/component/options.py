@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ingest.component.files import Files
-    from ingest.model.shared_place import SharedPlace
+    from ingest.paths import SharedPlace
 
 AnyOptions: TypeAlias = Any
 """Options of a component, or the class of them, whose own attributes are asked for."""

@@ -15,8 +15,7 @@ from ingest.errors import ConfigError, DataLoss
 from ingest.kafka.admin import Cluster, ClusterProbe
 from ingest.kafka.reader import RangeReader
 from ingest.model.change import NOT_SELECTED
-from ingest.model.chunk import Chunk
-from ingest.model.record import offset_of
+from ingest.model.record import Chunk, offset_of
 from ingest.sources import Reader, SourceCoordinator
 from ingest.sources.derived import DerivedSource
 

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from ingest.config.pipeline import Pipeline
-    from ingest.model.shared_place import SharedMark
     from ingest.observe.events import Observer
+    from ingest.paths import SharedMark
 
 
 @dataclass(frozen=True, slots=True)

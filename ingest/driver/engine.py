@@ -17,9 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from ingest.errors import ConfigError, is_denied
-from ingest.model.shared_place import SharedMark, unseen, unshared
 from ingest.model.text import reason_of
-from ingest.paths import is_remote
+from ingest.paths import SharedMark, is_remote, unseen, unshared
 from ingest.spark.session import SUBMITTED, Session, is_local
 from ingest.task import native_support
 
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from ingest.driver.context import RunContext
-    from ingest.model.shared_place import SharedPlace
+    from ingest.paths import SharedPlace
     from ingest.schema.evolve import Schemas
     from ingest.task.assignment import Setup, Task
     from ingest.task.result import TaskResult

@@ -38,8 +38,7 @@ if TYPE_CHECKING:
     from ingest.driver.ledger import RunCounters
     from ingest.driver.run_parts import RunParts
     from ingest.driver.schemas import SchemaRules
-    from ingest.model.chunk import Chunk
-    from ingest.model.record import Split
+    from ingest.model.record import Chunk, Split
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
     from ingest.schema.infer import Inference

@@ -13,9 +13,9 @@ from ingest.encode.upsert_encoder import Record
 from ingest.formats.template import ColumnRef, fill
 from ingest.model.cache import count_up
 from ingest.model.change import Kind, is_number, value_in_key
+from ingest.model.jsontext import key_image, parse_row
 from ingest.model.keytext import key_text
 from ingest.model.reject import RowError
-from ingest.model.rowtext import key_image, parse_row
 from ingest.model.spelling import says
 from ingest.model.types import is_text
 from ingest.model.values import coarse, has_times

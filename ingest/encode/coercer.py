@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Final
 
 from ingest.model import types
 from ingest.model.cache import count_up
+from ingest.model.jsontext import key_image, parse_row
 from ingest.model.numbers import FLOATS, Fit, Numbers, fit_of, is_key, is_number, nearest, rounding_of, says_exactly
 from ingest.model.reject import RowError
-from ingest.model.rowtext import key_image, parse_row
 from ingest.model.schema import MAX_NAME
 from ingest.model.spelling import respelled
 from ingest.model.values import fits, holds, written

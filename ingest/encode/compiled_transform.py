@@ -15,9 +15,8 @@ from ingest.expressions.rewrites import DICE, NOW, TAG
 from ingest.model import temporal, types
 from ingest.model.change import InlineSchema
 from ingest.model.data_type import BinaryType, DateType, FloatType, TimestampNTZType, TimestampType, TimeType
-from ingest.model.jsontext import fields_of, object_of
+from ingest.model.jsontext import fields_of, object_of, parse_row
 from ingest.model.reject import Failure, RowError
-from ingest.model.rowtext import parse_row
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -39,11 +39,10 @@ from ingest.model import temporal, types
 from ingest.model.cache import count_up
 from ingest.model.change import Kind, is_number
 from ingest.model.data_type import DecimalType
-from ingest.model.jsontext import object_of
+from ingest.model.jsontext import key_image, object_of, parse_row
 from ingest.model.keytext import key_text
 from ingest.model.numbers import FLOATS, Numbers
 from ingest.model.reject import RowError
-from ingest.model.rowtext import key_image, parse_row
 from ingest.model.schema import TableSchema
 from ingest.model.values import coarse, has_times
 

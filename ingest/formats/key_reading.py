@@ -8,9 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 from ingest.model.change import Reject
-from ingest.model.jsontext import MALFORMED, check_text, fields_of, reason
+from ingest.model.jsontext import MALFORMED, PAYLOAD, check_text, fields_of, key_image, reason
 from ingest.model.keytext import key_text
-from ingest.model.rowtext import PAYLOAD, key_image
 from ingest.model.temporal import SQL
 from ingest.model.values import fits
 

@@ -20,11 +20,10 @@ from ingest.model import temporal, types
 from ingest.model.cache import Cache
 from ingest.model.change import Change, InlineSchema, Reject, is_number
 from ingest.model.data_type import MapType
-from ingest.model.jsontext import MALFORMED, fields_of, object_of, reason
+from ingest.model.jsontext import MALFORMED, fields_of, key_image, object_of, reason, schema_of_key
 from ingest.model.keytext import key_text, says_number
 from ingest.model.record import origin
 from ingest.model.reject import Contradiction
-from ingest.model.rowtext import key_image, schema_of_key
 from ingest.model.values import fits
 
 if TYPE_CHECKING:

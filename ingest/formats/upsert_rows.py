@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 from ingest.formats.key_reading import columns_beside, compared, json_key, key_reader, read_key
 from ingest.model.change import Change, InlineSchema, Kind, Reject
-from ingest.model.jsontext import MALFORMED
-from ingest.model.rowtext import key_image
+from ingest.model.jsontext import MALFORMED, key_image
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -15,8 +15,7 @@ from ingest.errors import DataLoss, TopicMissing
 from ingest.kafka.failures import explain, is_access, is_away, refuse
 from ingest.kafka.handle import make_consumer, report
 from ingest.kafka.properties import BOOTSTRAP, LOG_LEVEL
-from ingest.model.chunk import Chunk
-from ingest.model.record import offset_of
+from ingest.model.record import Chunk, offset_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Generator, Iterator, Mapping, Sequence

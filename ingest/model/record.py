@@ -1,8 +1,12 @@
-"""What a source delivers: key, value, headers, timestamp, and where it stood. The Kafka client's messages are such."""
+"""What a source delivers: records with key, value, headers, time and position, and chunks of them.
+
+The Kafka client's messages are such records.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -92,3 +96,19 @@ def offset_of(record: Record) -> int:
     offset = record.offset()
     assert offset is not None
     return offset
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Consecutive records of one split and of one topic, or what stands for it."""
+
+    split: Split
+    topic: str
+    messages: Sequence[Record]
+    """The records: a list, or native code's `Messages` (ingest/native/records.pxd)."""
+    more: bool = False
+    """True if they are a part of something that has one position: the split stays at it."""
+    place: Any = None
+    """Where a source without messages has them, as its dead letters say it."""
+    gone: str = ""
+    """Why these records stand for nothing any more; empty where they do."""

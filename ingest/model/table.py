@@ -1,8 +1,8 @@
-r"""Table ids, and the selector that routes, transforms and topic mappings share.
+"""Table ids, and the selector that routes, transforms and topic mappings share.
 
 A table id is `namespace.schema.table` with one to three parts. A selector is a regular expression for the whole id: an
-unescaped `.` is the separator, `\.` is the regex dot, and `,` means *or*. It runs on RE2, whose time is linear in its
-input: no selector and no table name from a message can make it slow.
+unescaped `.` is the separator, a regex dot has a backslash, and `,` means *or*. Regular expressions of pipeline files
+run on RE2, whose time is linear in its input: no pattern and no name from a message can make it slow.
 """
 
 from __future__ import annotations
@@ -11,9 +11,42 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from functools import lru_cache
-from typing import Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
-from ingest.model.pattern import PatternError, whole
+import re2
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class PatternError(ValueError):
+    """Error about a text that is no regular expression. Its text says why, in one line."""
+
+
+@lru_cache(maxsize=1024)
+def full_matcher(text: str) -> Callable[[str], re2._Match | None]:
+    """Return a function that matches whole names. It is compiled once in a process. Raise PatternError."""
+    options = re2.Options()
+    options.log_errors = False
+    options.max_mem = 8 << 20
+    try:
+        found: Callable[[str], re2._Match | None] = re2.compile(f"(?s:{text})", options).fullmatch
+    except re2.error as exc:
+        reason = exc.args[0].decode() if exc.args and isinstance(exc.args[0], bytes) else str(exc)
+        raise PatternError(reason.partition(": (?s:")[0]) from exc
+    return found
+
+
+def checked_pattern(text: str | None) -> str | None:
+    """Return the text unchanged, for the check of an option. Raise ValueError where it is no regular expression."""
+    if text is not None:
+        try:
+            full_matcher(text)
+        except PatternError as exc:
+            msg = f"not a regular expression: {exc}"
+            raise ValueError(msg) from None
+    return text
+
 
 TableId: TypeAlias = tuple[str, ...]
 
@@ -119,7 +152,7 @@ class Selector:
         """Compile the selector. Raise SelectorError."""
         self.text = text
         try:
-            self._match = whole(to_regex(text))
+            self._match = full_matcher(to_regex(text))
         except PatternError as exc:
             raise SelectorError(str(exc)) from exc
 

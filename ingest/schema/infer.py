@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ingest.model import temporal, types
 from ingest.model.data_type import DecimalType, DoubleType, FloatType, NullType, TimeType
+from ingest.model.jsontext import key_image, parse_row
 from ingest.model.numbers import FLOATS, Fit, Numbers, fit_of, is_key, is_large, is_number, says_exactly
 from ingest.model.reject import RowError
-from ingest.model.rowtext import key_image, parse_row
 from ingest.model.schema import MAX_NAME, Column, TableSchema, TextNumbers
 from ingest.model.spelling import respelled, says
 from ingest.model.table import MAX_ID, show

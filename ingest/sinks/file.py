@@ -25,10 +25,10 @@ from ingest.errors import AccessError, ConfigError, Unavailable, is_denied
 from ingest.formats import FORMATS, WrittenFormatName, has_schemas, is_of_rows, splits_keys, value_of
 from ingest.model.jsontext import object_of
 from ingest.model.reject import RowError
-from ingest.model.shared_place import SharedPlace
 from ingest.model.table import TableId, show
 from ingest.model.text import reason_of
 from ingest.model.values import has_times
+from ingest.paths import SharedPlace
 from ingest.sinks.sink import PlainWriter, SinkOptions
 from ingest.sinks.typed import TypedSinkCoordinator, TypedSinkOptions, WrittenPart
 

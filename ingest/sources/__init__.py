@@ -15,9 +15,8 @@ if TYPE_CHECKING:
 
     from ingest.formats import Decoder, Format
     from ingest.formats.metadata_columns import ExtraColumns
-    from ingest.model.chunk import Chunk
     from ingest.model.probe import SideProbe
-    from ingest.model.record import Headers, Split
+    from ingest.model.record import Chunk, Headers, Split
     from ingest.model.reject import IgnoredErrors
     from ingest.model.table import TableId
     from ingest.schema.infer import Inference

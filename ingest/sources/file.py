@@ -17,8 +17,8 @@ from pydantic import Field, field_validator, model_validator
 from ingest.component.options import Labelled, OptionErrors
 from ingest.errors import ConfigError, DataLoss, Unavailable
 from ingest.formats import FORMATS, has_schemas
-from ingest.model.shared_place import SharedPlace
 from ingest.model.text import reason_of
+from ingest.paths import SharedPlace
 from ingest.sources import SourceCoordinator
 from ingest.sources.envelopes import EnvelopeDecoder
 from ingest.sources.lines import FileReader, first_line, stem_of

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
 
 from ingest.errors import Unavailable
-from ingest.model.chunk import Chunk
+from ingest.model.record import Chunk
 from ingest.model.text import reason_of
 from ingest.sources import Reader
 from ingest.sources.envelopes import BrokenLine, LineError, read_line

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from ingest.deadletter.collector import Collector
     from ingest.model.record import Split
     from ingest.model.schema import TableSchema
-    from ingest.model.shared_place import SharedMark
     from ingest.model.table import TableId
+    from ingest.paths import SharedMark
     from ingest.schema.evolve import Schemas, SourceTable
     from ingest.schema.infer import Inference
     from ingest.schema.routes import Rules

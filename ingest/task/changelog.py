@@ -21,9 +21,8 @@ import msgspec
 from ingest.errors import AccessError, Unavailable, is_denied
 from ingest.formats.key_reading import compared
 from ingest.model.change import Change, InlineSchema, Kind, Skip
-from ingest.model.jsontext import MALFORMED
+from ingest.model.jsontext import MALFORMED, key_image, parse_row
 from ingest.model.reject import RowError
-from ingest.model.rowtext import key_image, parse_row
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -21,9 +21,9 @@ from ingest.errors import IngestError
 from ingest.formats.metadata_columns import MetadataColumns
 from ingest.model.commit import release
 from ingest.model.numbers import Numbers
-from ingest.model.shared_place import unseen, unshared
 from ingest.native import native
 from ingest.native.native import NativeEncoders, TargetTable
+from ingest.paths import unseen, unshared
 from ingest.schema.evolve import Schemas
 from ingest.task.native_support import decoded_in_python
 

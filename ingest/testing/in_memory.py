@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from ingest.model.chunk import Chunk
+from ingest.model.record import Chunk
 from ingest.sources import Reader, SourceCoordinator
 
 if TYPE_CHECKING:

@@ -15,8 +15,7 @@ import orjson
 from ingest.config.diagnostics import did_you_mean
 from ingest.errors import ConfigError
 from ingest.formats.appearance import guessed
-from ingest.model.chunk import Chunk
-from ingest.model.record import offset_of
+from ingest.model.record import Chunk, offset_of
 from ingest.sources import Reader, SourceCoordinator
 from ingest.testing.in_memory import MemoryRecord
 

@@ -14,7 +14,7 @@ from ingest.encode.upsert_encoder import UpsertEncoder
 from ingest.formats import FORMATS, has_schemas, is_of_rows
 from ingest.formats.metadata_columns import MetadataColumns
 from ingest.model.change import Change, Reject
-from ingest.model.rowtext import key_image
+from ingest.model.jsontext import key_image
 from ingest.model.schema import TableSchema
 from ingest.model.table import show
 from ingest.schema.ddl import create_statement
@@ -30,9 +30,8 @@ if TYPE_CHECKING:
 
     from ingest.component.options import AnyOptions
     from ingest.encode.upsert_encoder import Destination
-    from ingest.model.chunk import Chunk
     from ingest.model.data_type import DataType
-    from ingest.model.record import Record, Split
+    from ingest.model.record import Chunk, Record, Split
     from ingest.model.table import TableId
     from ingest.schema.evolve import SourceTable
     from ingest.schema.infer import Inference

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from harness import Kafka
 
-    from ingest.model.chunk import Chunk
+    from ingest.model.record import Chunk
 
 pytestmark = pytest.mark.compiled("client")
 ODD: list[tuple[bytes | None, bytes | None]] = [

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from picking import pick, shuffle
 from typed_rows import TYPED, typed_rows
 
+from ingest.model.jsontext import parse_row
 from ingest.model.reject import RowError
-from ingest.model.rowtext import parse_row
 from ingest.sinks.postgres.statements import lines_maker
 
 pytestmark = pytest.mark.compiled

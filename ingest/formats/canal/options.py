@@ -19,9 +19,8 @@ from ingest.formats.typed import Typed
 from ingest.model.cache import Cache
 from ingest.model.change import TOMBSTONE, Change, Kind, Reject, Skip
 from ingest.model.jsontext import MALFORMED, fields_of, object_of, reason
-from ingest.model.pattern import checked, whole
 from ingest.model.reject import Contradiction
-from ingest.model.table import table_in
+from ingest.model.table import checked_pattern, full_matcher, table_in
 from ingest.schema.type_hints import TypeHints
 
 if TYPE_CHECKING:
@@ -87,7 +86,7 @@ class CanalJson(InlineSchemaOptions):
     tinyint1_boolean: bool = Field(True, alias="canal-json.mysql.treat-tinyint1-as-boolean.enabled")
     """With `MYSQL_TYPE`: whether TINYINT(1) is BOOLEAN; a value other than 0 and 1 is a reject then."""
 
-    _check_patterns = field_validator("databases", "tables")(checked)
+    _check_patterns = field_validator("databases", "tables")(checked_pattern)
 
     @property
     def reading(self) -> TypeHints:
@@ -131,7 +130,7 @@ class CanalJson(InlineSchemaOptions):
     def includes(self, database: str | None, table: str | None) -> bool:
         """Return whether changes of this table are to be read."""
         for pattern, name in ((self.databases, database), (self.tables, table)):
-            if pattern is not None and whole(pattern)(name or "") is None:
+            if pattern is not None and full_matcher(pattern)(name or "") is None:
                 return False
         return True
 

@@ -23,8 +23,7 @@ from ingest.formats.key_reading import read_key
 from ingest.formats.registered import HEAD, read_row
 from ingest.model.cache import Cache
 from ingest.model.change import TOMBSTONE, Change, Kind, Reject, Skip
-from ingest.model.jsontext import fields_of, object_of
-from ingest.model.rowtext import key_image
+from ingest.model.jsontext import fields_of, key_image, object_of
 from ingest.schema_registry.options import RegistryOptions, keys_behind
 
 if TYPE_CHECKING:

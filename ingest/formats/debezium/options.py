@@ -21,9 +21,8 @@ from ingest.formats.template import ImageRef, ValueTemplate
 from ingest.formats.typed import Typed
 from ingest.model.cache import Cache
 from ingest.model.change import TOMBSTONE, Change, Kind, Reject, Skip
-from ingest.model.jsontext import MALFORMED, fields_of, object_of, reason
+from ingest.model.jsontext import MALFORMED, fields_of, key_image, object_of, reason
 from ingest.model.reject import Contradiction
-from ingest.model.rowtext import key_image
 from ingest.model.table import show
 from ingest.schema.type_hints import TypeHints
 

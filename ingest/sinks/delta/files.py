@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from ingest.errors import ConfigError
 from ingest.model.commit import RefusedRow
-from ingest.model.rowtext import parse_row
+from ingest.model.jsontext import parse_row
 from ingest.sinks.delta.partitions import DeltaPartitions
 from ingest.sinks.delta.tables import arrow_schema, columns_there
 from ingest.sinks.lake.changes import LakeChangeError

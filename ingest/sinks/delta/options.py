@@ -12,8 +12,7 @@ from pydantic import Field, model_validator
 
 from ingest.component.options import OptionErrors
 from ingest.model.reject import RowError
-from ingest.model.shared_place import SharedPlace
-from ingest.paths import local_path
+from ingest.paths import SharedPlace, local_path
 from ingest.sinks.lake.options import LakeOptions
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.locations import load_location_provider
 
 from ingest.model.commit import RefusedRow
-from ingest.model.rowtext import parse_row
+from ingest.model.jsontext import parse_row
 from ingest.sinks.iceberg.partitions import Partitions
 from ingest.sinks.iceberg.positions import DELETES, DELETES_PROPERTIES
 from ingest.sinks.iceberg.types import our_type

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pyarrow as pa
 
+from ingest.model.jsontext import parse_row
 from ingest.model.reject import RowError
-from ingest.model.rowtext import parse_row
 from ingest.sinks.lake.columns import arrow_type
 from ingest.sinks.lake.native_rows import batch_of, rows_reader, schema_of
 from ingest.sinks.lake.values import reader_of

@@ -16,7 +16,7 @@ from ingest.kafka import headers
 from ingest.kafka.connection import KafkaConnection
 from ingest.kafka.offsets import parse_offsets
 from ingest.kafka.properties import CREATE, TRUE
-from ingest.model.pattern import checked, whole
+from ingest.model.table import checked_pattern, full_matcher
 from ingest.sources.records import RecordOptions
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class KafkaSource(KafkaConnection, Labelled, RecordOptions):
                 raise ValueError(msg)
         return value
 
-    _check_pattern = field_validator("topic_pattern")(checked)
+    _check_pattern = field_validator("topic_pattern")(checked_pattern)
 
     @field_validator("header_filter")
     @classmethod
@@ -180,7 +180,7 @@ class KafkaSource(KafkaConnection, Labelled, RecordOptions):
 
     def chooses(self, topic: str) -> bool:
         """Return whether `topic-pattern` matches this topic."""
-        return self.topic_pattern is not None and whole(self.topic_pattern)(topic) is not None
+        return self.topic_pattern is not None and full_matcher(self.topic_pattern)(topic) is not None
 
     @property
     def start_at(self) -> dict[Split, int]:

@@ -14,8 +14,7 @@ import msgspec
 import pymysql
 
 from ingest.errors import ConfigError, DataLoss
-from ingest.model.chunk import Chunk
-from ingest.model.record import offset_of
+from ingest.model.record import Chunk, offset_of
 from ingest.sources import Reader
 from ingest.sources.mysql import catalogue
 from ingest.sources.mysql.cascades import referenced

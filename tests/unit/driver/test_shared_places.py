@@ -14,7 +14,7 @@ from inmemory import pipeline
 from ingest.driver.context import RunContext, Settings
 from ingest.driver.engine import MARK, seen_by_all
 from ingest.errors import ConfigError
-from ingest.model.shared_place import SharedMark, unseen
+from ingest.paths import SharedMark, unseen
 from ingest.spark.session import SUBMITTED, is_local
 from ingest.task import worker
 from ingest.task.assignment import Setup
@@ -118,7 +118,7 @@ class Cluster:
 
 @pytest.fixture
 def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
-    monkeypatch.setattr("ingest.model.shared_place.WAIT_S", 0.0)
+    monkeypatch.setattr("ingest.paths.WAIT_S", 0.0)
     folders = [tmp_path / "one", tmp_path / "two"]
     for folder in folders:
         folder.mkdir()
@@ -197,7 +197,7 @@ class Broadcast:
 
 def test_an_executor_that_comes_later_looks_too(monkeypatch: pytest.MonkeyPatch) -> None:
     made = pipeline()
-    monkeypatch.setattr("ingest.model.shared_place.WAIT_S", 0.0)
+    monkeypatch.setattr("ingest.paths.WAIT_S", 0.0)
     monkeypatch.setattr("socket.gethostname", lambda: "worker-8")
     marks = (SharedMark("sink.path", f"/proc/self/cwd/{MARK}0", "/proc/self/cwd"),)
     setup = Setup("late", 1, "p", made.source, made.sink, None, made.source.inference(9), 9, made.rules, marks=marks)

@@ -15,9 +15,8 @@ from inmemory import pipeline
 from ingest.encode.compiled_transform import CompiledTransforms
 from ingest.errors import CommitOutcomeUnknown, IngestError, Unavailable, kinds_of_errors
 from ingest.model import types
-from ingest.model.chunk import Chunk
 from ingest.model.commit import CommitScope, RefusedRow, ResumePoint, RowsRefused
-from ingest.model.record import bytes_in
+from ingest.model.record import Chunk, bytes_in
 from ingest.model.schema import Column, TableSchema
 from ingest.native import native
 from ingest.schema.evolve import Schemas, SourceTable
