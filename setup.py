@@ -26,7 +26,7 @@ LEAVES = files("c")
 FOLDERS = sorted({str(Path(file).parent) for file in files("h")})
 # What a module includes or cimports may be any of them: a change of one builds all anew
 SOURCES = [*files("pxd"), *files("h")]
-WITHOUT_LEAVES = {"codes", "records", "change", "transform_rows", "log_records"}
+WITHOUT_LEAVES = {"codes", "records", "change", "log_records"}
 FLAGS = ["-O3", "-std=gnu11"]
 
 

@@ -23,12 +23,11 @@ from libc.string cimport memcmp, memcpy
 from ingest.native.canal_messages cimport read_canal, read_maxwell, read_next_row, read_ogg
 from ingest.native.change cimport ID_PARTS, Change, Workspace, enter, leave
 from ingest.native.codes cimport FORM_CANAL, FORM_CSV, FORM_DEBEZIUM, FORM_MAXWELL, FORM_OGG, FORM_ROWS
-from ingest.native.debezium_messages cimport read_debezium
 from ingest.native.extra_columns cimport RowExtender
 from ingest.native.message_schemas cimport AvroTexts, RowCodec, SchemaCache
+from ingest.native.messages cimport CsvForm, RowForm, read_csv_message, read_debezium, read_row_message
 from ingest.native.records cimport BATCH_MESSAGES, CapsuleMessages, EncodedBatch, Messages, ObjectRecord, RawRecord
 from ingest.native.row_encoder cimport RowEncoder, encode_change, feed_change
-from ingest.native.row_messages cimport CsvForm, RowForm, read_csv_message, read_row_message
 from ingest.native.scan cimport Row, Text, is_named, is_utf8, scan_object
 from ingest.native.table cimport count_touched, touch
 from ingest.native.transform_rows cimport TransformRows

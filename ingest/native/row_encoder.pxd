@@ -12,8 +12,7 @@ from ingest.native.records cimport EncodedBatch
 from ingest.native.results cimport ResultRows
 from ingest.native.table cimport Table
 from ingest.native.template cimport RecordAssembler
-from ingest.native.transform_input cimport TransformInput
-from ingest.native.transform_rows cimport TransformRows
+from ingest.native.transform_rows cimport TransformInput, TransformRows
 
 
 @cython.final

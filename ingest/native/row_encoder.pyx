@@ -23,8 +23,7 @@ from ingest.native.table cimport (
     target_in,
 )
 from ingest.native.template cimport RecordAssembler
-from ingest.native.transform_input cimport TransformInput
-from ingest.native.transform_rows cimport TransformRows
+from ingest.native.transform_rows cimport TransformInput, TransformRows
 
 cdef enum:
     MAX_KEY = 4096            # most bytes of a key

@@ -1,11 +1,12 @@
 # cython: language_level=3
-"""The reading of messages that are rows, in JSON and in CSV. What is not plainly right is for the reference."""
+"""The reading of Debezium's messages, and of those that are rows in JSON or CSV. What is not plainly right is for the reference."""
 
 cimport cython
 
 from libc.stdint cimport uint8_t
 
 from ingest.native.change cimport ID_PARTS, Change, Workspace
+from ingest.native.message_schemas cimport SchemaCache
 from ingest.native.scan cimport MAX_FIELDS, Text
 
 
@@ -28,5 +29,6 @@ cdef class CsvForm:
     cdef list kept            # owns the texts of names
 
 
+cdef bint read_debezium(Workspace *ws, SchemaCache schemas, const char *p, const char *end, Change *change) except -1
 cdef bint read_row_message(Workspace *ws, RowForm form, const char *p, const char *end, Change *change) except -1
 cdef bint read_csv_message(Workspace *ws, CsvForm form, const char *p, const char *end, Change *change) except -1
