@@ -24,7 +24,7 @@ def files(kind: str) -> list[str]:
 
 LEAVES = files("c")
 FOLDERS = sorted({str(Path(file).parent) for file in files("h")})
-# What a module includes or cimports may be any of them: a change of one builds all anew
+# What a module includes or cimports may be any of them: a change of one rebuilds all
 SOURCES = [*files("pxd"), *files("h")]
 WITHOUT_LEAVES = {"codes", "records", "change", "log_records"}
 FLAGS = ["-O3", "-std=gnu11"]

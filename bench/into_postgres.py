@@ -100,7 +100,7 @@ class Server:
         })  # fmt: skip
 
     def empty(self) -> None:
-        """Make the table anew."""
+        """Create the table again."""
         server = self.sink.server
         with psycopg.connect(
             host=server.host, port=server.port, dbname=server.database, user=server.user, password=server.password,

@@ -6,7 +6,7 @@
     ├── DataLoss                    1   data-loss               records that should be read are not there any more
     ├── DirtyData                  65   dirty-data              more rejects than the pipeline tolerates
     ├── SinkDiffers                66   sink-differs            the sink does not have what its source says
-    ├── Unavailable                75   unavailable             worth retrying: broker away, timeout
+    ├── Unavailable                75   unavailable             worth a retry: broker away, timeout
     │   └── CommitOutcomeUnknown        commit-outcome-unknown  of a task: Spark tries it again
     └── ConfigError                78   configuration           something a person has to change first
         ├── PipelineFileError           pipeline-file           the pipeline file, with all of its diagnostics
@@ -94,7 +94,7 @@ class SinkDiffers(IngestError):
 
 
 class Unavailable(IngestError):
-    """A failure worth retrying: the broker or another service is away."""
+    """A failure worth a retry: the broker or another service is away."""
 
     exit_code = 75
     code = "unavailable"
@@ -176,7 +176,7 @@ class PartitionerError(ConfigError):
     def read_from(self, topic: str, partition: int, first: int, end: int) -> PartitionerError:
         """Return the same error, with the place of the records that were read last: `end` is the offset after them."""
         offsets = f"offset {first}" if end - first == 1 else f"the offsets {first} to {end - 1}"
-        hint = self.hint or "mend the class; nothing of these records is committed"
+        hint = self.hint or "correct the class; nothing of these records is committed"
         return PartitionerError(f"{self.message}; it was read from {topic}[{partition}] at {offsets}", hint)
 
 

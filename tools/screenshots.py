@@ -281,7 +281,7 @@ def of_a_database(folder: Path, pictures: Pictures) -> None:
         Path("lake.yaml").write_text(DATABASE.replace("SOURCE", server.source()))
         pictures.terminal("database-plan", "plan", "lake.yaml")
         with running_pipeline("lake.yaml", folder) as (port, page):
-            page.has("Tables whose rows are being read")
+            page.has("Snapshot: tables that are being read")
             server.execute("ALTER TABLE customers ADD COLUMN country CHAR(2) DEFAULT 'xx'", database="shop")
             server.execute("UPDATE orders SET total = total + 1 WHERE id > 400000", database="shop")
             page.has("Tables whose rows may differ")

@@ -1,7 +1,7 @@
 """What it costs to keep the rows of an upsert topic, per million keys.
 
 Prints throughput into a sink that needs no rows kept and into one that does, the disk that they take, and how long it
-takes to read them anew where a split has moved. See README.md here.
+takes to read them again where a split has moved. See README.md here.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def main() -> None:
     millions = options.keys / 1e6
     print(f"{options.keys:,} keys: into upserts {rates[0]}, into rows {rates[1]}, with the rows kept {rates[2]}")
     print(
-        f"per million keys: {size / 2**20 / millions:.0f} MiB of disk, read anew in {anew / millions:.1f} s by 2 tasks"
+        f"per million keys: {size / 2**20 / millions:.0f} MiB of disk, read again in {anew / millions:.1f} s by 2 tasks"
     )
 
 

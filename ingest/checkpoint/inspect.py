@@ -110,12 +110,12 @@ def overview(checkpoint: Checkpoint, source: KafkaSourceCoordinator | None) -> d
         "tables": len(schemas.sources),
         "lacking": [
             {"table": table, "sink_table": target, "place": place}
-            for table, kept in sorted(checkpoint.places().items())
-            for target, place in kept.lacking
+            for table, location in sorted(checkpoint.places().items())
+            for target, place in location.lacking
         ],
         "key_partitions": [
-            {"topic": topic, "topic_id": kept.id, "partitions": kept.partitions}
-            for topic, kept in sorted(checkpoint.partitions().items())
+            {"topic": topic, "topic_id": hashed.id, "partitions": hashed.partitions}
+            for topic, hashed in sorted(checkpoint.partitions().items())
         ],
         "positions": positions,
         "standing": database,

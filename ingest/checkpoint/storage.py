@@ -130,17 +130,17 @@ def _lock(path: Path) -> int:
     """Return the lock's file descriptor. A killed run's Java process may hold it for a moment more: wait for that."""
     fd = os.open(path, os.O_RDWR | os.O_CREAT, OWN_FILE)
     deadline = time.monotonic() + DYING_S
-    looked = False  # `holder` in another process shares the lock for a moment: that is no run
+    asked_before = False  # `holder` in another process shares the lock for a moment: that is no run
     while True:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             owner = _owner(fd)
-            if (looked and _alive(owner)) or time.monotonic() > deadline:
+            if (asked_before and _alive(owner)) or time.monotonic() > deadline:
                 os.close(fd)
                 msg = f"checkpoint {path.parent} is in use by another run (process {owner or 'unknown'})"
                 raise CheckpointInUse(msg, "stop that one first, or give this pipeline its own --checkpoint") from None
-            looked = True
+            asked_before = True
             time.sleep(0.1)
         else:
             break

@@ -45,27 +45,27 @@ def check(
         bool, typer.Option("--no-code", help="Import no module that a file names: for files of people you do not know.")
     ] = False,
 ) -> None:
-    """Say what is wrong with pipeline files: exit code 0, or 78 when there is an error."""
+    """Validate pipeline files: exit code 0, or 78 when there is an error."""
     values = parse_variables(variables)
     checked = [file for given in files for file in (pipelines_in(given) if given.is_dir() else [given])]
-    found = [d for file in checked for d in load(file, values, code=not no_code).diagnostics]
-    errors = [d for d in found if d.severity == "error" or deny_warnings]
+    findings = [d for file in checked for d in load(file, values, code=not no_code).diagnostics]
+    errors = [d for d in findings if d.severity == "error" or deny_warnings]
     if form is FindingsFormat.JSON:
-        typer.echo(json.dumps([d.as_json() for d in found], indent=2))
+        typer.echo(json.dumps([d.as_json() for d in findings], indent=2))
     else:
-        for diagnostic in found:
+        for diagnostic in findings:
             text = diagnostic.text()
             typer.echo(diagnostic.github() if form is FindingsFormat.GITHUB else highlighted(text, sys.stdout))
     if form is FindingsFormat.TEXT:
-        summary = _summary(len(checked), found, errors)
+        summary = _summary(len(checked), findings, errors)
         typer.echo(paint(summary, sys.stderr, fg="red" if errors else "green"), err=True)
     if errors:
         raise typer.Exit(ConfigError.exit_code)
 
 
-def _summary(files: int, found: list[Diagnostic], errors: list[Diagnostic]) -> str:
+def _summary(files: int, findings: list[Diagnostic], errors: list[Diagnostic]) -> str:
     checked = f"{counted(files, 'file')} checked"
     counts = [(len(errors), "error")]
-    counts += [(sum(d.severity == kind for d in found if d not in errors), kind) for kind in ("warning", "note")]
+    counts += [(sum(d.severity == kind for d in findings if d not in errors), kind) for kind in ("warning", "note")]
     said = [counted(count, kind) if count else f"no {kind}s" for count, kind in counts if count or kind == "error"]
     return f"{checked}: {', '.join(said)}"

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     cls=CommandGroup,
-    help="Show where a pipeline stands, set it, or export it.",
+    help="Show, set or export a pipeline's progress.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
@@ -64,17 +64,17 @@ def _opened(
     """The checkpoint, and with a pipeline file its source, connected."""
     settings = parse_variables(conf)
     if not Path(target).is_file():
-        with opened(target, settings, write=write) as found:
-            yield found, None
+        with opened(target, settings, write=write) as stored:
+            yield stored, None
         return
     pipeline = load_strictly(Path(target), parse_variables(variables))
     pipeline = with_files(pipeline, settings, warner(pipeline))
     where = checkpoint or str(usual_checkpoint(pipeline.pipeline.name))
-    with opened(where, settings, write=write) as found:
+    with opened(where, settings, write=write) as stored:
         source = pipeline.source.coordinator(pipeline.pipeline.name, warner(pipeline))
         try:
             source.connect()
-            yield found, source
+            yield stored, source
         finally:
             source.close()
 
@@ -209,15 +209,15 @@ def reset(
     if where is None and not errors and not drop_batch and not partitions:
         msg = "give --to WHERE, --errors, --drop-batch or --partitions TOPIC"
         raise typer.BadParameter(msg)
-    with _opened(target, checkpoint, variables, conf, write=not dry_run) as (found, source):
+    with _opened(target, checkpoint, variables, conf, write=not dry_run) as (stored, source):
         planned = plan_reset(
-            found, source, where, topic, partition, errors=errors, drop_batch=drop_batch, partitions=partitions or ()
+            stored, source, where, topic, partition, errors=errors, drop_batch=drop_batch, partitions=partitions or ()
         )
         _print_reset(planned)
         if dry_run:
             typer.echo("nothing was changed (--dry-run)")
         else:
-            apply_reset(found, planned)
+            apply_reset(stored, planned)
 
 
 def _print_reset(planned: Reset) -> None:
@@ -232,7 +232,7 @@ def _print_reset(planned: Reset) -> None:
     if planned.errors:
         typer.echo(f"{planned.errors} counted errors are forgotten")
     if planned.dropped_batch is not None:
-        typer.echo(f"batch {planned.dropped_batch}, planned and not finished, is planned anew")
+        typer.echo(f"batch {planned.dropped_batch}, planned and not finished, is planned again")
     for name, count in planned.partitions.items():
         typer.echo(
             f"{name}: keys were hashed over {counted(count, 'partition')}, and will be over those that the topic has "

@@ -43,7 +43,7 @@ def explain(
         ),
     ] = None,
 ) -> None:
-    """Say what an option, a format, a source, a sink or a code is."""
+    """Explain an option, a format, a source, a sink or a code."""
     entries = _known()
     if not words:
         for word in entries:

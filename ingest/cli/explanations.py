@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from ingest.component.options import AnyOptions
 
 _EXIT_CODES: Final = {
-    "0": "Done; also after SIGTERM, which finishes the batch in hand.",
+    "0": "Done; also after a graceful shutdown: SIGTERM finishes the batch in progress.",
     "1": "Failed: data loss, a bug, or differences in `ingest test`. The last lines say which.",
     "2": "Wrong use of the command line.",
-    "65": "Too much dirty data: `ingest letters list FILE` shows it. What passes is ingestion.error-tolerance.",
-    "73": "Another run has the checkpoint: a scheduled run ends with this where the former one is still going on.",
-    "75": "Worth retrying: a broker or another service is away. The next run goes on where this one was.",
+    "65": "Too much dirty data: `ingest letters list FILE` shows it. The limit is ingestion.error-tolerance.",
+    "73": "Another run has the checkpoint: a scheduled run ends with this while the one before it is still running.",
+    "75": "Worth a retry: a broker or another service is unavailable. The next run resumes from the checkpoint.",
     "78": "A person has to change something: the file, credentials, rights, a topic or a primary key that is missing.",
-    "130": "A second signal ended the run at once; what was under way is done again by the next run.",
+    "130": "A second signal ended the run at once; the next run repeats the batch in progress.",
 }
 _PACKAGED: Final = Path(errors.__file__).with_suffix(".md")
 _REPOSITORY: Final = Path(errors.__file__).parent.parent / "docs" / "errors.md"
@@ -62,15 +62,15 @@ def entries() -> Iterator[tuple[str, str]]:
             owners.setdefault((section.partition(" ")[0], key, text), []).append(section)
     for (_, key, text), found in owners.items():
         yield f"{found[0]} option {key}", f"{key} (option of {_called(found)})\n{text}"
-    said = explanations()
+    pages = explanations()
     for code, meaning in CODES.items():
-        yield f"code {code}", _code(f"{code} (code of rejects)", said.get(code, meaning))
+        yield f"code {code}", _code(f"{code} (code of rejects)", pages.get(code, meaning))
     for registry in (FORMATS, SINKS):
         for code, names in registry.codes().items():
             meaning = getattr(registry[names[0]], "codes", {})[code]
-            yield f"code {code}", _code(f"{code} (code of rejects, of {', '.join(names)})", said.get(code, meaning))
+            yield f"code {code}", _code(f"{code} (code of rejects, of {', '.join(names)})", pages.get(code, meaning))
     for code, error in sorted(kinds_of_errors().items()):
-        yield f"code {code}", _code(f"{code} (error that ends a command)", said.get(code, error.__doc__ or ""))
+        yield f"code {code}", _code(f"{code} (error that ends a command)", pages.get(code, error.__doc__ or ""))
     for number, meaning in _EXIT_CODES.items():
         yield f"exit code {number}", f"{number} (exit code)\n    {meaning}"
 
@@ -125,9 +125,9 @@ def _told(link: re.Match[str]) -> str:
 
 def explanations() -> dict[str, str]:
     """Return what the page says of each code, as plain text, with lines as the page has them."""
-    found = {}
+    texts = {}
     for section in re.split(r"^### ", page(), flags=re.MULTILINE)[1:]:
         code, _, text = section.partition("\n")
         text = text.partition("\n## ")[0]
-        found[code.strip()] = _LINK.sub(_told, text).replace("**", "").strip()
-    return found
+        texts[code.strip()] = _LINK.sub(_told, text).replace("**", "").strip()
+    return texts

@@ -117,7 +117,7 @@ def init(
     look: Annotated[bool, typer.Option("--look/--no-look", help="Look at the topic, or the server.")] = True,
     variables: SetOption = None,
 ) -> None:
-    """Write a first pipeline file from a few answers, by looking at a topic; or a repository with --repo.
+    """Write a first pipeline file from a few answers and a look at the topic; or a repository with --repo.
 
     What is not given is asked for, where somebody sits at the terminal. No file that is there is changed.
     """
@@ -195,12 +195,12 @@ def _finish(out: Path, answers: Answers, values: dict[str, str], *, look: bool) 
 
 def server_to_read(database: str, user: str, tables: str | None) -> DatabaseAnswers:
     """Return the server of `HOST`, `HOST:PORT` or `[HOST]:PORT`. Raise typer.BadParameter (exit code 2)."""
-    found = _SERVER.fullmatch(database)
-    port = int(found["port"] or _MYSQL_PORT) if found is not None else 0
-    if found is None or not 0 < port < 1 << 16:
+    address = _SERVER.fullmatch(database)
+    port = int(address["port"] or _MYSQL_PORT) if address is not None else 0
+    if address is None or not 0 < port < 1 << 16:
         msg = f"{one_line(database)[:100]} is no HOST or HOST:PORT"
         raise typer.BadParameter(msg, param_hint="--mysql")
-    return DatabaseAnswers(found["bracketed"] or found["host"], port, user, tables or _ALL_TABLES)
+    return DatabaseAnswers(address["bracketed"] or address["host"], port, user, tables or _ALL_TABLES)
 
 
 def _with_tables(answers: Answers, variables: Mapping[str, str]) -> Answers:
@@ -212,11 +212,11 @@ def _with_tables(answers: Answers, variables: Mapping[str, str]) -> Answers:
     assert database is not None
     pipeline = _checked(pipeline_text(replace(answers, sink="print")), variables, strictly=True)
     with masked_errors(pipeline.secrets):
-        found = look_at(pipeline.source.server)
-    typer.echo(f"{found.version}: {counted(len(found.tables), 'table')} that {database.user} may read", err=True)
-    for warning in found.warnings:
+        server = look_at(pipeline.source.server)
+    typer.echo(f"{server.version}: {counted(len(server.tables), 'table')} that {database.user} may read", err=True)
+    for warning in server.warnings:
         typer.echo(f"warning: {one_line(warning)}", err=True)
-    databases = sorted({name for name, _ in found.tables})
+    databases = sorted({name for name, _ in server.tables})
     if database.tables != _ALL_TABLES:
         return answers
     if not databases:
@@ -237,7 +237,7 @@ def _turn(script: Path, out: Path) -> None:
     except TextError as exc:
         line = text.count("\n", 0, exc.at) + 1
         column = exc.at - (text.rfind("\n", 0, exc.at) + 1) + 1
-        raise ConfigError(f"{script}:{line}:{column}: not Flink SQL: {exc}", "mend the script") from exc
+        raise ConfigError(f"{script}:{line}:{column}: not Flink SQL: {exc}", "correct the script") from exc
     _write(out.parent, {out.name: turned.text, str(SCHEMA_PLACE): schema_text()})
     typer.echo(f"{out} is written. Next: ingest plan {out}; ingest run {out} --once", err=True)
     if turned.left:
@@ -259,69 +259,69 @@ def _looked_at(answers: Answers, variables: Mapping[str, str]) -> FirstLook:
     looking = replace(answers, sink="print", registry=None)
     pipeline = _checked(pipeline_text(looking), variables, strictly=True)
     with masked_errors(pipeline.secrets):
-        found = first_look(pipeline, lambda text: typer.echo(f"warning: {one_line(text)}", err=True))
-    splits, records = counted(found.splits, "partition"), counted(found.waiting, "record")
-    typer.echo(f"{counted(len(found.topics), 'topic')} with {splits} and {records}", err=True)
-    if found.formats:
-        looks = ", ".join(f"{count:,} like {name}" for name, count in found.formats.items())
-        typer.echo(f"of {counted(sum(found.formats.values()), 'message')} that were looked at, {looks}", err=True)
-    return found
+        look = first_look(pipeline, lambda text: typer.echo(f"warning: {one_line(text)}", err=True))
+    splits, records = counted(look.splits, "partition"), counted(look.waiting, "record")
+    typer.echo(f"{counted(len(look.topics), 'topic')} with {splits} and {records}", err=True)
+    if look.formats:
+        looks = ", ".join(f"{count:,} like {name}" for name, count in look.formats.items())
+        typer.echo(f"of {counted(sum(look.formats.values()), 'message')} that were looked at, {looks}", err=True)
+    return look
 
 
-def _with_format(answers: Answers, given: str | None, found: FirstLook | None) -> Answers:
+def _with_format(answers: Answers, given: str | None, look: FirstLook | None) -> Answers:
     """Return the answers with the formats of values and keys: as they are given, or as the messages look."""
-    chosen = given or (None if found is None else found.format)
+    chosen = given or (None if look is None else look.format)
     if chosen == REGISTERED:
         msg = "the messages have their schema in a registry, and only it knows their format"
         raise ConfigError(msg, f"give --registry URL and {_FORMATS}")
     if chosen is None:
-        why = "there are no messages to look at" if found is not None else "nobody looks at the messages"
+        why = "there are no messages to look at" if look is not None else "nobody looks at the messages"
         raise ConfigError(f"the messages' format is not known: {why}", "give --format, as debezium-json")
     if answers.registry is not None and not chosen.endswith("-confluent"):
         msg = f"--registry has no effect with the format {chosen}"
         raise ConfigError(msg, f"leave it out, or give {_FORMATS}")
-    keyed = chosen == "json" and found is not None and found.json_keys
+    keyed = chosen == "json" and look is not None and look.json_keys
     return replace(answers, format=chosen, key_format="json" if keyed else None)
 
 
-def _with_guesses(answers: Answers, found: FirstLook) -> Answers:
+def _with_guesses(answers: Answers, look: FirstLook) -> Answers:
     """Return the answers with what the messages suggest, and say it."""
-    values = [value for value in found.values if looks_like(value) in {answers.format, "csv", "raw"}]
-    others = len(found.values) - found.formats.get(answers.format, 0)
-    if others and answers.format in found.formats:
+    values = [value for value in look.values if looks_like(value) in {answers.format, "csv", "raw"}]
+    others = len(look.values) - look.formats.get(answers.format, 0)
+    if others and answers.format in look.formats:
         what = "message does" if others == 1 else "messages do"
         typer.echo(
             f"{others:,} {what} not look like {answers.format}: a run ends at the first that it cannot read "
             "(exit code 65); the file has the lines with which it counts them and goes on",
             err=True,
         )
-    if answers.format == "canal-json" and says_mysql_types(found.values):
+    if answers.format == "canal-json" and says_mysql_types(look.values):
         line = "canal-json.infer-schema.strategy: MYSQL_TYPE   # types as mysqlType in the messages says"
         return replace(answers, options=(line,))
     if answers.format == "csv":
-        return _with_columns(answers, found, values)
+        return _with_columns(answers, look, values)
     if answers.format != "json":
         return answers
-    rows = objects(found.values)
+    rows = objects(look.values)
     guess, kind = unique_field(rows), event_field(rows)
     if kind is None:
         return replace(answers, guess=guess)
     shown = ", ".join(one_line(one)[:40] for one in kind.kinds[:5])
     what = f"{one_line(kind.name)[:100]} tells {len(kind.kinds)} kinds of messages apart in {kind.messages:,} ({shown})"
-    taken = sys.stdin.isatty() and typer.confirm(f"{what}. A table for each?", default=True, err=True)
+    used = sys.stdin.isatty() and typer.confirm(f"{what}. A table for each?", default=True, err=True)
     line = f"json.decode.parser-table-id.fields: {scalar(kind.name)}"
-    if not taken:
+    if not used:
         typer.echo(f"{what}: the file has the line that makes a table of each", err=True)
-    return replace(answers, guess=guess, options=(f"# {what}: a table for each", line if taken else f"# {line}"))
+    return replace(answers, guess=guess, options=(f"# {what}: a table for each", line if used else f"# {line}"))
 
 
-def _with_columns(answers: Answers, found: FirstLook, values: list[bytes]) -> Answers:
+def _with_columns(answers: Answers, look: FirstLook, values: list[bytes]) -> Answers:
     """Return the answers for CSV: what is between fields, and names where splits begin with a header line."""
     mark = delimiter_of(values)
     options = [] if mark == "," else [f"csv.field-delimiter: {scalar(mark)}"]
     names: tuple[str, ...] = ()
     starts = []
-    for (topic, partition), start, firsts in found.first:
+    for (topic, partition), start, firsts in look.first:
         header = header_of(firsts[0], firsts[1:], mark) if firsts else ()
         header = header if all(name.isprintable() and "," not in name for name in header) else ()
         names = names or header

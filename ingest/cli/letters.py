@@ -145,8 +145,8 @@ def list_(
 def _row(shown: dict[str, Any]) -> tuple[str, ...]:
     at = f"{shown['topic']}[{shown['partition']}]@{shown['offset']}"
     code = f"{shown['stage']}/{shown['code']}"
-    found = (shown["letter"], shown["time"] or "?", shown["table"] or "-", code, at, shown["message"])
-    return tuple(one_line(text) for text in found)
+    cells = (shown["letter"], shown["time"] or "?", shown["table"] or "-", code, at, shown["message"])
+    return tuple(one_line(text) for text in cells)
 
 
 def _left_out(shown: dict[str, Any]) -> str:
@@ -179,20 +179,20 @@ def show(
         msg = f"{letter[:60]!r} is not PARTITION:OFFSET; `ingest letters list` shows them"
         raise typer.BadParameter(msg, param_hint="PARTITION:OFFSET")
     with _loaded(file, variables, conf) as pipeline:
-        found = whole(find(dead_letters_of(pipeline, Selection()), warner(pipeline), int(place[1]), int(place[2])))
+        shown = whole(find(dead_letters_of(pipeline, Selection()), warner(pipeline), int(place[1]), int(place[2])))
     if form is OutputFormat.JSON:
-        typer.echo(json.dumps(found, indent=2))
+        typer.echo(json.dumps(shown, indent=2))
         return
     for name, text in (
-        ("letter", found["letter"]),
-        ("rejected", found["time"]),
-        ("table", found["table"]),
-        ("why", f"{found['stage']}/{found['code']}: {found['message']}"),
-        ("from", f"{found['topic']}[{found['partition']}] at offset {found['offset']}"),
-        *(("left out", _left_out(found)) for _ in found.get("left_out", ())[:1]),
-        ("timestamp", found["timestamp"]),
-        *(("header", f"{h['name']}: {'null' if h['value'] is None else h['value']}") for h in found["headers"]),
-        ("key", "null" if found["key"] is None else found["key"]),
-        ("value", "null" if found["value"] is None else found["value"]),
+        ("letter", shown["letter"]),
+        ("rejected", shown["time"]),
+        ("table", shown["table"]),
+        ("why", f"{shown['stage']}/{shown['code']}: {shown['message']}"),
+        ("from", f"{shown['topic']}[{shown['partition']}] at offset {shown['offset']}"),
+        *(("left out", _left_out(shown)) for _ in shown.get("left_out", ())[:1]),
+        ("timestamp", shown["timestamp"]),
+        *(("header", f"{h['name']}: {'null' if h['value'] is None else h['value']}") for h in shown["headers"]),
+        ("key", "null" if shown["key"] is None else shown["key"]),
+        ("value", "null" if shown["value"] is None else shown["value"]),
     ):
         typer.echo(f"{name + ':':<11}{one_line(text or '-')}")

@@ -51,8 +51,8 @@ REPEATED_S: Final = 60.0
 """The time between two lines of one kind of a Kafka client, in seconds."""
 MAX_KINDS: Final = 200
 """Kinds of such lines that are counted."""
-STOPPING: Final = "finishing the batch; again to end now"
-ENDED_NOW: Final = "ended at once: what was under way is done again by the next run\n"
+STOPPING: Final = "finishing the batch in progress; a second signal ends at once"
+ENDED_NOW: Final = "ended at once: the next run repeats the batch in progress\n"
 WARNING: Final = 4
 """Syslog's level of a warning; errors are below it."""
 
@@ -232,8 +232,8 @@ class Log:
             return
         more = 0 if self._options.verbose else self._repeats.more(event.client, event.level, event.facility)
         if more is not None:
-            told = {"more": more} if more else {}
-            self._client_line(event.level, client=event.client, facility=event.facility, text=event.text, **told)
+            suppressed = {"more": more} if more else {}
+            self._client_line(event.level, client=event.client, facility=event.facility, text=event.text, **suppressed)
 
     def _client_line(self, level: int, **fields: object) -> None:
         """Write a line of a client; `more`: lines of its kind since the one before that were not written."""
@@ -257,7 +257,7 @@ class Log:
 
 
 def lag_fields(event: RunStarted | BatchDone) -> dict[str, object]:
-    """Return what waits, by the names of fields: records, or what of a database does."""
+    """Return the lag by the names of fields: records, or the position and lag of a database's log."""
     return {"lag": event.lag} if event.standing is None else standing_fields(event.standing)
 
 

@@ -44,7 +44,7 @@ def plan(
     checkpoint: CheckpointOption = None,
     progress: Annotated[
         Path | None,
-        typer.Option(metavar="EXPORT", help="Go on from this file, which `ingest checkpoint export` has written."),
+        typer.Option(metavar="EXPORT", help="Resume from this file, which `ingest checkpoint export` has written."),
     ] = None,
     conf: ConfOption = None,
     tables: Annotated[
@@ -77,12 +77,12 @@ def plan(
                 tap_sample(sample_run, lambda tapped: records.append(one_by_one.about(tapped)), rows, only)
 
         going_on = replace(settings, progress=progress)
-        found, error = dry_run(pipeline, going_on, tell=lambda text: observer(Warned(text)), then=look, only=only)
+        report, error = dry_run(pipeline, going_on, tell=lambda text: observer(Warned(text)), then=look, only=only)
         if form is OutputFormat.JSON:
-            shown = asdict(found) | ({"records": records} if rows else {})
+            shown = asdict(report) | ({"records": records} if rows else {})
             typer.echo(json.dumps(masked(shown, pipeline.secrets), indent=2))
         else:
-            texts = [*lines(found, ddl=ddl, chosen=only is not None)]
+            texts = [*lines(report, ddl=ddl, chosen=only is not None)]
             texts += (line for record in records for line in ("", *one_by_one.lines(record)))
             typer.echo(with_headings(mask("\n".join(texts), pipeline.secrets), sys.stdout))
         if error is not None:
@@ -116,22 +116,22 @@ _SHOWN: Final = 3
 """Lines of a longer list, and lines with names of like tables."""
 
 
-def lines(found: DryRunReport, *, ddl: bool = False, chosen: bool = False) -> Iterator[str]:
+def lines(report: DryRunReport, *, ddl: bool = False, chosen: bool = False) -> Iterator[str]:
     """Yield what a dry run found. `ddl`: statements instead of columns. `chosen`: somebody has chosen the tables."""
     width = shutil.get_terminal_size((100, 24)).columns
-    records = "of them" if found.waiting else "older ones" if found.standing is None else "rows"
-    sample = f"{found.looked_at:,} {records} were looked at"
-    going_on = "no checkpoint yet" if found.checkpoint is None else f"goes on from {found.checkpoint}"
-    yield f"pipeline {found.pipeline}: {found.guarantee}, {going_on}"
-    place, waiting = counted(found.splits, "split"), f"{counted(found.waiting, 'record')} waiting"
-    if found.standing is not None:
-        place = f"the log from {one_line(found.standing['file'])}:{found.standing['offset']} on"
-        waiting = f"to read: {lag_text(found.standing['lag'])}"
-    yield f"source: {place}, {waiting}{f'; {sample}' if found.looked_at else ''}"
-    blocks = _blocks(found.tables)
+    records = "of them" if report.waiting else "older ones" if report.standing is None else "rows"
+    sample = f"{report.looked_at:,} {records} were sampled"
+    going_on = "no checkpoint yet" if report.checkpoint is None else f"resumes from {report.checkpoint}"
+    yield f"pipeline {report.pipeline}: {report.guarantee}, {going_on}"
+    place, waiting = counted(report.splits, "split"), f"a backlog of {counted(report.waiting, 'record')}"
+    if report.standing is not None:
+        place = f"the log from {one_line(report.standing['file'])}:{report.standing['offset']} on"
+        waiting = f"to read: {lag_text(report.standing['lag'])}"
+    yield f"source: {place}, {waiting}{f'; {sample}' if report.looked_at else ''}"
+    blocks = _blocks(report.tables)
     short = len(blocks) > MAX_BLOCKS and not chosen and not ddl
     if short:
-        yield f"\n{counted(len(found.tables), 'table')} (columns: --tables PATTERN; statements: --ddl):"
+        yield f"\n{counted(len(report.tables), 'table')} (columns: --tables PATTERN; statements: --ddl):"
     for block in blocks:
         if short:
             first = f", {one_line(block[0].table)} the first" if len(block) > 1 else ""
@@ -144,11 +144,11 @@ def lines(found: DryRunReport, *, ddl: bool = False, chosen: bool = False) -> It
             statements = dict.fromkeys(statement for table in block for statement in table.ddl)
             yield from (f"    {one_line(line)}" for statement in statements for line in statement.split("\n"))
             continue
-        yield from _columns(block[0], width, whole=chosen or len(found.tables) == 1)
+        yield from _columns(block[0], width, whole=chosen or len(report.tables) == 1)
         yield f"    {_key(block[0])}"
-    yield from _lists(found, width)
-    if not found.tables and not found.without_key and not found.refused and not chosen:
-        why = "none of the records became a row" if found.looked_at else "the source has no records"
+    yield from _lists(report, width)
+    if not report.tables and not report.without_key and not report.refused and not chosen:
+        why = "none of the records became a row" if report.looked_at else "the source has no records"
         yield f"\nno tables: {why}"
 
 
@@ -224,21 +224,21 @@ def _key(table: TableReport) -> str:
     return f"primary key ({key})" if key else "no primary key"
 
 
-def _lists(found: DryRunReport, width: int) -> Iterator[str]:
-    skipped = [f"{reason}: {counted(number, 'record')}" for reason, number in sorted(found.skipped.items())]
+def _lists(report: DryRunReport, width: int) -> Iterator[str]:
+    skipped = [f"{reason}: {counted(number, 'record')}" for reason, number in sorted(report.skipped.items())]
     for title, entries, names in (
-        ("changed since the last run", found.options, False),
-        ("schema changes", [*_changes(found)], False),
-        ("withheld from the sink", found.withheld, False),
-        ("topics that would be created", found.new_topics, True),
-        ("would be declared at the sink", found.new_schemas, True),
-        ("rejected", [_reject(reject) for reject in found.rejects], False),
+        ("changed since the last run", report.options, False),
+        ("schema changes", [*_changes(report)], False),
+        ("withheld from the sink", report.withheld, False),
+        ("topics that would be created", report.new_topics, True),
+        ("would be declared at the sink", report.new_schemas, True),
+        ("rejected", [_reject(reject) for reject in report.rejects], False),
         ("skipped", skipped, False),
-        ("tables without a primary key", found.without_key, False),
-        ("tables that cannot be taken", found.refused, False),
-        ("marked tables, whose rows in the sink may differ", [*_marked(found)], False),
-        ("entries without effect", found.unmatched, False),
-        ("warnings", found.warnings, False),
+        ("tables without a primary key", report.without_key, False),
+        ("tables that cannot be written", report.refused, False),
+        ("marked tables, whose rows in the sink may differ", [*_marked(report)], False),
+        ("entries without effect", report.unmatched, False),
+        ("warnings", report.warnings, False),
     ):
         if not entries:
             continue
@@ -253,23 +253,23 @@ def _lists(found: DryRunReport, width: int) -> Iterator[str]:
             yield f"    and {len(shown) - _SHOWN:,} more: --tables PATTERN chooses tables, --format json has all"
 
 
-def _marked(found: DryRunReport) -> Iterator[str]:
+def _marked(report: DryRunReport) -> Iterator[str]:
     """Yield the tables whose rows a statement has changed without a log of them, and what reads them again."""
-    for table, why in sorted(({} if found.standing is None else found.standing["marked"]).items()):
+    for table, why in sorted(({} if report.standing is None else report.standing["marked"]).items()):
         yield f"{table}: {why} (ingest backfill FILE --table {quote(table)})"
 
 
-def _changes(found: DryRunReport) -> Iterator[str]:
+def _changes(report: DryRunReport) -> Iterator[str]:
     """Yield the schema changes, like ones of several tables together; what new tables are like is shown before."""
-    new = {name for table in found.tables if not table.known for name in table.sink_tables}
-    tables = {name for table in found.tables for name in table.sink_tables}
+    new = {name for table in report.tables if not table.known for name in table.sink_tables}
+    tables = {name for table in report.tables for name in table.sink_tables}
     by_change: dict[str, list[str]] = {}
-    for change in found.changes:
+    for change in report.changes:
         ends = (at for at in range(len(change)) if change.startswith("> ", at) and change[:at] in tables)
         end = next(ends, None)
         table, what = ("", change) if end is None else (change[:end], change[end + 2 :])
         if table in new and what.startswith("CREATE TABLE"):
-            if why := found.created.get(table):
+            if why := report.created.get(table):
                 yield f"{table}> CREATE TABLE (…), {why}"
         else:
             by_change.setdefault(what, []).append(table)

@@ -136,11 +136,11 @@ class Terminal:
                 print_summary(event, self._secrets)
 
     def _started(self, event: RunStarted) -> None:
-        how, standing = "goes on" if event.resumed else "starts", event.standing
+        how, standing = "resumes" if event.resumed else "starts", event.standing
         if standing is None:
             waits = bool(event.lag)
             partitions, records = counted(event.splits, "partition"), counted(event.lag or 0, "record")
-            self._say(f"{event.pipeline} {how} with {partitions}, {records} waiting")
+            self._say(f"{event.pipeline} {how} with {partitions}, a backlog of {records}")
         else:
             waits = standing.waits
             self._say(
@@ -165,7 +165,7 @@ class Terminal:
             self._say(f"batch measured:{fields_text(measured_fields(event))}", "dim")
 
     def _note_numbers(self, records: int | None, standing: Standing | None) -> None:
-        """Keep what waits: records, or bytes of a database's log."""
+        """Keep the backlog: records, or bytes of a database's log."""
         waiting = (records or 0) if standing is None else standing.lag_bytes
         self._waiting, self._standing = waiting, standing
         self._pace.note(self._now(), {"records": self._records, "waiting": waiting}, self._batch_s or 0.0)
@@ -202,7 +202,7 @@ class Terminal:
                 self._say(f"the {event.side} does not answer: {event.why}", "yellow")
         elif event.news:
             self._live.update(Text("batch …"))
-            self._say(f"back again: the {event.side} answers, after {event.away_s:,.0f} s")
+            self._say(f"the {event.side} answers again, after {event.away_s:,.0f} s")
 
     def _stopping(self, event: Stopping) -> None:
         if event.now:
@@ -224,7 +224,7 @@ def said(event: Warned | Serving | OptionChanged | SchemaChanged) -> tuple[str, 
         case Warned():
             return f"warning: {event.text}", "yellow"
         case Serving():
-            return f"metrics, /livez and /readyz are at port {event.port} of {event.host}", ""
+            return f"serving /metrics, /livez and /readyz on port {event.port} of {event.host}", ""
         case SchemaChanged():
             return str(event), ""
     return f"changed since the last run: {event}", ""

@@ -48,11 +48,11 @@ def k8s(
     ] = False,
 ) -> None:
     """Turn pipelines into Deployments, or CronJobs where kubernetes.yaml gives a schedule, with a kustomization."""
-    made = manifests(folder)
+    files = manifests(folder)
     stale = [
-        path.name for path in sorted(out.glob("*.yaml")) if path.name not in made and path.is_file() and _is_ours(path)
+        path.name for path in sorted(out.glob("*.yaml")) if path.name not in files and path.is_file() and _is_ours(path)
     ]
-    changed = [name for name, text in made.items() if _text(out / name) != text]
+    changed = [name for name, text in files.items() if _text(out / name) != text]
     if check:
         for name in [*changed, *stale]:
             typer.echo(
@@ -65,15 +65,13 @@ def k8s(
     try:
         out.mkdir(parents=True, exist_ok=True)
         for name in changed:
-            (out / name).write_text(made[name], encoding="utf-8")
+            (out / name).write_text(files[name], encoding="utf-8")
         for name in stale:
             (out / name).unlink()
     except OSError as exc:
         raise ConfigError(f"cannot write to {out}: {reason_of(exc)}", "take another --out") from exc
-    typer.echo(
-        f"{counted(len(made) - 1, 'pipeline')} in {out}: {counted(len(changed), 'file')} written, {len(stale)} removed",
-        err=True,
-    )
+    written = f"{counted(len(changed), 'file')} written, {len(stale)} removed"
+    typer.echo(f"{counted(len(files) - 1, 'pipeline')} in {out}: {written}", err=True)
 
 
 def _text(path: Path) -> str | None:

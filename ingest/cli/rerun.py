@@ -53,7 +53,7 @@ def replay(
     quiet: QuietOption = False,
     verbose: VerboseOption = False,
 ) -> None:
-    """Send dead letters back through their pipeline, once it or their cause is mended.
+    """Send dead letters back through their pipeline, once it or their cause is fixed.
 
     The pipeline must not be running. A letter is replayed once; what is rejected again is a new letter. A letter may
     hold an older state of a row than the sink has by now: look before you replay (--dry-run, ingest letters).
@@ -105,11 +105,11 @@ def backfill(
     quiet: QuietOption = False,
     verbose: VerboseOption = False,
 ) -> None:
-    """Read tables once more, from the beginning of their topics up to where their pipeline is.
+    """Read tables again, from the beginning of their topics up to their pipeline's position.
 
     For a sink table that lacks the rows that were read before it was one: after a change of its route or of the sink's
     options, or where somebody has taken rows away. The pipeline must not be running. A backfill that was stopped or
-    killed goes on where it was. Rows of a database are read beside its log, by the run that is there if there is one,
+    killed goes on where it was. Rows of a database are read beside its log, by the active run if there is one,
     and replace those of the sink.
     """
     if bool(table) == all_tables:
@@ -126,7 +126,7 @@ def backfill(
         taken = beside(pipeline, settings, tables, partial(typer.echo, err=True))
         if taken is not None:
             names = ", ".join(map(one_line, taken))
-            typer.echo(f"{names}: the run that is there reads all rows again, beside its log (see ingest status)")
+            typer.echo(f"{names}: the active run reads all rows again, beside its log (see ingest status)")
             return
         with entered(measured(observer, pipeline), settings.checkpoint) as told:
             run_backfill(pipeline, settings, told, tables)

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 CheckpointOption = Annotated[
     str | None,
-    typer.Option(metavar="DIR", help="Where progress is kept, also hdfs://…. [default: .ingest/<pipeline name>]"),
+    typer.Option(metavar="DIR", help="The checkpoint: a directory, also hdfs://…. [default: .ingest/<pipeline name>]"),
 ]
 MasterOption = Annotated[str, typer.Option(metavar="URL", help="Spark's master.", autocompletion=lambda: list(MASTERS))]
 ConfOption = Annotated[
@@ -49,14 +49,16 @@ ConfOption = Annotated[
 
 LogFormatOption = Annotated[
     LogFormat | None,
-    typer.Option("--log-format", help="The log's form. [default: a live line on a terminal, json elsewhere]"),
+    typer.Option("--log-format", help="Format of the log. [default: a live line on a terminal, json elsewhere]"),
 ]
 QuietOption = Annotated[
-    bool, typer.Option("--quiet", "-q", help="Say nothing but errors, and what a sink of the type print prints.")
+    bool, typer.Option("--quiet", "-q", help="Log errors only; a sink of the type print still prints.")
 ]
 VerboseOption = Annotated[
     bool,
-    typer.Option("--verbose", "-v", help="Also log the options, the numbers of each batch, and all of Kafka's client."),
+    typer.Option(
+        "--verbose", "-v", help="Also log the options, the numbers of each batch, and all lines of the Kafka client."
+    ),
 ]
 
 _T = TypeVar("_T")
@@ -67,12 +69,16 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 @app.command()
 def run(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The pipeline file.")],
-    once: Annotated[bool, typer.Option("--once", help="Drain what is there at the start, then exit.")] = False,
+    once: Annotated[
+        bool, typer.Option("--once", help="Drain the backlog that there is at the start, then exit.")
+    ] = False,
     variables: SetOption = None,
     checkpoint: CheckpointOption = None,
     from_timestamp: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="Start here if there is no checkpoint: ms since 1970, or ISO 8601 (UTC)."),
+        typer.Option(
+            metavar="TIME", help="Start at this time if there is no checkpoint: ms since 1970, or ISO 8601 (UTC)."
+        ),
     ] = None,
     alive: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Touch this file every few seconds, for a liveness probe.")
@@ -82,17 +88,18 @@ def run(
     metrics: Annotated[
         int | None,
         typer.Option(
-            min=0, max=65_535, metavar="PORT", help="Answer to /metrics, /livez and /readyz; 0 takes any port."
+            min=0, max=65_535, metavar="PORT", help="Serve /metrics, /livez and /readyz on this port; 0 takes any port."
         ),
     ] = None,
     metrics_file: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write metrics to this file every few seconds, and at the end.")
     ] = None,
     metrics_push: Annotated[
-        str | None, typer.Option(metavar="URL", help="Push metrics to this push gateway, last when the run ends.")
+        str | None, typer.Option(metavar="URL", help="Push metrics to this push gateway every minute, and at the end.")
     ] = None,
     report: Annotated[
-        Path | None, typer.Option(metavar="FILE.html", help="Write a page about the run, now and then and at the end.")
+        Path | None,
+        typer.Option(metavar="FILE.html", help="Write a report of the run as a page, every 30 seconds and at the end."),
     ] = None,
     log_format: LogFormatOption = None,
     quiet: QuietOption = False,
@@ -100,9 +107,9 @@ def run(
 ) -> None:
     """Run a pipeline: continuously, or with --once until it is drained.
 
-    SIGTERM and Ctrl-C finish the batch in hand; a second one ends at once. Exit codes: 0 done, 1 failed, 2 usage,
-    65 too much dirty data, 73 another run has the checkpoint, 75 worth retrying, 78 configuration, 130 ended by a
-    second signal.
+    SIGTERM and Ctrl-C shut down gracefully: the batch in progress is finished. A second signal ends the run at once.
+    Exit codes: 0 done, 1 failed, 2 usage, 65 too much dirty data, 73 another run has the checkpoint, 75 worth a retry,
+    78 configuration, 130 ended by a second signal.
     """
     values, spark = parse_variables(variables), parse_variables(conf)
     start, log = parse_start(from_timestamp, "--from-timestamp"), log_options(log_format, quiet=quiet, verbose=verbose)

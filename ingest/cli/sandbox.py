@@ -86,14 +86,14 @@ def up(
         postgres.programs()  # what is missing is said before anything is started
     if with_mysql:
         mysql.programs()
-    found = broker.up(place, port, heap, secure=secure)
+    kafka = broker.up(place, port, heap, secure=secure)
     beside = registry.up(place, secure=secure) if with_registry else registry.status(place)
     database = postgres.up(place) if with_postgres else postgres.status(place)
     tables = mysql.up(place) if with_mysql else mysql.status(place)
     if with_mysql and tables is not None:
         mysql.shop_up(place, tables, rate)
-    shop = sample.up(place, found.bootstrap, rate) if with_sample else sample.status(place)
-    _show(found, beside, database, tables, form)
+    shop = sample.up(place, kafka.bootstrap, rate) if with_sample else sample.status(place)
+    _show(kafka, beside, database, tables, form)
     if form is OutputFormat.TEXT:
         _show_sample(shop, filled=with_sample)
 
@@ -118,34 +118,34 @@ def down(
 def status(folder: FolderOption = None, form: FormatOption = OutputFormat.TEXT) -> None:
     """Say whether it runs, where it listens and where its log is. Exit code 1 where it does not run."""
     place = folder or broker.default_folder()
-    found = broker.status(place)
-    _show(found, registry.status(place), postgres.status(place), mysql.status(place), form)
+    kafka = broker.status(place)
+    _show(kafka, registry.status(place), postgres.status(place), mysql.status(place), form)
     if form is OutputFormat.TEXT:
         _show_sample(sample.status(place), filled=False)
-    if found is None:
+    if kafka is None:
         raise typer.Exit(1)
 
 
 def _show(
-    found: Broker | None,
+    kafka: Broker | None,
     beside: RunningRegistry | None,
     database: RunningDatabase | None,
     tables: RunningMariaDb | None,
     form: OutputFormat,
 ) -> None:
     if form is OutputFormat.JSON:
-        running = {} if found is None else asdict(found)
+        running = {} if kafka is None else asdict(kafka)
         others = {"registry": beside, "postgres": database, "mysql": tables}
         state = {
-            "running": found is not None,
+            "running": kafka is not None,
             **running,
             **{name: None if one is None else asdict(one) for name, one in others.items()},
         }
         typer.echo(json.dumps(state))
-    elif found is None:
+    elif kafka is None:
         typer.echo("no sandbox is running; start one with: ingest sandbox up")
     else:
-        typer.echo(f"Kafka {found.version} at {found.bootstrap} (process {found.pid})\nlog: {found.log}")
+        typer.echo(f"Kafka {kafka.version} at {kafka.bootstrap} (process {kafka.pid})\nlog: {kafka.log}")
         if beside is not None:
             typer.echo(f"schema registry: {beside.url} (process {beside.pid})\nlog: {beside.log}")
         if database is not None:
@@ -154,10 +154,10 @@ def _show(
         if tables is not None:
             typer.echo(f"MariaDB {tables.version} at {tables.host}:{tables.port} (process {tables.pid})")
             typer.echo(f"log: {tables.log}")
-        if found.secure is not None:
-            _show_secure(found)
+        if kafka.secure is not None:
+            _show_secure(kafka)
         if beside is not None and beside.tls is not None:
-            _show_registry(beside.tls, f"{found.folder}/secure")
+            _show_registry(beside.tls, f"{kafka.folder}/secure")
         if database is not None:
             _show_postgres(database)
         if tables is not None:
@@ -174,8 +174,8 @@ def _show_sample(shop: RunningSample | None, *, filled: bool) -> None:
         typer.echo(f"  {topic:<20} {what}".rstrip())
 
 
-def _show_secure(found: Broker) -> None:
-    guarded = Secure(found.secure or {}, f"{found.folder}/secure")
+def _show_secure(kafka: Broker) -> None:
+    guarded = Secure(kafka.secure or {}, f"{kafka.folder}/secure")
     typer.echo(f'\nthe password: export INGEST_SECRET_SANDBOX="$(cat {guarded.folder}/password)"')
     for name, options in client_properties(guarded).items():
         typer.echo(f"\n  # {name}")
@@ -197,10 +197,10 @@ def _show_postgres(database: RunningDatabase) -> None:
     typer.echo(f"  username: {postgres.USER}\n  password: ${{secret_values.postgres}}")
 
 
-def _show_mysql(found: RunningMariaDb) -> None:
-    password = shlex.quote(found.password_file)
+def _show_mysql(server: RunningMariaDb) -> None:
+    password = shlex.quote(server.password_file)
     typer.echo(f'\nthe password: export INGEST_SECRET_MYSQL="$(cat {password})"\n')
-    typer.echo(f"source:\n  type: mysql\n  hostname: {found.host}\n  port: {found.port}\n  username: {mysql.USER}")
+    typer.echo(f"source:\n  type: mysql\n  hostname: {server.host}\n  port: {server.port}\n  username: {mysql.USER}")
     typer.echo(f"  password: ${{secret_values.mysql}}\n  tables: {mysql.DATABASE}.\\.*")
-    client = f"mariadb --host={found.host} --port={found.port} --user={mysql.OWNER} {mysql.DATABASE}"
+    client = f"mariadb --host={server.host} --port={server.port} --user={mysql.OWNER} {mysql.DATABASE}"
     typer.echo(f'\nto change its rows: MYSQL_PWD="$(cat {password})" {client}')

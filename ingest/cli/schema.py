@@ -115,20 +115,20 @@ def diff(
     conf: ConfOption = None,
 ) -> None:
     """Show what changed between two versions."""
-    with _opened(target, checkpoint, variables, conf) as found:
+    with _opened(target, checkpoint, variables, conf) as stored:
         for wanted in (first, last):
             if wanted is not None:
-                check_version(found, wanted, least=0)
-        versions = history(found, observed=observed, table=table)
+                check_version(stored, wanted, least=0)
+        versions = history(stored, observed=observed, table=table)
     newest = max((version.version for version in versions), default=0) if last is None else last
     oldest = max((v.version for v in versions if v.version < newest), default=0) if first is None else first
-    found_changes = difference(versions, oldest, newest)
+    tables = difference(versions, oldest, newest)
     if form is OutputFormat.JSON:
-        value = [{"table": shown(t), "from": oldest, "to": newest, "changes": events} for t, events in found_changes]
+        value = [{"table": shown(t), "from": oldest, "to": newest, "changes": events} for t, events in tables]
         typer.echo(json.dumps(value, indent=2))
         return
-    typer.echo(f"from version {oldest} to {newest}: {counted(len(found_changes), 'table')} changed")
-    for name, events in found_changes:
+    typer.echo(f"from version {oldest} to {newest}: {counted(len(tables), 'table')} changed")
+    for name, events in tables:
         for event in events:
             typer.echo(f"{one_line(shown(name))}> {event}")
 
@@ -151,14 +151,14 @@ def set_(
 
     It counts for the next statement in the log that is not understood, and that may touch the table.
     """
-    with _opened(target, checkpoint, variables, conf, write=True) as found:
-        progress, batch = found.progress()
+    with _opened(target, checkpoint, variables, conf, write=True) as stored:
+        progress, batch = stored.progress()
         if (progress.source_state if batch is None else batch.source_state) is None:
             msg = "the pipeline's source has no history of schemas"
             raise ConfigError(msg, "this is for `type: mysql`; declare columns in scan.value.initial-schemas.ddls")
-        name, document = new_answer(table, statement, found.documents())
-        found.begin()  # as `checkpoint reset` does: a run elsewhere is fenced
-        found.keep_documents({name: document})
+        name, document = new_answer(table, statement, stored.documents())
+        stored.begin()  # as `checkpoint reset` does: a run elsewhere is fenced
+        stored.keep_documents({name: document})
     typer.echo(f"{one_line(table)}: kept for the next statement about it that is not understood; start the run again")
 
 
@@ -167,11 +167,11 @@ def _print(versions: list[Version], form: OutputFormat) -> None:
         typer.echo(json.dumps([version.to_json() for version in versions], indent=2))
         return
     for version in versions:
-        said = version.to_json()
-        typer.echo(f"{one_line(said['table'])} (version {version.version})")
-        width = max((len(one_line(column["name"])) for column in said["columns"]), default=0)
-        for column in said["columns"]:
+        shown = version.to_json()
+        typer.echo(f"{one_line(shown['table'])} (version {version.version})")
+        width = max((len(one_line(column["name"])) for column in shown["columns"]), default=0)
+        for column in shown["columns"]:
             null = "" if column["nullable"] else " NOT NULL"
             typer.echo(f"  {one_line(column['name']).ljust(width)}  {column['type']}{null}")
-        if said["primary_key"]:
-            typer.echo(f"  primary key ({', '.join(said['primary_key'])})")
+        if shown["primary_key"]:
+            typer.echo(f"  primary key ({', '.join(shown['primary_key'])})")

@@ -34,22 +34,22 @@ def status_(
     form: FormatOption = OutputFormat.TEXT,
     conf: FilesConfOption = None,
 ) -> None:
-    """Show what runs, since when, how far behind it is, the last batch and the last error.
+    """Show the state of pipelines: runs, lag, the last batch and the last error.
 
-    It reads checkpoints alone: no broker, no metrics. A run counts what waits after each batch and every half a minute.
+    It reads checkpoints alone: no broker, no metrics. A run counts its backlog after each batch and every 30 seconds.
     Exit code 78 means that there is no checkpoint, or one that cannot be read.
     """
-    found, failed = [], []
+    statuses, failed = [], []
     for where in checkpoints(place):
         try:
             with opened(where, parse_variables(conf), write=False, begun=False) as checkpoint:
-                found.append({"pipeline": where.rstrip("/").rpartition("/")[2], **status(checkpoint)})
+                statuses.append({"pipeline": where.rstrip("/").rpartition("/")[2], **status(checkpoint)})
         except CheckpointError as exc:
             failed.append(exc)
     if form is OutputFormat.JSON:
-        typer.echo(json.dumps(found, indent=2))
+        typer.echo(json.dumps(statuses, indent=2))
     else:
-        typer.echo("\n\n".join(_text(one) for one in found))
+        typer.echo("\n\n".join(_text(report) for report in statuses))
     if failed:
         raise failed[0]
 
@@ -74,101 +74,105 @@ def _is_one(folder: Path) -> bool:
     return any((folder / name).exists() for name in ("checkpoint.json", "starts", FAILED_START))
 
 
-def lines(one: dict[str, Any], now: float) -> Iterator[str]:
+def lines(report: dict[str, Any], now: float) -> Iterator[str]:
     """Yield the lines about a checkpoint, as people read them. `now`: seconds since 1970."""
-    yield one_line(f"{one['pipeline']}: {_state(one, now)}")
+    yield one_line(f"{report['pipeline']}: {_state(report, now)}")
     for name, text in (
-        ("last batch", _last_batch(one, now)),
-        ("waiting", _waiting(one, now)),
-        ("log", _log(one, now)),
-        ("snapshot", _snapshot(one)),
-        ("in work", _in_work(one, now)),
-        ("rejected", counted(one["rejected"], "record")),
-        ("last error", _error(one["last_error"], now)),
-        ("last write", _ago(one["last_write"], now) or "not known"),
+        ("last batch", _last_batch(report, now)),
+        ("backlog", _backlog(report, now)),
+        ("log", _log(report, now)),
+        ("snapshot", _snapshot(report)),
+        ("in work", _in_work(report, now)),
+        ("rejected", counted(report["rejected"], "record")),
+        ("last error", _error(report["last_error"], now)),
+        ("last write", _ago(report["last_write"], now) or "not known"),
     ):
         if text:
             yield one_line(f"  {name + ':':<12}{text}")
-    for table, why in one["marked"].items():
+    for table, why in report["marked"].items():
         again = f"ingest backfill FILE --table {quote(table)}"
         yield one_line(f"  {'marked:':<12}{table}, whose rows may differ: {why} ({again})")
 
 
-def _text(one: dict[str, Any]) -> str:
+def _text(report: dict[str, Any]) -> str:
     """Return what is shown of a checkpoint, its state in a colour."""
-    first, *more = lines(one, time.time())
-    name = one_line(f"{one['pipeline']}: ")
-    style = {"running": "green", "failed": "red", "killed": "red", "not started": "red"}.get(one["state"])
+    first, *more = lines(report, time.time())
+    name = one_line(f"{report['pipeline']}: ")
+    style = {"running": "green", "failed": "red", "killed": "red", "not started": "red"}.get(report["state"])
     state = paint(first.removeprefix(name), sys.stdout, fg=style)
     return "\n".join((f"{paint(name, sys.stdout, bold=True)}{state}", *more))
 
 
-def _state(one: dict[str, Any], now: float) -> str:
-    run = "" if one["run"] is None else f"run {one['run']}, {one['command']}"
-    if one["state"] == "running":
-        if one["started"] is None or one["ended"] is not None:
-            return f"in use by process {one['process']}, which has noted no start"
-        return (
-            f"running for {length(now - _seconds(one['started']))} ({run}, process {one['process']} on {one['host']})"
-        )
-    if one["state"] == "not started":
-        error = one["last_error"]
-        last = f" (the last one that did: {run}, {_ago(one['started'], now)})" if run else ""
+def _state(report: dict[str, Any], now: float) -> str:
+    run = "" if report["run"] is None else f"run {report['run']}, {report['command']}"
+    if report["state"] == "running":
+        if report["started"] is None or report["ended"] is not None:
+            return f"in use by process {report['process']}, which has noted no start"
+        process = f"process {report['process']} on {report['host']}"
+        return f"running for {length(now - _seconds(report['started']))} ({run}, {process})"
+    if report["state"] == "not started":
+        error = report["last_error"]
+        last = f" (the last one that did: {run}, {_ago(report['started'], now)})" if run else ""
         return f"FAILED {_ago(error['time'], now)} with exit code {error['exit_code']}, before a run began{last}"
-    if one["state"] in {"ended", "failed"}:
-        how, code = ("ended", "") if one["state"] == "ended" else ("FAILED", f" with exit code {one['exit_code']}")
-        return f"{how} {_ago(one['ended'], now)}{code} ({run})"
-    if one["state"] == "killed":
-        return f"KILLED: nothing runs, and the run that began {_ago(one['started'], now)} has noted no end ({run})"
-    if one["started"] is None:
-        return "nothing runs here" if not is_remote(one["checkpoint"]) else "no run has noted a start"
-    return f"began {_ago(one['started'], now)} and has noted no end: it runs, or was killed ({run} on {one['host']})"
+    if report["state"] in {"ended", "failed"}:
+        how, code = (
+            ("ended", "") if report["state"] == "ended" else ("FAILED", f" with exit code {report['exit_code']}")
+        )
+        return f"{how} {_ago(report['ended'], now)}{code} ({run})"
+    if report["state"] == "killed":
+        return f"KILLED: nothing runs, and the run that began {_ago(report['started'], now)} has noted no end ({run})"
+    if report["started"] is None:
+        return "nothing runs here" if not is_remote(report["checkpoint"]) else "no run has noted a start"
+    began = f"began {_ago(report['started'], now)} and has noted no end"
+    return f"{began}: it runs, or was killed ({run} on {report['host']})"
 
 
-def _last_batch(one: dict[str, Any], now: float) -> str:
-    if one["last_batch"] is None:
+def _last_batch(report: dict[str, Any], now: float) -> str:
+    if report["last_batch"] is None:
         return "none yet"
-    stored = "" if one["last_batch_stored"] is None else f", stored {_ago(one['last_batch_stored'], now)}"
-    return f"{one['last_batch']}{stored}"
+    stored = "" if report["last_batch_stored"] is None else f", stored {_ago(report['last_batch_stored'], now)}"
+    return f"{report['last_batch']}{stored}"
 
 
-def _waiting(one: dict[str, Any], now: float) -> str:
+def _backlog(report: dict[str, Any], now: float) -> str:
     """Return how many records wait, and in words how old that is: nobody is asked."""
-    if one["waiting"] is None and one["lag"] is None:
-        return "" if one["last_batch"] is None else "not known"
-    ago = _ago(one["waiting_counted"], now)
+    if report["waiting"] is None and report["lag"] is None:
+        return "" if report["last_batch"] is None else "not known"
+    ago = _ago(report["waiting_counted"], now)
     when = {
         "run": f"counted {ago}",
         "batch": f"after the last batch{ago and f', {ago}'}",
         "end": f"when the run ended, {ago}",
     }
-    what = counted(one["waiting"], "record") if one["lag"] is None else lag_text(one["lag"])
-    return f"{what}, {when[one['waiting_counted_by']]}"
+    what = counted(report["waiting"], "record") if report["lag"] is None else lag_text(report["lag"])
+    return f"{what}, {when[report['waiting_counted_by']]}"
 
 
-def _log(one: dict[str, Any], now: float) -> str:
+def _log(report: dict[str, Any], now: float) -> str:
     """Return where in a database's log reading stands."""
-    if one["position"] is None or not one["position"]["file"]:
+    if report["position"] is None or not report["position"]["file"]:
         return ""
-    read = "" if one["read_time"] is None else f"; what was read last was logged {_ago(one['read_time'], now)}"
-    return f"read up to {one['position']['file']}:{one['position']['offset']}{read}"
+    read = "" if report["read_time"] is None else f"; what was read last was logged {_ago(report['read_time'], now)}"
+    return f"read up to {report['position']['file']}:{report['position']['offset']}{read}"
 
 
-def _snapshot(one: dict[str, Any]) -> str:
+def _snapshot(report: dict[str, Any]) -> str:
     """Return how far the rows of a database's tables are read."""
-    found = one["snapshot"]
-    if found is None:
+    snapshot = report["snapshot"]
+    if snapshot is None:
         return ""
-    done, tables = found["tables_done"], found["tables_done"] + len(found["tables"])
-    of = f"about {found['rows_read'] + found['rows_left']:,}"
-    return f"{found['rows_read']:,} of {of} rows read; {done:,} of {counted(tables, 'table')} done"
+    done, tables = snapshot["tables_done"], snapshot["tables_done"] + len(snapshot["tables"])
+    of = f"about {snapshot['rows_read'] + snapshot['rows_left']:,}"
+    return f"{snapshot['rows_read']:,} of {of} rows read; {done:,} of {counted(tables, 'table')} done"
 
 
-def _in_work(one: dict[str, Any], now: float) -> str:
-    if one["batch_in_work"] is None:
+def _in_work(report: dict[str, Any], now: float) -> str:
+    if report["batch_in_work"] is None:
         return ""
-    planned = "" if one["batch_in_work_planned"] is None else f", planned {_ago(one['batch_in_work_planned'], now)}"
-    return f"batch {one['batch_in_work']}{planned}{'' if one['state'] == 'running' else '; the next run does it again'}"
+    at = report["batch_in_work_planned"]
+    planned = "" if at is None else f", planned {_ago(at, now)}"
+    again = "" if report["state"] == "running" else "; the next run does it again"
+    return f"batch {report['batch_in_work']}{planned}{again}"
 
 
 def _error(error: dict[str, Any] | None, now: float) -> str:

@@ -1,4 +1,4 @@
-"""What is left on the screen of a run: the lines of a sink that prints, and the closing summary."""
+"""What a run prints to standard output: the lines of a sink that prints, and the closing summary."""
 
 from __future__ import annotations
 
@@ -98,20 +98,22 @@ def print_summary(event: RunEnded, secrets: frozenset[str]) -> None:
 
 def _ending(event: RunEnded) -> str:
     """Why a run ended, and what it has left."""
-    why = {"drained": "all that was there is read", "signal": "stopped by a signal"}.get(event.stopped, "done")
+    why = {"drained": "source drained", "signal": "stopped by a signal"}.get(event.stopped, "done")
     if event.exit_code:
         why = f"failed with exit code {event.exit_code}"
     if event.standing is not None:
-        came = "came meanwhile" if event.stopped == "drained" else "left"
-        what = f"{lag_text(event.standing.lag())} {came}" if event.standing.waits else "nothing is left"
-        return f"ended: {why}; {what}"
+        if not event.standing.waits:
+            return f"ended: {why}; no backlog"
+        lag = lag_text(event.standing.lag())
+        return f"ended: {why}; {f'{lag} since then' if event.stopped == 'drained' else f'backlog: {lag}'}"
     if event.left is None:
         return f"ended: {why}"
     total = sum(event.left.values())
     if not total:
-        return f"ended: {why}; nothing is left"
+        return f"ended: {why}; no backlog"
     most = sorted(event.left.items(), key=lambda item: (-item[1], item[0]))
     topics = ", ".join(f"{number:,} of {one_line(topic)}" for topic, number in most[:MAX_TOPICS])
     more = f", and of {len(most) - MAX_TOPICS} more" if len(most) > MAX_TOPICS else ""
-    came = "came meanwhile" if event.stopped == "drained" else "is left" if total == 1 else "are left"
-    return f"ended: {why}; {counted(total, 'record')} {came} ({topics}{more})"
+    records = counted(total, "record")
+    backlog = f"{records} since then" if event.stopped == "drained" else f"backlog of {records}"
+    return f"ended: {why}; {backlog} ({topics}{more})"

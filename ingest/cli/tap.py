@@ -75,7 +75,7 @@ def tap_(
     checkpoint: CheckpointOption = None,
     conf: ConfOption = None,
 ) -> None:
-    """Show records one by one, before and after: the next ones that a run would read. Writes nothing.
+    """Show the next records that a run would read, one by one, before and after. Writes nothing.
 
     For each: its topic, partition, offset and content; then the records that the sink would get, or why there are none.
     Where none is waiting, older ones are shown. --at shows the record that an error or a dead letter names. The test of
@@ -99,19 +99,21 @@ def tap_(
             if form is OutputFormat.TEXT:
                 typer.echo(with_headings(mask("\n".join(lines(found[-1])), pipeline.secrets), sys.stdout))
 
-        looked = tap(pipeline, settings, shown, number, chosen, lambda text: observer(Warned(text)), place)
+        result = tap(pipeline, settings, shown, number, chosen, lambda text: observer(Warned(text)), place)
         if form is OutputFormat.JSON:
             typer.echo(json.dumps(masked(found, pipeline.secrets), indent=2))
         elif not found:
             of = "" if table is None else f" of table {one_line(table)}"
-            were = "was" if looked.records == 1 else "were"
-            typer.echo(f"no record{of}: {looked.records:,} {were} looked at")
-        elif looked.old:
-            typer.echo("no record is waiting: these were read already, or come before the place where a run starts")
+            were = "was" if result.records == 1 else "were"
+            typer.echo(f"no record{of}: {result.records:,} {were} sampled")
+        elif result.old:
+            typer.echo(
+                "there is no backlog: these records were read already, or come before the position where a run starts"
+            )
         if as_test is not None and messages:
             write_test(as_test, file, {name: mask(text, pipeline.secrets) for name, text in values.items()}, messages)
-        if looked.error is not None:
-            raise looked.error
+        if result.error is not None:
+            raise result.error
 
 
 def write_test(file: Path, pipeline: Path, variables: Mapping[str, str], messages: Sequence[dict[str, Any]]) -> None:
@@ -149,11 +151,11 @@ def place_of(text: str) -> tuple[Split, int]:
     """
     if (in_log := _IN_LOG.fullmatch(text.strip())) is not None:
         return (in_log[1], IN_LOG), int(in_log[2])
-    found = _PLACE.fullmatch(text.strip()) or _WRITTEN.search(text)
-    if found is None:
+    match = _PLACE.fullmatch(text.strip()) or _WRITTEN.search(text)
+    if match is None:
         msg = f"{text[:100]!r} is neither TOPIC:PARTITION:OFFSET nor FILE:OFFSET of a log"
         raise typer.BadParameter(msg, param_hint="--at")
-    return (found[1], int(found[2])), int(found[3])
+    return (match[1], int(match[2])), int(match[3])
 
 
 def about(tapped: Tapped) -> dict[str, Any]:
@@ -182,28 +184,28 @@ def about(tapped: Tapped) -> dict[str, Any]:
     }
 
 
-def lines(found: dict[str, Any]) -> Iterator[str]:
+def lines(record: dict[str, Any]) -> Iterator[str]:
     """Yield the lines about a record, as people read them."""
-    at = f"{found['topic']}[{found['partition']}] at offset {found['offset']}"
-    at = f"{at} ({found['place']})" if "place" in found else at
-    yield one_line(at if found["timestamp"] is None else f"{at}, {found['timestamp']}")
-    for header in found["headers"]:
+    at = f"{record['topic']}[{record['partition']}] at offset {record['offset']}"
+    at = f"{at} ({record['place']})" if "place" in record else at
+    yield one_line(at if record["timestamp"] is None else f"{at}, {record['timestamp']}")
+    for header in record["headers"]:
         yield one_line(f"    header: {header['name']}: {_shown(header['value'])}")
-    yield one_line(f"    key:    {_shown(found['key'])}")
-    yield one_line(f"    value:  {_shown(found['value'])}")
-    for change in found["schema_changes"]:
+    yield one_line(f"    key:    {_shown(record['key'])}")
+    yield one_line(f"    value:  {_shown(record['value'])}")
+    for change in record["schema_changes"]:
         yield one_line(f"  schema: {change}")
-    for row in found["rows"]:
+    for row in record["rows"]:
         yield one_line(f"  -> {row['to'] or 'the sink'}{'' if row['value'] is not None else ' (deletion)'}")
         yield one_line(f"    key:    {_shown(row['key'])}")
         if row["value"] is not None:
             yield one_line(f"    value:  {row['value']}")
-    for reject in found["rejects"]:
+    for reject in record["rejects"]:
         table = "" if reject["table"] is None else f" (table {reject['table']})"
         yield one_line(f"  rejected, {reject['stage']}/{reject['code']}: {reject['message']}{table}")
-    for reason in found["skipped"]:
+    for reason in record["skipped"]:
         yield one_line(f"  skipped: {reason}")
-    if not (found["rows"] or found["rejects"] or found["skipped"]):
+    if not (record["rows"] or record["rejects"] or record["skipped"]):
         yield "  nothing comes of it"
 
 

@@ -24,7 +24,7 @@ def run_tests(
         bool, typer.Option("--accept", help="Write what happens into the files, as what is expected from now on.")
     ] = False,
 ) -> None:
-    """Run tests of pipelines: messages in, what becomes of them out. No Kafka; Java only for expressions of transforms.
+    """Run tests of pipelines: messages in, records out. No Kafka; Java only for expressions of transforms.
 
     --accept shows the differences, and writes the files: look at the change before you commit it.
     Exit codes: 0 all as expected, 1 differences, 78 a file that is no test.
@@ -42,16 +42,18 @@ def run_tests(
             tests, failed = tests + 1, failed + 1
             typer.echo(f"{_painted('FAILED')} {exc}")
             continue
-        found = compared(scenario)
-        how = "FAILED" if found else "ok    "
-        if rewrite and found and all(one.key is not None for one in found):
-            accept(file, {one.key: one.happened for one in found if one.key is not None})
+        differences = compared(scenario)
+        how = "FAILED" if differences else "ok    "
+        if rewrite and differences and all(difference.key is not None for difference in differences):
+            accept(
+                file, {difference.key: difference.happened for difference in differences if difference.key is not None}
+            )
             how = "FAILED" if (left := compared(read(file))) else "accepted"
-            found = left or found
+            differences = left or differences
         tests, failed = tests + 1, failed + (how == "FAILED")
         typer.echo(f"{_painted(how)} {file}: {scenario.title}")
-        for one in found:
-            typer.echo("    " + one.text.replace("\n", "\n    "))
+        for difference in differences:
+            typer.echo("    " + difference.text.replace("\n", "\n    "))
     if not tests:
         msg = f"no tests in {', '.join(map(str, paths))}"
         raise typer.BadParameter(msg)

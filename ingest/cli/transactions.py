@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     cls=CommandGroup,
-    help="Look at the transactions of a cluster, and end those that were left open.",
+    help="List the transactions of a cluster, and end those that were left open.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
@@ -112,10 +112,10 @@ def abort(
     A run that still writes under the prefix loses what it has not committed, and writes it again.
     """
     client, _ = _connection(pipeline, servers, variables, conf)
-    found = [one for one in transactions(client, prefix) if one.state in OPEN]
-    for one in found:
+    found = [transaction for transaction in transactions(client, prefix) if transaction.state in OPEN]
+    for transaction in found:
         if not dry_run:
-            end(client, one.id)
-        typer.echo(f"{one.id}: {one.state}, {'would be' if dry_run else 'was'} ended")
+            end(client, transaction.id)
+        typer.echo(f"{transaction.id}: {transaction.state}, {'would be' if dry_run else 'was'} ended")
     if not found:
         typer.echo(f"nothing is open under {prefix}")

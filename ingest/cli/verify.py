@@ -70,7 +70,7 @@ def verify(
     checkpoint: CheckpointOption = None,
     conf: ConfOption = None,
 ) -> None:
-    """Compare the sink's tables with what the source says up to where the pipeline is. Writes nothing.
+    """Compare the sink's tables with the source, up to the pipeline's position. Writes nothing.
 
     All records of the source are read, from the first one on, as a run would read them. The pipeline may be running:
     what differs then is compared once more when it has passed that place. Exit code 66 means that the sink differs.
@@ -85,37 +85,37 @@ def verify(
         def tell(text: str) -> None:
             observer(Warned(text))
 
-        found = Verification(pipeline, settings, limit=limit, wait_s=wait, tell=tell).run(table or ())
-        for text in found.warnings:
+        verdict = Verification(pipeline, settings, limit=limit, wait_s=wait, tell=tell).run(table or ())
+        for text in verdict.warnings:
             tell(text)
         if form is OutputFormat.JSON:
-            shown = {"equal": found.equal, **asdict(found)}
+            shown = {"equal": verdict.equal, **asdict(verdict)}
             typer.echo(json.dumps(masked(shown, pipeline.secrets), indent=2))
         else:
-            typer.echo(with_headings(mask("\n".join(lines(found)), pipeline.secrets), sys.stdout))
-        if not found.equal:
-            raise _error_of(found)
+            typer.echo(with_headings(mask("\n".join(lines(verdict)), pipeline.secrets), sys.stdout))
+        if not verdict.equal:
+            raise _error_of(verdict)
 
 
 def lines(report: Verdict) -> Iterator[str]:
     """Yield the lines about a comparison, as people read them."""
-    for one in report.tables:
-        yield from _about(one)
+    for table in report.tables:
+        yield from _about(table)
     if report.rejected:
         yield f"{counted(report.rejected, 'record')} of the source {_are(report.rejected)} rejected, and no rows"
     for reason, count in report.changed.items():
         yield f"{counted(count, 'value')} {_are(count)} {reason} in the sink, as its columns are: no differences"
 
 
-def _about(one: TableVerdict) -> Iterator[str]:
-    counts = one.counts
-    head = f"{one.table} ({one.place})"
-    if one.skipped:
-        yield one_line(f"{head}: not compared: {one.skipped}")
+def _about(table: TableVerdict) -> Iterator[str]:
+    counts = table.counts
+    head = f"{table.table} ({table.place})"
+    if table.skipped:
+        yield one_line(f"{head}: not compared: {table.skipped}")
         return
-    if one.absent:
+    if table.absent:
         yield one_line(f"{head}: it is not there")
-    elif one.equal:
+    elif table.equal:
         yield one_line(f"{head}: equal, {counted(counts.compared, 'key')} compared")
     else:
         parts = [
@@ -126,11 +126,11 @@ def _about(one: TableVerdict) -> Iterator[str]:
         ]
         what = ", ".join(f"{count:,} {word}" for count, word in parts if count)
         yield one_line(f"{head}: {what or 'columns differ'}, {counted(counts.compared, 'key')} compared")
-    if one.missing_columns:
-        yield one_line(f"  the sink lacks the columns {', '.join(one.missing_columns)}")
-    for difference in one.differences:
+    if table.missing_columns:
+        yield one_line(f"  the sink lacks the columns {', '.join(table.missing_columns)}")
+    for difference in table.differences:
         yield from _row(difference)
-    more = counts.different - len(one.differences)
+    more = counts.different - len(table.differences)
     if more > 0:
         yield f"  and {counted(more, 'row')} more (--limit)"
     if counts.behind:
@@ -140,23 +140,23 @@ def _about(one: TableVerdict) -> Iterator[str]:
         yield f"  {of} {_are(counts.open)} in several partitions of the source: the last state of any counts"
     if counts.unjudged:
         yield f"  {counted(counts.unjudged, 'row')} {_are(counts.unjudged)} unknown at the source, and not verified"
-    for note in one.notes:
+    for note in table.notes:
         yield one_line(f"  {note}")
-    if not one.equal:
-        yield one_line(f"  {one.repair}")
+    if not table.equal:
+        yield one_line(f"  {table.repair}")
 
 
-def _row(one: RowDifference) -> Iterator[str]:
-    key = ", ".join(f"{name}={_shown(text)}" for name, text in one.key.items())
-    many = f" ({one.rows} rows)" if one.kind == "duplicate" else ""
-    yield one_line(f"  row {key} {_WORDS[one.kind]}{many}")
-    for name, source, sink in one.cells[:_MAX_COLUMNS]:
-        if one.kind in {"other", "duplicate"}:
+def _row(row: RowDifference) -> Iterator[str]:
+    key = ", ".join(f"{name}={_shown(text)}" for name, text in row.key.items())
+    many = f" ({row.rows} rows)" if row.kind == "duplicate" else ""
+    yield one_line(f"  row {key} {_WORDS[row.kind]}{many}")
+    for name, source, sink in row.cells[:_MAX_COLUMNS]:
+        if row.kind in {"other", "duplicate"}:
             yield one_line(f"    {name}: source {_shown(source)}, sink {_shown(sink)}")
-        elif name not in one.key:
-            yield one_line(f"    {name}: {_shown(source if one.kind == 'missing' else sink)}")
-    if len(one.cells) > _MAX_COLUMNS:
-        yield f"    and {counted(len(one.cells) - _MAX_COLUMNS, 'column')} more"
+        elif name not in row.key:
+            yield one_line(f"    {name}: {_shown(source if row.kind == 'missing' else sink)}")
+    if len(row.cells) > _MAX_COLUMNS:
+        yield f"    and {counted(len(row.cells) - _MAX_COLUMNS, 'column')} more"
 
 
 def _shown(text: str | None) -> str:
@@ -170,8 +170,8 @@ def _are(count: int) -> str:
     return "is" if count == 1 else "are"
 
 
-def _error_of(found: Verdict) -> SinkDiffers:
-    wrong = [one for one in found.tables if not one.equal]
+def _error_of(verdict: Verdict) -> SinkDiffers:
+    wrong = [one for one in verdict.tables if not one.equal]
     rows = sum(one.counts.different for one in wrong)
     what = f"{counted(len(wrong), 'table')} of the sink {'differs' if len(wrong) == 1 else 'differ'} from the source"
     return SinkDiffers(

@@ -196,17 +196,17 @@ def _parsed(file: Path) -> object:
     except MarkedYAMLError as exc:
         mark = exc.problem_mark
         place = "" if mark is None else f":{mark.line + 1}:{mark.column + 1}"
-        raise ConfigError(f"{file}{place}: not YAML: {exc.problem}", "mend the file") from exc
+        raise ConfigError(f"{file}{place}: not YAML: {exc.problem}", "correct the file") from exc
     except (OSError, UnicodeDecodeError) as exc:
         why = reason_of(exc) if isinstance(exc, OSError) else "it is not UTF-8"
-        raise ConfigError(f"{file}: cannot be read: {why}", "mend the file") from exc
+        raise ConfigError(f"{file}: cannot be read: {why}", "correct the file") from exc
 
 
 def _map(file: Path, value: object, what: str) -> dict[Any, Any]:
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise ConfigError(f"{file}: {what} must be a map", "mend the file")
+        raise ConfigError(f"{file}: {what} must be a map", "correct the file")
     return dict(value)
 
 

@@ -149,17 +149,17 @@ class Document:
 
         None of them shows a secret or a possible secret.
         """
-        found = sorted(set(self.diagnostics))
+        errors = sorted(set(self.diagnostics))
         if self._left_out:
             text = f"and {self._left_out} more errors"
-            found.append(Diagnostic(self.file, len(self._lines) or 1, 1, 1, "error", text))
-        if not found:
+            errors.append(Diagnostic(self.file, len(self._lines) or 1, 1, 1, "error", text))
+        if not errors:
             return []
         places = None if self._node is None else self._places(self._node)
         secrets = {*secrets, *(() if places is None else places.values)}
-        there = "\0".join({*(d.message for d in found), *(self._line(d.line) for d in found)})
+        there = "\0".join({*(d.message for d in errors), *(self._line(d.line) for d in errors)})
         seen = [form for form in forms(frozenset(secrets)) if form in there]
-        return [self._with_line(diagnostic, places, seen) for diagnostic in found]
+        return [self._with_line(diagnostic, places, seen) for diagnostic in errors]
 
     def within(self, value: Scalar, at: int, length: int) -> Span:
         """Return the position of a part of a text.
@@ -390,28 +390,28 @@ def explain_yaml(error: MarkedYAMLError, line_of: Callable[[int], str]) -> tuple
 
     `line_of` returns a line of the file, counted from 1. The position is None where the parser gave none.
     """
-    said = ", ".join(part for part in (error.context, error.problem) if part).replace("\n", " ")
+    problem = ", ".join(part for part in (error.context, error.problem) if part).replace("\n", " ")
     seen = error.problem_mark or error.context_mark
     line = "" if seen is None else line_of(seen.line + 1)
     before = "" if seen is None else line[: seen.column]
-    if "mapping values are not allowed" in said:
+    if "mapping values are not allowed" in problem:
         if re.search(r":\s", before.strip()):
             return seen, f"a second ': ' in one line; {_QUOTES}"
         return seen, "this key is indented deeper than the line above allows: give it the column of its neighbours"
-    if "while parsing a flow" in said and "${" in line:
+    if "while parsing a flow" in problem and "${" in line:
         return seen, f"in brackets and braces a text with ${{…}} needs quotes; {_QUOTES}"
     for part, why in _AT_BEGIN:
-        if part in said:
+        if part in problem:
             return error.context_mark or seen, why
-    if "expected '<document start>'" in said:
+    if "expected '<document start>'" in problem:
         return (seen, "this follows the end of the file's map; remove it, or the quotes or brackets that end it")
-    if "expected <block end>" in said:
+    if "expected <block end>" in problem:
         if line[len(before) : len(before) + 1] in {"]", "}"}:
             return seen, f"this bracket closes nothing; remove it, or {_QUOTES}"
         if before.rstrip().endswith(("'", '"')):
             return seen, "something follows a closing quote; put all of the value in quotes"
         return seen, "the indentation does not fit: keys of one map, and entries of one list, begin in the same column"
     for part, why in _WHERE_SEEN:
-        if part in said:
+        if part in problem:
             return seen, why
-    return seen, _ANY_QUOTED.sub("…", said)
+    return seen, _ANY_QUOTED.sub("…", problem)

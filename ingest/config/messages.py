@@ -136,23 +136,25 @@ def _read_only(key: str, known: list[str]) -> str:
 
 def _say(error: ErrorDetails, value: Value | None, key: str) -> str | None:
     """Return pydantic's message in the words of the file, or None where a validator wrote the message."""
-    kind, ctx, shown = error["type"], error.get("ctx", {}), quoted(value, key)
+    kind, ctx, value_text = error["type"], error.get("ctx", {}), quoted(value, key)
     if kind == "literal_error":
         expected = str(ctx["expected"])
         options = [word.strip(" '\"") for word in expected.replace(" or ", ",").split(",")]
         word = (value.value if isinstance(value, Scalar) else None) or ""
         if key.endswith(".format") and word.lower() in OTHER_FORMATS:
-            return f"{shown} is a format that is not there yet (possible: {expected})"
+            return f"{value_text} is a format that is not there yet (possible: {expected})"
         names = [name for name in FORMAT_NAMES.get(word.lower(), ()) if name in options]
         if key.endswith(".format") and names:
-            return f"{shown} is called {' or '.join(names)} here (possible: {expected})"
-        secret = shown == _NOT_SHOWN or (isinstance(value, Scalar) and value.filled)
-        return f"{shown} is not possible{'' if secret else did_you_mean(word[:100], options)} (possible: {expected})"
+            return f"{value_text} is called {' or '.join(names)} here (possible: {expected})"
+        secret = value_text == _NOT_SHOWN or (isinstance(value, Scalar) and value.filled)
+        return (
+            f"{value_text} is not possible{'' if secret else did_you_mean(word[:100], options)} (possible: {expected})"
+        )
     if kind in {"int_parsing", "int_type", "int_from_float", "int_parsing_size"}:
-        return f"{shown} is not a whole number"
+        return f"{value_text} is not a whole number"
     if kind in {"bool_parsing", "bool_type"}:
-        return f"{shown} is neither true nor false"
-    return f"{shown} is not a text" if kind == "string_type" else None
+        return f"{value_text} is neither true nor false"
+    return f"{value_text} is not a text" if kind == "string_type" else None
 
 
 OTHER_FORMATS: Final = frozenset({

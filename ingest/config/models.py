@@ -44,7 +44,7 @@ class ModelReader:
         self.warnings: list[str] = []
         """Warnings about options so far, each with its section."""
         self._written: dict[str, str] = {}
-        """Options of the component in hand that the file spells otherwise: a synonym, or with `key.` or `value.`."""
+        """Options of this component that the file spells otherwise: a synonym, or with `key.` or `value.`."""
 
     def component(self, root: Mapping, section: str, registry: Registry[AnyOptions]) -> AnyOptions:
         """Return the options of a source or sink, of the class that its type names.

@@ -231,7 +231,7 @@ class MetricsOptions(Options):
     """Tables that have metrics of their own; those of all others are added up as `(others)`."""
 
     liveness_deadline: Duration = Field(300.0, alias="liveness.deadline", gt=0)
-    """`/livez` fails when for so long no batch has ended and the run has not waited for anything either."""
+    """`/livez` fails when for so long no batch completed and the run has not waited for anything either."""
 
     def packages(self) -> list[tuple[str, str]]:
         """Return the options that need packages which may be missing: for each its key, and the name of the extra."""

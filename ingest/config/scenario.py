@@ -94,15 +94,15 @@ def read(file: Path) -> Scenario:
             text = opened.read(_MAX_BYTES)
     except OSError as exc:
         raise ScenarioError(f"{file}: cannot be read: {reason_of(exc)}") from exc
-    found = _checked(file, _parsed(file, text))
-    messages = [m for i, item in enumerate(found["messages"]) for m in _messages(file, i, item)]
-    variables = {str(k): str(v) for k, v in (found.get("set") or {}).items()}
-    expected = {key: value for key, value in found.items() if key not in {"pipeline", "set", "messages", "title"}}
+    scenario = _checked(file, _parsed(file, text))
+    messages = [m for i, item in enumerate(scenario["messages"]) for m in _messages(file, i, item)]
+    variables = {str(k): str(v) for k, v in (scenario.get("set") or {}).items()}
+    expected = {key: value for key, value in scenario.items() if key not in {"pipeline", "set", "messages", "title"}}
     look_ahead = expected.pop("look-ahead", 1)
     return Scenario(
         file,
-        str(found.get("title", file.stem)),
-        _pipeline(file, found.get("pipeline"), messages, variables),
+        str(scenario.get("title", file.stem)),
+        _pipeline(file, scenario.get("pipeline"), messages, variables),
         messages,
         expected,
         look_ahead,
@@ -199,8 +199,8 @@ def _checked(file: Path, value: object) -> dict[str, Any]:
 
     Raise ScenarioError for a test with a mistake, and NoTest for a file that is meant to be something else.
     """
-    found: dict[str, Any] = value if isinstance(value, dict) else {}
-    keys = {str(key) for key in found}
+    scenario: dict[str, Any] = value if isinstance(value, dict) else {}
+    keys = {str(key) for key in scenario}
     wrong = sorted(keys - _KEYS)
     if "messages" not in keys:
         # A pipeline has the sections source and sink. A test whose key `messages` is misspelt has other keys of a test
@@ -218,13 +218,13 @@ def _checked(file: Path, value: object) -> dict[str, Any]:
     kinds |= dict.fromkeys(_LISTS, ((list, str), "a list, or a text with one entry a line"))
     kinds |= dict.fromkeys(_MAPS, (dict, "a map"))
     for key, (kind, what) in kinds.items():
-        if key in keys and not isinstance(found[key], kind) and not (key == "set" and found[key] is None):
+        if key in keys and not isinstance(scenario[key], kind) and not (key == "set" and scenario[key] is None):
             raise ScenarioError(f"{file}: {key} is {what}")
     if "messages" not in keys:
         raise ScenarioError(f"{file}: a test is a map with at least `messages`, a list")
-    if found.get("look-ahead", 1) < 1:
+    if scenario.get("look-ahead", 1) < 1:
         raise ScenarioError(f"{file}: look-ahead is 1 or more")
-    return found
+    return scenario
 
 
 def _pipeline(file: Path, given: object, messages: list[Message], variables: dict[str, str]) -> Loaded:

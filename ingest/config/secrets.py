@@ -61,13 +61,13 @@ class Secrets:
         got = self.environment.get(variable)
         if got is not None:
             return got
-        looked = [f"environment variable {variable}"]
+        places = [f"environment variable {variable}"]
         folder = self.environment.get("INGEST_SECRETS_DIR")
         if folder:
             got, _ = read_text(Path(folder) / name)
             if got is not None:
                 return got
-            looked.append(f"file {Path(folder) / name}")
+            places.append(f"file {Path(folder) / name}")
         for label, provider in self.providers:
             try:
                 got = provider.get(name, version)
@@ -76,9 +76,9 @@ class Secrets:
                 raise SecretError(msg) from exc
             if got is not None:
                 return got
-            looked.append(f"provider {label}")
+            places.append(f"provider {label}")
         unset = "" if folder else " (INGEST_SECRETS_DIR is not set)"
-        msg = f"secret {name!r} is not set: looked in {' and '.join(looked)}{unset}"
+        msg = f"secret {name!r} is not set: looked in {' and '.join(places)}{unset}"
         raise SecretError(msg)
 
     def values(self, name: str, version: str | None = None) -> dict[str, str]:
@@ -86,15 +86,15 @@ class Secrets:
         text = self._find(name, version)
         try:
             if text.lstrip().startswith("{"):
-                found = {key: str(value) for key, value in msgspec.json.decode(text, type=dict[str, Any]).items()}
+                secret = {key: str(value) for key, value in msgspec.json.decode(text, type=dict[str, Any]).items()}
             else:
-                found = dict(_lines(text))
+                secret = dict(_lines(text))
         except (msgspec.DecodeError, ValueError):
             msg = f"secret {name!r} holds neither a JSON object of texts nor lines of key=value"
             raise SecretError(msg) from None
         self.known.add(text)
-        self.known.update(value for key, value in found.items() if key.removeprefix("properties.") not in _PLAIN)
-        return found
+        self.known.update(value for key, value in secret.items() if key.removeprefix("properties.") not in _PLAIN)
+        return secret
 
 
 def _lines(text: str) -> list[tuple[str, str]]:
@@ -112,19 +112,19 @@ def _lines(text: str) -> list[tuple[str, str]]:
 def installed(environment: Mapping[str, str]) -> list[tuple[str, SecretProvider]]:
     """The providers that the environment chooses; raises SecretError for one that is not there or does not start."""
     names = [part.strip() for part in environment.get(PROVIDERS, "").split(",") if part.strip()]
-    found = {point.name: point for point in entry_points(group=GROUP)} if names else {}
-    made: list[tuple[str, SecretProvider]] = []
+    plugins = {point.name: point for point in entry_points(group=GROUP)} if names else {}
+    providers: list[tuple[str, SecretProvider]] = []
     for name in names:
-        if name not in found:
-            known = ", ".join(sorted(found)) or "none"
+        if name not in plugins:
+            known = ", ".join(sorted(plugins)) or "none"
             msg = f"{PROVIDERS} names {name!r}, which is not installed (installed: {known})"
             raise SecretError(msg)
         try:
-            made.append((name, found[name].load()()))
+            providers.append((name, plugins[name].load()()))
         except Exception as exc:
             msg = f"the provider of secrets {name!r} does not start: {type(exc).__name__}: {exc}"
             raise SecretError(msg) from exc
-    return made
+    return providers
 
 
 def read_text(path: Path) -> tuple[str | None, str]:

@@ -73,11 +73,11 @@ def extent(source: LetterSource, tell: Callable[[str], None]) -> dict[Split, tup
 def find(source: LetterSource, tell: Callable[[str], None], partition: int, offset: int) -> DeadLetter:
     """Return one letter, by its place in the topic; raises ConfigError where there is none of this pipeline."""
     split = (source.letters_topic, partition)
-    there = extent(source, tell)
-    if split not in there:
+    partitions = extent(source, tell)
+    if split not in partitions:
         msg = f"topic {split[0]} has no partition {partition}"
-        raise ConfigError(msg, f"it has {len(there)}: 0 to {len(there) - 1}")
-    first, end = there[split]
+        raise ConfigError(msg, f"it has {len(partitions)}: 0 to {len(partitions) - 1}")
+    first, end = partitions[split]
     if first <= offset < end:
         for letter in letters(source, tell, {split: (offset, offset + 1)}, whole=True):
             return letter

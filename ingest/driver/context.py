@@ -65,7 +65,7 @@ class Stop(Protocol):
 
 
 class StopSignal:
-    """SIGTERM and SIGINT. The first one finishes the batch in hand, the second one ends the process at once.
+    """SIGTERM and SIGINT. The first one finishes the batch in progress, the second one ends the process at once.
 
     At once is as after `kill -9`: what is under way is not finished, and done again by the next run.
     """

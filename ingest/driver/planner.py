@@ -130,7 +130,7 @@ class BacklogWait:
                     continue
                 self._pacing.clock.sleep(POLL_S)
         except Unavailable:
-            if not self._stop.asked:  # told to stop while the broker is away: there is no batch in hand
+            if not self._stop.asked:  # told to stop while the broker is away: there is no batch in progress
                 raise
             self._splits.give_up()
         self._summary.stopped = "signal"

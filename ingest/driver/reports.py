@@ -37,7 +37,7 @@ _LONE: Final = (
 _NO_ROW: Final = (
     "updates are left out and counted (no-row-for-its-columns): the log has only some columns of these rows "
     "(binlog_row_image), and the table has no row with the others. Rows that are being read come whole; otherwise "
-    "`ingest verify` finds them, and `ingest backfill` reads the table anew"
+    "`ingest verify` finds them, and `ingest backfill` reads the table again"
 )
 FIRST: Final = 5
 """Rejects of each code that are told where a topic of dead letters has all of them."""

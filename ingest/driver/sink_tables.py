@@ -231,12 +231,12 @@ class KeyPartitions:
         stored = self._checkpoint.partitions()
         new = {}
         for name, topic in topics.items():
-            known = stored.get(name)
+            existing = stored.get(name)
             # A topic never loses partitions: with fewer it is another one, whatever its id says
-            if known is None or is_another(known.id, topic.id) or topic.partitions < known.partitions:
+            if existing is None or is_another(existing.id, topic.id) or topic.partitions < existing.partitions:
                 new[name] = KeptPartitions(topic.id, topic.partitions)
-            elif topic.id not in {known.id, NO_ID}:
-                new[name] = KeptPartitions(topic.id, known.partitions)
+            elif topic.id not in {existing.id, NO_ID}:
+                new[name] = KeptPartitions(topic.id, existing.partitions)
         if new:
             self._checkpoint.keep_partitions({**stored, **new})
         counts = {name: (new.get(name) or stored[name]).partitions for name in topics}
@@ -355,7 +355,7 @@ def remedy(pipeline: Pipeline, tables: Iterable[TableId]) -> str:
     """Return what reads the rows of source tables again, where those of a sink table are gone."""
     known = [*tables]
     if not known:
-        return "to have them, begin anew with another --checkpoint"
+        return "to have them, start over with another --checkpoint"
     if pipeline.sink.keeps_states:
         return f"to have them, empty the table; then {command(pipeline, known)} reads all of its rows again"
     return f"{command(pipeline, known)} reads them again"

@@ -270,23 +270,23 @@ class Recovery:
             return True
         if batch is not None and batch.prefix != prefix:
             self._see_prefix(batch, prefix)
-        known = batch if batch is not None and batch.prefix == prefix else None
+        recovered = batch if batch is not None and batch.prefix == prefix else None
         starts = (
             {}
-            if known is None
+            if recovered is None
             else {
                 shard: {split: start for split, (start, _) in ranges.items()}
-                for shard, ranges in known.by_shard().items()
+                for shard, ranges in recovered.by_shard().items()
             }
         )
         number = progress.batch if batch is None else batch.number
-        planned, age_s = (0, 0.0) if known is None else (known.run, time.time() - known.time / 1000)
+        planned, age_s = (0, 0.0) if recovered is None else (recovered.run, time.time() - recovered.time / 1000)
         owner = self._sink.transactions
         written = {} if owner is None else owner.recover_in_doubt(checkpoint.scope, number, planned, starts, age_s)
-        if known is None or prefix is None:
+        if recovered is None or prefix is None:
             return False
-        progress.batch = known.number
-        progress.ids, progress.source_state = dict(known.ids), known.source_state
+        progress.batch = recovered.number
+        progress.ids, progress.source_state = dict(recovered.ids), recovered.source_state
         for resumed in written.values():
             progress.positions.update(resumed.positions)
             counters, note = Counters.read_from(resumed.metadata)

@@ -105,7 +105,7 @@ class AdminConnection:
     def connect(self, within_s: float, tell: Callable[[str], None] | None = None) -> str:
         """Return the cluster's id, once the cluster answers.
 
-        Raise Unavailable after `within_s` seconds. Raise errors that another try cannot mend at once: AccessError, and
+        Raise Unavailable after `within_s` seconds. Raise errors that another try cannot fix: AccessError, and
         ConfigError for an address at which nothing can answer. `tell` is called with a message for people when
         there is no answer yet, and with another one when there is.
         """
@@ -137,5 +137,5 @@ class AdminConnection:
                 brokers = [(str(broker.host), broker.port) for broker in metadata.brokers.values()]
                 refuse_advertised(brokers, self.servers)
                 if told and tell is not None:
-                    tell(f"back again: the broker at {self.servers} answers")
+                    tell(f"the broker at {self.servers} answers again")
                 return str(metadata.cluster_id)

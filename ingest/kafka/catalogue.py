@@ -1,7 +1,7 @@
 """The list of all properties of librdkafka: the kind of client that has each, and its possible values.
 
 `ingest check` uses this list, so that it needs no client. `tests/unit/kafka/test_properties.py` compares it with the
-list of the installed client, and writes it anew with UPDATE_GOLDEN=1 (`make golden`).
+list of the installed client, and rewrites it with UPDATE_GOLDEN=1 (`make golden`).
 """
 
 from __future__ import annotations

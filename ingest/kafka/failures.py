@@ -45,7 +45,7 @@ _AWAY: Final = {
     LocalError.PURGE_QUEUE,
     LocalError.PURGE_INFLIGHT,
     LocalError.ISR_INSUFF,
-    # The client has let go of a broker, because the cluster has another list of them now, or is about to ask again
+    # The client has dropped a broker, because the cluster has another list of them now, or is about to ask again
     LocalError.DESTROY_BROKER,
     LocalError.UNKNOWN_BROKER,
     LocalError.NODE_UPDATE,

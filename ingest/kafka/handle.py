@@ -158,13 +158,13 @@ class Producer(Client, Protocol):
         """Begin a transaction."""
 
     def send_offset(self, split: Split, offset: int, note: str, consumer: Any, seconds: float, /) -> None:
-        """Commit an offset with a note for the group of a consumer, in the transaction in hand."""
+        """Commit an offset with a note for the group of a consumer, in the open transaction."""
 
     def commit_transaction(self, seconds: float, /) -> None:
         """Commit what was written and sent since the transaction began."""
 
     def abort_transaction(self, seconds: float, /) -> None:
-        """End the transaction in hand without what was written in it."""
+        """End the open transaction without what was written in it."""
 
 
 def report(client: Client, kind: str) -> ClientReport | None:

@@ -42,7 +42,7 @@ REQUEST_S: Final = 20.0
 GRACE_S: Final = 5.0
 """The time after that until the client is given up, in seconds: it does not always keep that deadline itself."""
 _given_up: list[Any] = []
-"""Clients that hang in a call: to let go of them could hang as well."""
+"""Clients that hang in a call: to release them could hang as well."""
 SETTLE_S: Final = 30.0
 """The time that a coordinator that has just moved is given to answer, in seconds."""
 CLOSE_S: Final = 10.0
@@ -158,7 +158,7 @@ class Channel:
         return error
 
     def abort(self) -> None:
-        """End the transaction in hand without what was written, if that is still ours to do."""
+        """End the open transaction without what was written, if that is still ours to do."""
         if self._hangs:
             return
         with suppress(KafkaException, CommitOutcomeUnknown):
@@ -260,7 +260,7 @@ class TransactionalWriter:
         self._channel.writer.apart(on=on)
 
     def _start_over(self) -> KafkaWriter:
-        """Give up the transaction in hand with its producer; returns another one, whose transaction has begun."""
+        """Give up the open transaction with its producer; returns another one, whose transaction has begun."""
         assert self._channel is not None
         self._channel.abort()
         self._close()
@@ -288,7 +288,7 @@ class TransactionalWriter:
         return self._channel.writer
 
     def write(self, records: EncodedRecords) -> None:
-        """Queue records in the transaction in hand; raises IngestError when one before failed."""
+        """Queue records in the open transaction; raises IngestError when one before failed."""
         if records:
             with self._starting_over():
                 self._writer().write(records)
@@ -298,7 +298,7 @@ class TransactionalWriter:
         return self._writer().partitions(topic)
 
     def send(self, letter: Letter) -> None:
-        """Queue one record with headers and a time, in the transaction in hand; raises as `write` does."""
+        """Queue one record with headers and a time, in the open transaction; raises as `write` does."""
         with self._starting_over():
             self._writer().send(letter)
 

@@ -286,6 +286,6 @@ class KafkaWriter:
             self._held = []
 
     def close(self) -> None:
-        """Drop what is still queued, and let go of the connections."""
+        """Drop what is still queued, and close the connection."""
         self._producer.purge()
         self._producer.close(CLOSE_S)

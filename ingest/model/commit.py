@@ -139,4 +139,4 @@ def taken_over(prefix: str, who: str) -> Fenced:
 def old_copy(newest: int, number: int) -> CheckpointError:
     """Return the error of a checkpoint whose last batch is older than the one that the sink holds."""
     msg = f"the sink holds batch {newest} of this checkpoint, which itself knows of no batch after {number}"
-    return CheckpointError(msg, "it is an old copy: restore the newest one, or begin anew with another --checkpoint")
+    return CheckpointError(msg, "it is an old copy: restore the newest one, or start over with another --checkpoint")

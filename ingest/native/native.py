@@ -199,7 +199,7 @@ class TargetTable:
     """Numbers of targets: where ready records go, and which changes are done then. The number travels with a record.
 
     A message of many rows has a target for as many changes, and another one for each number of them: where it is
-    `full`, whoever has it begins anew.
+    `full`, whoever has it starts over.
     """
 
     def __init__(self) -> None:

@@ -147,7 +147,7 @@ class Serving:
 
 @dataclass(frozen=True, slots=True)
 class Alive:
-    """The run gets on: told about every second, while it waits for records, or for a broker, too."""
+    """The run makes progress: told about every second, while it waits for records, or for a broker, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +236,7 @@ class ClientStatistics:
 
 @dataclass(frozen=True, slots=True)
 class Stopping:
-    """A signal asked the run to end: the batch in hand is finished first.
+    """A signal asked the run to end: the batch in progress is finished first.
 
     With `now` it was the second one, and the process ends when the observer returns. That event comes in a signal
     handler: the observer must not take a lock, as whoever was interrupted may hold it.

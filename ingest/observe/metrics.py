@@ -134,7 +134,7 @@ class Metrics(Collector):
         self._flows = {name: Flow() for name in ("records_in", "bytes_in", "records_out", "bytes_out")}
         self._tables: dict[str, TableCounts] = {}
         self._names: set[int] = set()
-        """Hashes of the names of all tables that changes were counted of."""
+        """Hashes of the names of all tables with changes."""
         self._schema_changes: dict[str, int] = {}
         self._rejects: dict[tuple[str, str], int] = {}
         self._measured: BatchMeasured | None = None
@@ -145,7 +145,7 @@ class Metrics(Collector):
         self._standing: Standing | None = None
         """Where the reading of a database stands."""
         self._waiting_since: float | None = None
-        """When records began to wait, in seconds since 1970; None where none do."""
+        """Since when there is a backlog, in seconds since 1970; None where there is none."""
         self._clients = NewestNumbers()
         self._exit_code: int | None = None
         self._warnings = 0
@@ -201,7 +201,7 @@ class Metrics(Collector):
         self._wait(event.waiting, event.standing)
 
     def _wait(self, waiting: Mapping[tuple[str, int], int], standing: Standing | None) -> None:
-        """Take what waits now."""
+        """Take the backlog as it is now."""
         self._waiting, self._standing = waiting, standing
         if not any(waiting.values()) and (standing is None or not standing.waits):
             self._waiting_since = None
@@ -209,7 +209,7 @@ class Metrics(Collector):
             self._waiting_since = time.time()
 
     def _stalled_s(self, now: float) -> float:
-        """Return for how long records have waited without the end of a batch, in seconds."""
+        """Return the time since the last completed batch while there is a backlog, in seconds."""
         since = self._waiting_since
         return 0.0 if since is None or self._exit_code is not None else max(0.0, now - max(since, self._last_batch))
 
@@ -232,46 +232,49 @@ class Metrics(Collector):
         yield from self._kafka_clients()
 
     def _run(self) -> Iterator[Metric]:
-        yield self._gauge("build_info", "The version of ingest.", [((__version__,), 1)], "version")
+        yield self._gauge("build_info", "Version of ingest.", [((__version__,), 1)], "version")
         ready, live = int(not self._health.unready()), int(not self._health.dead())
-        yield self._gauge("ready", "1 while source and sink answer, as /readyz says.", [((), ready)])
+        yield self._gauge("ready", "Readiness: 1 while source and sink answer, as /readyz reports.", [((), ready)])
         sides = [((side,), int(not self._health.away(side))) for side in SIDES]
-        yield self._gauge("side_answers", "1 while source or sink answers: asked all the time.", sides, "side")
-        yield self._gauge("live", "1 while the run gets on, as /livez says.", [((), live)])
-        yield self._gauge("start_time_seconds", "When the run began.", [((), self._since)])
+        yield self._gauge(
+            "side_answers",
+            "Availability of the source or the sink: 1 while it answers. Asked every two seconds.",
+            sides,
+            "side",
+        )
+        yield self._gauge("live", "Liveness: 1 while the run makes progress, as /livez reports.", [((), live)])
+        yield self._gauge("start_time_seconds", "Start time of the run.", [((), self._since)])
         codes = [] if self._exit_code is None else [((), self._exit_code)]
-        yield self._gauge("exit_code", "The exit code of a run that is over.", codes)
+        yield self._gauge("exit_code", "Exit code of a run that has ended.", codes)
         yield self._counter("warnings", "Warnings of the run.", [((), self._warnings)])
 
     def _source(self) -> Iterator[Metric]:
         now, measured = time.time(), self._measured
         yield from self._flow("records_in", "numRecordsIn", "numRecordsInPerSecond", "Records read", now)
         yield from self._flow(
-            "bytes_in", "numBytesIn", "numBytesInPerSecond", "Bytes of keys and values read, also those read again", now
+            "bytes_in", "numBytesIn", "numBytesInPerSecond", "Bytes of keys and values read, including retries", now
         )
         fetch, emit = (None, None) if measured is None else (measured.fetch_lag_s, measured.emit_lag_s)
         for name, text, lag in (
-            ("fetch", "currentFetchEventTimeLag: how old the newest record was when it was read.", fetch),
-            ("emit", "currentEmitEventTimeLag: how old it was when the sink had acknowledged what came of it.", emit),
+            ("fetch", "currentFetchEventTimeLag: event-time lag of the newest record when it was read.", fetch),
+            ("emit", "currentEmitEventTimeLag: its event-time lag when the sink had acknowledged it.", emit),
         ):
             yield self._gauge(f"{name}_event_time_lag_seconds", text, [] if lag is None else [((), lag)])
         idle = [((), max(0.0, now - self._last_record))]
-        yield self._gauge("source_idle_seconds", "sourceIdleTime: how long ago the last record was read.", idle)
+        yield self._gauge("source_idle_seconds", "sourceIdleTime: time since the last record was read.", idle)
         yield self._gauge(
             "pending_records",
-            "pendingRecords: records that wait now, those of the batch in hand included.",
+            "pendingRecords: the backlog in records, including the batch in progress.",
             self._by_split(self._waiting, together=True),
             "topic",
             "partition",
         )
         stalled = [((), self._stalled_s(now))]
-        yield self._gauge(
-            "stalled_seconds", "How long something has waited to be read without the end of a batch.", stalled
-        )
+        yield self._gauge("stalled_seconds", "Time since the last completed batch while there is a backlog.", stalled)
         positions = {} if measured is None else measured.positions
         yield self._gauge(
             "offset",
-            "currentOffset, committedOffset: the next offset to read; all before it is committed.",
+            "currentOffset, committedOffset: the next offset to read; all earlier ones are committed.",
             self._by_split(positions, together=False),
             "topic",
             "partition",
@@ -280,42 +283,47 @@ class Metrics(Collector):
         for reason, count in ({} if measured is None else measured.skipped).items():
             count_up(skipped, reason, count, OTHERS, MAX_REASONS)
         yield self._counter(
-            "skipped_records", "Records that stand for no row.", [((r,), n) for r, n in skipped.items()], "reason"
+            "skipped_records",
+            "Records skipped because they stand for no row.",
+            [((r,), n) for r, n in skipped.items()],
+            "reason",
         )
-        yield self._counter("rejects", "Records that could not go on.", list(self._rejects.items()), "stage", "code")
+        yield self._counter("rejects", "Rejected records.", list(self._rejects.items()), "stage", "code")
 
     def _database(self) -> Iterator[Metric]:
         standing = self._standing
         lag: list[tuple[tuple[str, ...], float]] = [] if standing is None else [((), standing.lag_bytes)]
-        yield self._gauge("pending_bytes", "pendingBytes: bytes of a database's log that wait now.", lag)
+        yield self._gauge("pending_bytes", "pendingBytes: the backlog in a database's log, in bytes.", lag)
         lag = [] if standing is None else [((), standing.lag_s)]
-        text = "How far the reading of a database's log is behind: 0 while nothing of it waits."
+        text = "Lag behind a database's log: 0 while there is no backlog in it."
         yield self._gauge("log_lag_seconds", text, lag)
         place = [] if standing is None or not standing.file else [((standing.file,), standing.offset)]
-        text = "How far a database's log is read: the offset in the file that is read now."
+        text = "Position in a database's log: the offset in the current file."
         yield self._gauge("log_offset", text, place, "file")
         tables = {} if standing is None else standing.tables
         states = [] if standing is None else [(("done",), standing.tables_done), (("left",), len(tables))]
-        text = "Tables of a database whose rows were, and are still to be, read as they are there."
+        text = "Tables of the snapshot of a database: done, and left."
         yield self._gauge("snapshot_tables", text, states, "state")
         for name, unit, attributes in (
             ("snapshot_rows", "Rows", ("read", "rows")),
             ("snapshot_chunks", "Chunks", ("chunks_read", "chunks")),
         ):
             sums: dict[tuple[str, str], int] = {}
-            for table, one in sorted(tables.items()):
-                done, of_all = (getattr(one, attribute) for attribute in attributes)
+            for table, snapshot in sorted(tables.items()):
+                done, of_all = (getattr(snapshot, attribute) for attribute in attributes)
                 for state, count in (("done", done), ("left", of_all - done)):
                     count_up(sums, (self._clean(table), state), count, (OTHERS, state), 2 * self._max_tables)
-            text = f"{unit} of the tables that are being read as they are there; what is left is an estimate."
+            text = f"{unit} of the tables in the snapshot; the number left is an estimate."
             yield self._gauge(name, text, sums.items(), "table", "state")
         left = [] if standing is None or standing.seconds_left is None else [((), standing.seconds_left)]
-        text = "How long the rest of these rows takes at the speed of the last minute."
+        text = "Estimated time until the snapshot is complete, at the throughput of the last minute."
         yield self._gauge("snapshot_left_seconds", text, left)
         marked: dict[str, int] = {}
         for table in {} if standing is None else sorted(standing.marked):
             count_up(marked, self._clean(table), 1, OTHERS, self._max_tables)
-        text = "Tables whose rows in the sink may differ, as a statement has changed rows without a log of them."
+        text = (
+            "Marked tables: their rows in the sink may differ, as a statement has changed rows without a log of them."
+        )
         yield self._gauge("table_marked", text, [((table,), count) for table, count in marked.items()], "table")
 
     def _sink(self) -> Iterator[Metric]:
@@ -323,7 +331,7 @@ class Metrics(Collector):
         yield from self._flow("records_out", "numRecordsOut", "numRecordsOutPerSecond", "Records sent to the sink", now)
         yield from self._flow("bytes_out", "numBytesOut", "numBytesOutPerSecond", "Bytes of their keys and values", now)
         sent = [] if measured is None else [((), measured.send_s)]
-        text = "currentSendTime: how long the sink took to acknowledge what was sent last."
+        text = "currentSendTime: time that the sink took to acknowledge the last records sent."
         yield self._gauge("send_seconds", text, sent)
         changes = [
             ((table, change), getattr(counts, attribute))
@@ -335,46 +343,46 @@ class Metrics(Collector):
                 ("reject", "rejected"),
             )
         ]
-        yield self._counter("table_changes", "Changes, and rejects, of each table.", changes, "table", "change")
+        yield self._counter("table_changes", "Changes and rejected records of each table.", changes, "table", "change")
         sizes = [
             ((table, direction), getattr(counts, attribute))
             for table, counts in list(self._tables.items())
             for direction, attribute in (("in", "bytes_in"), ("out", "bytes_out"))
         ]
-        text = "numBytesIn, numBytesOut of each source table: its messages, and the records that came of its rows."
+        text = "numBytesIn, numBytesOut of each source table: its messages, and the records written for its rows."
         yield self._counter("table_bytes", text, sizes, "table", "direction")
-        found = [((table,), count) for table, count in list(self._schema_changes.items())]
-        yield self._counter("schema_changes", "Changes of tables in the sink.", found, "table")
+        changed = [((table,), count) for table, count in list(self._schema_changes.items())]
+        yield self._counter("schema_changes", "Schema changes of tables in the sink.", changed, "table")
         unused: dict[str, int] = {}
         for topic, count in list(self._unused.items()):
             count_up(unused, self._clean(topic), count, OTHERS, self._max_tables)
-        found = [((topic,), count) for topic, count in unused.items()]
-        text = "Partitions that a topic of the sink has got, and that no records go to by their keys."
-        yield self._gauge("sink_unused_partitions", text, found, "topic")
-        yield self._gauge("tables", "Tables that changes were counted of.", [((), len(self._names))])
+        topics = [((topic,), count) for topic, count in unused.items()]
+        text = "Partitions added to a topic of the sink to which no keys are hashed."
+        yield self._gauge("sink_unused_partitions", text, topics, "topic")
+        yield self._gauge("tables", "Tables with changes.", [((), len(self._names))])
 
     def _batches(self) -> Iterator[Metric]:
         outcomes = [((outcome,), count) for outcome, count in self._outcomes.items()]
-        text = "commitsSucceeded, commitsFailed: batches whose progress is stored, and those with a task that failed."
+        text = "commitsSucceeded, commitsFailed: batches whose progress is stored, and batches with a failed task."
         yield self._counter("commits", text, outcomes, "outcome")
-        yield self._times("batch_seconds", "How long batches took.", self._batch_times)
-        text = "How long the driver took to add a batch to the sink's tables, where it does that."
+        yield self._times("batch_seconds", "Duration of batches.", self._batch_times)
+        text = "Time that the driver took to commit a batch to the sink's tables, where it does that."
         yield self._times("commit_seconds", text, self._commit_times)
         last = [((), self._last_batch)] if self._last_batch else []
-        yield self._gauge("last_batch_time_seconds", "When the last batch ended.", last)
-        yield self._counter("worker_cpu_seconds", "Processors' time of all workers.", [((), self._cpu_s)])
-        text = "The most memory that a worker has had."
+        yield self._gauge("last_batch_time_seconds", "Time of the last completed batch.", last)
+        yield self._counter("worker_cpu_seconds", "CPU time of all workers.", [((), self._cpu_s)])
+        text = "Peak memory of a worker."
         yield self._gauge("worker_memory_bytes", text, [((), self._rss_kib << 10)] if self._rss_kib else [])
 
     def _kafka_clients(self) -> Iterator[Metric]:
         newest = list(self._clients.newest.items())
-        of_whom = "of the client that has spoken last, where properties.statistics.interval.ms is set."
+        of_whom = "of the client that reported last, where properties.statistics.interval.ms is set."
         for name, text, attribute in (
-            ("queued_records", "Records that wait in a Kafka client,", "queued"),
-            ("round_trip_seconds", "The slowest broker's mean answer,", "round_trip_s"),
-            ("throttled_seconds", "How long a quota makes it wait,", "throttled_s"),
-            ("retries", "Requests sent again or not answered in time,", "retries"),
-            ("errors", "Failures of connections,", "errors"),
+            ("queued_records", "Records queued in a Kafka client,", "queued"),
+            ("round_trip_seconds", "Mean round-trip time to the slowest broker,", "round_trip_s"),
+            ("throttled_seconds", "Throttle time by a quota,", "throttled_s"),
+            ("retries", "Requests retried or timed out,", "retries"),
+            ("errors", "Connection errors,", "errors"),
         ):
             samples = [((self._clean(kind),), getattr(numbers, attribute)) for kind, numbers in newest]
             yield self._gauge(f"client_{name}", f"{text} {of_whom}", samples, "client")
@@ -382,7 +390,7 @@ class Metrics(Collector):
     def _flow(self, name: str, total: str, rate: str, text: str, now: float) -> Iterator[Metric]:
         flow = self._flows[name]
         yield self._counter(name, f"{total}: {text[0].lower()}{text[1:]}.", [((), flow.total)])
-        text = f"{rate}: the mean of the last minute, and 0 of a run that is over."
+        text = f"{rate}: mean of the last minute; 0 for a run that has ended."
         mean = (
             flow.per_second(now, self._since) if self._exit_code is None else 0.0
         )  # a push gateway keeps the last one
@@ -448,29 +456,30 @@ class NewestNumbers:
     def tell(self, kind: str, statistics: bytes) -> None:
         """Read the statistics of a client; what is no JSON object says nothing."""
         try:
-            found = orjson.loads(statistics)
+            decoded = orjson.loads(statistics)
         except orjson.JSONDecodeError:
             return
-        if isinstance(found, dict) and (kind in self.newest or len(self.newest) < MAX_KINDS):
-            self.newest[kind] = numbers_of(found)
+        if isinstance(decoded, dict) and (kind in self.newest or len(self.newest) < MAX_KINDS):
+            self.newest[kind] = numbers_of(decoded)
 
 
-def numbers_of(found: dict[str, Any]) -> ClientNumbers:
+def numbers_of(statistics: dict[str, Any]) -> ClientNumbers:
     """Return the numbers of one client's statistics."""
-    brokers = [one for one in _maps(found, "brokers") if one.get("nodeid", -1) != -1]  # -1: where it asked first
-    partitions = [one for topic in _maps(found, "topics") for one in _maps(topic, "partitions")]
+    brokers = [broker for broker in _maps(statistics, "brokers") if broker.get("nodeid", -1) != -1]  # -1: a bootstrap
+    partitions = [partition for topic in _maps(statistics, "topics") for partition in _maps(topic, "partitions")]
     return ClientNumbers(
-        int(_number(found.get("msg_cnt")) + sum(_number(one.get("fetchq_cnt")) for one in partitions)),
-        max((_mean(one, "rtt") for one in brokers), default=0) / 1e6,  # microseconds
-        max((_mean(one, "throttle") for one in brokers), default=0) / 1e3,  # milliseconds
-        int(sum(_number(one.get(name)) for one in brokers for name in ("txretries", "req_timeouts"))),
-        int(sum(_number(one.get(name)) for one in brokers for name in ("txerrs", "rxerrs"))),
+        int(_number(statistics.get("msg_cnt")) + sum(_number(partition.get("fetchq_cnt")) for partition in partitions)),
+        max((_mean(broker, "rtt") for broker in brokers), default=0) / 1e6,  # microseconds
+        max((_mean(broker, "throttle") for broker in brokers), default=0) / 1e3,  # milliseconds
+        int(sum(_number(broker.get(name)) for broker in brokers for name in ("txretries", "req_timeouts"))),
+        int(sum(_number(broker.get(name)) for broker in brokers for name in ("txerrs", "rxerrs"))),
     )
 
 
-def _maps(found: dict[str, Any], name: str) -> list[dict[str, Any]]:
-    value = found.get(name)
-    return [one for one in value.values() if isinstance(one, dict)] if isinstance(value, dict) else []
+def _maps(statistics: dict[str, Any], name: str) -> list[dict[str, Any]]:
+    """Return the maps that are the values of a map of the statistics."""
+    value = statistics.get(name)
+    return [item for item in value.values() if isinstance(item, dict)] if isinstance(value, dict) else []
 
 
 def _mean(broker: dict[str, Any], name: str) -> float:

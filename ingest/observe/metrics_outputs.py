@@ -31,7 +31,7 @@ class MetricsOutputs:
     max_tables: int
     """Tables that have metrics of their own."""
     deadline_s: float
-    """The time after which a run that does not get on is dead, in seconds."""
+    """The time after which a run without progress is dead, in seconds."""
     otlp_url: str | None = None
     """A collector of OpenTelemetry that gets them every so often."""
     password: str | None = None

@@ -93,7 +93,7 @@ class Health:
         silent = time.monotonic() - self._alive
         if silent <= self._deadline_s or self._away:
             return ""
-        return f"no batch has ended for {silent:.0f} s, and the run waited neither for records nor for source or sink"
+        return f"no batch completed for {silent:.0f} s, and the run waited neither for records nor for source or sink"
 
 
 class AtomicFile:
@@ -110,7 +110,7 @@ class AtomicFile:
         self._tell: Observer | None = tell
 
     def write(self, data: bytes) -> None:
-        """Write the file anew."""
+        """Rewrite the file."""
         beside = self._path.with_name(f".{self._path.name}.{os.getpid()}")
         try:
             with open_own(beside, "wb") if self._private else beside.open("wb") as file:

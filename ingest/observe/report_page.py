@@ -92,7 +92,7 @@ def _head(facts: RunFacts, text: Callable[[object], str]) -> Iterator[str]:
     seconds = facts.until - facts.since if ended is None else ended.seconds
     yield f"<h1>{text(facts.pipeline)}</h1>"
     run = "" if started is None else f"run {started.run} of checkpoint <code>{text(started.checkpoint)}</code>, "
-    yield f'<p class="dim">{run}begun {_when(facts.since)}, ingest {text(facts.version)}</p>'
+    yield f'<p class="dim">{run}started {_when(facts.since)}, ingest {text(facts.version)}</p>'
     yield f"<p>{_state(facts, text)}</p>"
     yield from (
         f'<p class="bad">The {text(side)} has not answered for {_length(one.away_s)}: {text(one.why)}</p>'
@@ -109,26 +109,26 @@ def _head(facts: RunFacts, text: Callable[[object], str]) -> Iterator[str]:
     shown = (f"<div><b{' class=bad' if bad else ''}>{number}</b>{title}</div>" for title, number, bad in numbers)
     yield f'<div class="facts">{"".join(shown)}</div>'
     if started is not None and started.in_python:
-        yield f'<p class="dim">Records pass through Python: {text("; ".join(started.in_python))}</p>'
+        yield f'<p class="dim">Without native code: {text("; ".join(started.in_python))}</p>'
 
 
 def _unit(facts: RunFacts) -> str:
-    """Return what is read: nothing of a database is called records."""
+    """Return the unit of what is read: a database has changes, not records."""
     return "records" if facts.standing is None else "changes"
 
 
 def _backlog(facts: RunFacts) -> Iterator[tuple[str, str, bool]]:
-    """Yield what waits, each with a title that says the unit."""
+    """Yield the backlog and the lag, each with a title that says the unit."""
     standing = facts.standing
     if standing is None:
         yield "backlog (records)", f"{facts.backlog[-1][1]:,}" if facts.backlog else "not known", False
         return
-    yield "of the log to read", size(standing.lag_bytes), False
-    yield "behind the log", _length(standing.lag_s), False
+    yield "log backlog", size(standing.lag_bytes), False
+    yield "log lag", _length(standing.lag_s), False
     if standing.tables:
-        yield "rows of tables to read (about)", f"{standing.rows_left:,}", False
+        yield "snapshot rows left (estimate)", f"{standing.rows_left:,}", False
         if standing.seconds_left is not None and facts.ended is None:
-            yield "until they are read (about)", _length(standing.seconds_left), False
+            yield "snapshot time left (estimate)", _length(standing.seconds_left), False
 
 
 def _marked(facts: RunFacts, text: Callable[[object], str]) -> Iterator[str]:
@@ -137,12 +137,12 @@ def _marked(facts: RunFacts, text: Callable[[object], str]) -> Iterator[str]:
     if not marked:
         return
     yield f"<h2>Tables whose rows may differ ({len(marked):,})</h2>"
-    yield '<p class="dim">A statement has changed rows that the log has not.</p>'
+    yield '<p class="dim">A statement has changed rows that are not in the log.</p>'
     rows = (
         (text(name), text(why), f"<code>ingest backfill FILE --table {text(quote(name))}</code>")
         for name, why in sorted(marked.items())[:MAX_TABLES]
     )
-    yield from _grid(("table", "what changed them", "reads them again"), rows)
+    yield from _grid(("table", "cause", "remedy"), rows)
 
 
 def _snapshot(facts: RunFacts, text: Callable[[object], str]) -> Iterator[str]:
@@ -150,25 +150,25 @@ def _snapshot(facts: RunFacts, text: Callable[[object], str]) -> Iterator[str]:
     standing = facts.standing
     if standing is None or not standing.tables:
         return
-    yield f"<h2>Tables whose rows are being read ({len(standing.tables):,})</h2>"
+    yield f"<h2>Snapshot: tables that are being read ({len(standing.tables):,})</h2>"
     others = standing.tables_done
-    done = f"All rows of {others:,} other table{'' if others == 1 else 's'} are read." if others else ""
+    done = f"All rows of {others:,} other table{' is' if others == 1 else 's are'} complete." if others else ""
     yield f'<p class="dim">{done} Totals are estimates.</p>'
     rows = (
         (text(name), f"{one.read:,}", f"{one.rows:,}", f"{one.chunks_read:,}", f"{one.chunks:,}")
         for name, one in sorted(standing.tables.items())[:MAX_TABLES]
     )
-    yield from _grid(("table", "rows read", "of about", "chunks read", "of about"), rows, numbers=4)
+    yield from _grid(("table", "rows read", "rows (estimate)", "chunks read", "chunks (estimate)"), rows, numbers=4)
 
 
 def _state(facts: RunFacts, text: Callable[[object], str]) -> str:
     ended = facts.ended
     if ended is None:
         what = "Running." if facts.started is not None else "Starting: not everything is connected yet."
-        return f"{what} This page was written {_when(facts.until)}, and is written again every half a minute."
+        return f"{what} Written {_when(facts.until)}; updated every 30 seconds."
     if ended.exit_code:
         return f'<span class="bad">Failed with exit code {ended.exit_code}</span>: {text(ended.stopped)}'
-    return {"drained": "Ended: all that was there is read.", "signal": "Ended: stopped by a signal."}.get(
+    return {"drained": "Ended: the source was drained.", "signal": "Ended: stopped by a signal."}.get(
         ended.stopped, f"Ended: {text(ended.stopped)}"
     )
 
@@ -177,23 +177,23 @@ def _charts(facts: RunFacts) -> Iterator[str]:
     points = facts.points
     yield "<h2>Throughput, backlog and lag</h2>"
     if not points:
-        yield '<p class="dim">No batch has ended.</p>'
+        yield '<p class="dim">No batch has completed.</p>'
     if not facts.backlog:
         return
     counts, numbers = Axes(facts.since, facts.until), Axes(facts.since, facts.until, whole=False)
-    rates = [(one.began, one.ended, one.records / max(one.ended - one.began, 0.001)) for one in points]
-    behind = [(one.began, one.ended, one.event_lag_s) for one in points if one.event_lag_s is not None]
-    rejected = [(one.began, one.ended, float(one.rejected)) for one in points]
+    rates = [(batch.began, batch.ended, batch.records / max(batch.ended - batch.began, 0.001)) for batch in points]
+    behind = [(batch.began, batch.ended, batch.event_lag_s) for batch in points if batch.event_lag_s is not None]
+    rejected = [(batch.began, batch.ended, float(batch.rejected)) for batch in points]
     yield '<div class="charts">'
     if points:
         yield counts.bars(f"Throughput ({_unit(facts)}/s)", rates)
-    unit = "Backlog (records)" if facts.standing is None else "Log to read (bytes)"
+    unit = "Backlog (records)" if facts.standing is None else "Log backlog (bytes)"
     yield counts.steps(unit, facts.backlog)
     if any(rows for _, rows in facts.unread):
-        yield counts.steps("Rows of tables to read (about)", facts.unread)
+        yield counts.steps("Snapshot rows left (estimate)", facts.unread)
     if behind:
         yield numbers.bars("Event-time lag (s)", behind)
-    if any(one.rejected for one in points):
+    if any(batch.rejected for batch in points):
         yield counts.bars(f"Rejected {_unit(facts)} per batch", rejected)
     yield "</div>"
 
@@ -211,12 +211,17 @@ def _tables(facts: RunFacts, text: Callable[[object], str]) -> Iterator[str]:
             text(name),
             *(
                 f"{number:,}"
-                for number in (one.read, one.inserted, one.updated, one.deleted, one.rejected, one.schema_changes)[
-                    : len(titles) - 1
-                ]
+                for number in (
+                    counters.read,
+                    counters.inserted,
+                    counters.updated,
+                    counters.deleted,
+                    counters.rejected,
+                    counters.schema_changes,
+                )[: len(titles) - 1]
             ),
         )
-        for name, one in most[:MAX_TABLES]
+        for name, counters in most[:MAX_TABLES]
     )
     yield from _grid(titles, rows, numbers=len(titles) - 1)
     if len(most) > MAX_TABLES:

@@ -177,11 +177,11 @@ def read(where: str) -> dict[str, Scrape]:
         shown = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
         return scrapes(_fetched(shown, parts), shown)
     text, silent_s = _content(Path(where))
-    found = scrapes(text, where)
-    for scrape in found.values():
+    by_pipeline = scrapes(text, where)
+    for scrape in by_pipeline.values():
         if silent_s > SILENT_S and "exit_code" not in scrape.numbers:
             scrape.silent_s = silent_s
-    return found
+    return by_pipeline
 
 
 class Watcher:
@@ -211,21 +211,21 @@ def scrapes(text: str, where: str) -> dict[str, Scrape]:
 
     Raises Unavailable where the text has none; `where` says whose text it is.
     """
-    found: dict[str, Scrape] = {}
+    by_pipeline: dict[str, Scrape] = {}
     now = time.monotonic()
     try:
         for family in text_string_to_metric_families(text):
             for sample in family.samples:
                 if sample.name.startswith("ingest_"):
-                    scrape = found.setdefault(sample.labels.get("pipeline", ""), Scrape(now))
+                    scrape = by_pipeline.setdefault(sample.labels.get("pipeline", ""), Scrape(now))
                     _take(scrape, sample.name.removeprefix("ingest_"), sample.labels, sample.value)
     except (ValueError, KeyError, IndexError) as exc:
         msg = f"what {where} answers is not in Prometheus' form"
         raise Unavailable(msg, "give the port of pipeline.metrics.port, or of --metrics") from exc
-    if not found:
+    if not by_pipeline:
         msg = f"{where} has no metrics of a pipeline"
         raise Unavailable(msg, "give the port of pipeline.metrics.port, or of --metrics")
-    return found
+    return by_pipeline
 
 
 def _take(scrape: Scrape, name: str, labels: Mapping[str, str], value: float) -> None:

@@ -81,8 +81,8 @@ class MetricsServer:
             timeout = REQUEST_S
 
             def do_GET(self) -> None:
-                known = wanted is None or compare_digest(self.headers.get("Authorization", "").encode(), wanted)
-                answer(self, text, health, known=known)
+                authorized = wanted is None or compare_digest(self.headers.get("Authorization", "").encode(), wanted)
+                answer(self, text, health, authorized=authorized)
 
             def log_message(self, *_: object) -> None:
                 """Say nothing: probes come every few seconds."""
@@ -102,21 +102,21 @@ class MetricsServer:
         self._server.server_close()
 
 
-def answer(request: BaseHTTPRequestHandler, text: Exposition, health: Health, *, known: bool) -> None:
+def answer(request: BaseHTTPRequestHandler, text: Exposition, health: Health, *, authorized: bool) -> None:
     """Answer one request. Who is not known, as he has no password, gets no metrics, and no reason why a run is unwell.
 
     Probes get the status also so: those of Kubernetes have no passwords.
     """
     path = request.path.split("?", 1)[0]
     kind, status = _TEXT, HTTPStatus.OK
-    if path == "/metrics" and not known:
+    if path == "/metrics" and not authorized:
         status, body = HTTPStatus.UNAUTHORIZED, b"metrics.password is asked for\n"
     elif path == "/metrics":
         kind, body = CONTENT_TYPE, text()
     elif path in {"/livez", "/readyz"}:
         why = health.dead() if path == "/livez" else health.unready()
         status = HTTPStatus.SERVICE_UNAVAILABLE if why else HTTPStatus.OK
-        body = f"{(why if known else 'no') if why else 'ok'}\n".encode()
+        body = f"{(why if authorized else 'no') if why else 'ok'}\n".encode()
     else:
         status, body = HTTPStatus.NOT_FOUND, b"there are /metrics, /livez and /readyz\n"
     with suppress(OSError):  # whoever asked has gone

@@ -100,13 +100,13 @@ def _source(answers: Answers) -> Iterator[str]:
     yield "  # ingestion.error-tolerance.max-count: 100"
 
 
-def _database(found: DatabaseAnswers) -> Iterator[str]:
+def _database(mysql: DatabaseAnswers) -> Iterator[str]:
     yield "  type: mysql"
-    yield f"  hostname: {scalar(found.host)}"
-    yield f"  port: {found.port}"
-    yield f"  username: {scalar(found.user)}   # its rights: docs/mysql.md"
+    yield f"  hostname: {scalar(mysql.host)}"
+    yield f"  port: {mysql.port}"
+    yield f"  username: {scalar(mysql.user)}   # its rights: docs/mysql.md"
     yield '  password: "${secret_values.mysql}"   # from INGEST_SECRET_MYSQL, or a file: docs/secrets.md'
-    yield f"  tables: {scalar(found.tables)}   # a regular expression; \\. in it is a dot that stands for any character"
+    yield f"  tables: {scalar(mysql.tables)}   # a regular expression; \\. in it is a dot that stands for any character"
     yield "  # First the rows that are there, then each change out of the log"
     yield "  scan.startup.mode: initial"
     yield "  # A number, or a range of them, that no replica of the server has:"

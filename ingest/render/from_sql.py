@@ -216,19 +216,19 @@ class _Turning:
         Raise ConfigError where it refuses something else.
         """
         loaded = load_text(self._file, text, "from-sql")
-        errors = [one for one in loaded.diagnostics if one.severity == "error"]
+        errors = [problem for problem in loaded.diagnostics if problem.severity == "error"]
         placed = _placed(lines)
-        found: dict[tuple[int, str], tuple[_Section, str, str]] = {}
+        problems: dict[tuple[int, str], tuple[_Section, str, str]] = {}
         for error in errors:
             _, section, option = placed[error.line - 1]
             if section is not None:
-                found[id(section), option] = (section, option, error.message)
-        if errors and not found:
-            shown = "\n".join(one.text() for one in errors)
+                problems[id(section), option] = (section, option, error.message)
+        if errors and not problems:
+            shown = "\n".join(problem.text() for problem in errors)
             raise ConfigError(
-                f"{self._file} makes no valid pipeline:\n{shown}", "mend the script, or write the pipeline by hand"
+                f"{self._file} makes no valid pipeline:\n{shown}", "correct the script, or write the pipeline by hand"
             )
-        return [*found.values()]
+        return [*problems.values()]
 
     # -- columns -----------------------------------------------------------------------------------------------------
 
@@ -275,7 +275,7 @@ class _Turning:
             text = json.dumps(record_of(schema.columns, ("", "record")))
         except (TextError, RowError) as exc:
             msg = f"{self._file}:{self._source.line}: table {self._source.name[-1]}: {exc}"
-            raise ConfigError(msg, "mend its columns") from exc
+            raise ConfigError(msg, "correct its columns") from exc
         return re.sub(r'"(?:local-)?timestamp-micros"', '"timestamp-millis"', text)
 
     def _items(self) -> list[tuple[str, str]] | None:

@@ -47,12 +47,12 @@ class Rendered:
 
 def object_name(name: str) -> str:
     """Return the name of a pipeline as Kubernetes takes names. Raise ConfigError where nothing is left of it."""
-    made = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:_LONGEST].strip("-")
-    if not made:
+    label = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:_LONGEST].strip("-")
+    if not label:
         raise ConfigError(
             f"the pipeline {name!r} cannot be named in Kubernetes", "set pipeline.name to letters or digits"
         )
-    return made
+    return label
 
 
 def documents(pipeline: Rendered) -> list[dict[str, Any]]:

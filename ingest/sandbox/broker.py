@@ -99,12 +99,12 @@ def up(folder: Path, port: int | None = None, heap: str = "1g", *, secure: bool 
     `heap` is the size of Java's heap. `secure` adds listeners with TLS and passwords. `extra` has more lines for the
     broker's properties, in which `{port}` and `{controller}` stand for its ports.
     """
-    there = status(folder)
-    if there is not None:
-        if secure and there.secure is None:
-            msg = f"a sandbox without secured listeners runs at {there.bootstrap}"
+    sandbox = status(folder)
+    if sandbox is not None:
+        if secure and sandbox.secure is None:
+            msg = f"a sandbox without secured listeners runs at {sandbox.bootstrap}"
             raise ConfigError(msg, "stop it first: ingest sandbox down")
-        return there
+        return sandbox
     classpath = f"{jars()}/*"
     with starting(folder, "sandbox") as lock:
         return _start(folder, classpath, lock, port, heap, secure=secure, extra=extra)
@@ -170,9 +170,9 @@ def down(folder: Path, *, wipe: bool = False) -> bool:
 
     Raise Unavailable where it does not stop within STOP_S seconds.
     """
-    there = status(folder)
-    if there is not None:
-        stop(folder, there.pid, "broker", there.log)
+    sandbox = status(folder)
+    if sandbox is not None:
+        stop(folder, sandbox.pid, "broker", sandbox.log)
     if wipe:
         shutil.rmtree(folder / "data", ignore_errors=True)
-    return there is not None
+    return sandbox is not None

@@ -116,11 +116,11 @@ def _start(folder: Path, bin_folder: Path, account: _Account, lock: int, port: i
             _initialise(bin_folder, account, home, password.read_text(encoding="ascii"), out.fileno(), str(log))
         command = [str(bin_folder / "postgres"), "-D", str(home / "data"), *settings]
         process = launch(command, home, lock, out, account.user, account.group)
-    there = RunningDatabase(f"{HOST}:{chosen}", process.pid, str(log), _version(bin_folder), str(home), str(password))
-    (folder / _NOTE).write_text(json.dumps(asdict(there)), encoding="utf-8")
+    server = RunningDatabase(f"{HOST}:{chosen}", process.pid, str(log), _version(bin_folder), str(home), str(password))
+    (folder / _NOTE).write_text(json.dumps(asdict(server)), encoding="utf-8")
     ready = [str(bin_folder / "pg_isready"), "--quiet", "-h", HOST, "-p", str(chosen), "-d", DATABASE, "-U", USER]
-    wait_for(process, lambda: _succeeds(ready), f"PostgreSQL server at {there.endpoint}", there.log)
-    return there
+    wait_for(process, lambda: _succeeds(ready), f"PostgreSQL server at {server.endpoint}", server.log)
+    return server
 
 
 def _home(folder: Path, account: _Account, last: str) -> Path:
@@ -142,15 +142,15 @@ def _is_made_for_data(home: Path) -> bool:
 
 def _initialise(bin_folder: Path, account: _Account, home: Path, password: str, out: int, log: str) -> None:
     """Make an empty database, whole or not at all. Raise ConfigError."""
-    made, given = home / "data.new", home / "password.new"
-    shutil.rmtree(made, ignore_errors=True)
+    data, given = home / "data.new", home / "password.new"
+    shutil.rmtree(data, ignore_errors=True)
     given.unlink(missing_ok=True)
     given.touch(0o600)
     given.write_text(password, encoding="ascii")
     if account.user is not None and account.group is not None:
         os.chown(given, account.user, account.group)
     command = [
-        str(bin_folder / "initdb"), "-D", str(made), "-U", USER, "-A", "scram-sha-256", f"--pwfile={given}",
+        str(bin_folder / "initdb"), "-D", str(data), "-U", USER, "-A", "scram-sha-256", f"--pwfile={given}",
         "-E", "UTF8", "--locale=C",
     ]  # fmt: skip
     try:
@@ -170,7 +170,7 @@ def _initialise(bin_folder: Path, account: _Account, home: Path, password: str, 
     if done.returncode:
         msg = f"PostgreSQL cannot make a database in {home}"
         raise ConfigError(msg, f"see {log}")
-    made.rename(home / "data")
+    data.rename(home / "data")
 
 
 def _version(bin_folder: Path) -> str:
@@ -190,9 +190,9 @@ def down(folder: Path, *, wipe: bool = False) -> bool:
 
     Sessions are ended, and what they have not committed is rolled back.
     """
-    own, there = folder / "postgres", status(folder)
-    if there is not None:
-        stop(own, there.pid, "PostgreSQL server", there.log, signal.SIGINT)
+    own, server = folder / "postgres", status(folder)
+    if server is not None:
+        stop(own, server.pid, "PostgreSQL server", server.log, signal.SIGINT)
     if wipe:
         home = Path(str(noted(own / _NOTE).get("home", "")))
         if _is_made_for_data(home):
@@ -200,4 +200,4 @@ def down(folder: Path, *, wipe: bool = False) -> bool:
         shutil.rmtree(own / "data", ignore_errors=True)
         for name in ("password", _NOTE):
             (own / name).unlink(missing_ok=True)
-    return there is not None
+    return server is not None

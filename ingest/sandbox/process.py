@@ -159,17 +159,17 @@ def any_port() -> int:
     return any_ports(1, set())[0]
 
 
-def any_ports(count: int, taken: set[int]) -> list[int]:
-    """Return different ports that nobody listens on, none of which is in `taken`.
+def any_ports(count: int, ports: set[int]) -> list[int]:
+    """Return different ports that nobody listens on, none of which is in `ports`.
 
     Each port is held until all are found, so that none is found twice.
     """
     with ExitStack() as held:
-        found: list[int] = []
-        while len(found) < count:
+        sockets: list[int] = []
+        while len(sockets) < count:
             probe = held.enter_context(socket.socket())
             probe.bind((HOST, 0))
             port = int(probe.getsockname()[1])
-            if port not in taken:
-                found.append(port)
-    return found
+            if port not in ports:
+                sockets.append(port)
+    return sockets

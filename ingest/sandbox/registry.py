@@ -98,12 +98,12 @@ def up(folder: Path, port: int | None = None, heap: str = "256m", *, secure: boo
 
     `heap` is the size of Java's heap. `secure` adds TLS, and asks for a password.
     """
-    there = status(folder)
-    if there is not None:
-        if secure and there.tls is None:
-            msg = f"a schema registry without a password runs at {there.url}"
+    registry = status(folder)
+    if registry is not None:
+        if secure and registry.tls is None:
+            msg = f"a schema registry without a password runs at {registry.url}"
             raise ConfigError(msg, "stop it first: ingest sandbox down")
-        return there
+        return registry
     program = files()
     own = (folder / "registry").resolve()
     with starting(own, "schema registry") as lock:
@@ -126,16 +126,18 @@ def _start(folder: Path, program: Path, lock: int, port: int | None, heap: str, 
     command = [java(), f"-Xmx{heap}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-jar", str(program / _RUNNER)]
     with log.open("wb") as out:
         process = launch(command, folder, lock, out)
-    there = RunningRegistry(
+    registry = RunningRegistry(
         f"http://{HOST}:{chosen}{_API}",
         process.pid,
         str(log),
         VERSION,
         f"https://{HOST}:{tls}{_API}" if secure else None,
     )
-    (folder / _NOTE).write_text(json.dumps(asdict(there)), encoding="utf-8")
-    wait_for(process, lambda: _answers(chosen, tls if secure else None), f"schema registry at {there.url}", there.log)
-    return there
+    (folder / _NOTE).write_text(json.dumps(asdict(registry)), encoding="utf-8")
+    wait_for(
+        process, lambda: _answers(chosen, tls if secure else None), f"schema registry at {registry.url}", registry.log
+    )
+    return registry
 
 
 def _answers(port: int, tls: int | None) -> bool:
@@ -152,13 +154,13 @@ def _answers(port: int, tls: int | None) -> bool:
 
 def down(folder: Path, *, wipe: bool = False) -> bool:
     """Stop the registry cleanly, and tell whether one ran. With `wipe`, delete its schemas, too. Raise Unavailable."""
-    there = status(folder)
-    if there is not None:
-        stop(folder / "registry", there.pid, "schema registry", there.log)
+    registry = status(folder)
+    if registry is not None:
+        stop(folder / "registry", registry.pid, "schema registry", registry.log)
     if wipe:
         for file in (folder / "registry").glob("schemas.*"):
             file.unlink(missing_ok=True)
-    return there is not None
+    return registry is not None
 
 
 def files() -> Path:

@@ -201,11 +201,11 @@ def up(folder: Path, bootstrap: str, rate: float) -> RunningSample | None:
 
     Raise IngestError.
     """
-    there = status(folder)
-    if there is None and not rate:
+    process = status(folder)
+    if process is None and not rate:
         fill(bootstrap)
         return None
-    return there or start(folder, "sample", __name__, bootstrap, rate)
+    return process or start(folder, "sample", __name__, bootstrap, rate)
 
 
 def start(folder: Path, name: str, module: str, target: str, rate: float) -> RunningSample:

@@ -34,7 +34,7 @@ class SinkHabits:
     """What a sink does with rows that come again, and what the pipeline says of changes of tables."""
 
     keyed: bool = True
-    """True if it keeps one row per key, so that rows may be read anew."""
+    """True if it keeps one row per key, so that rows may be read again."""
     once: bool = False
     """True if it never has rows of an attempt that was not committed."""
     empties: bool = True

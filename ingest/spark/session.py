@@ -252,7 +252,7 @@ class Session:
                 raise
             msg = f"Spark gave up on a task after {TASK_ATTEMPTS} attempts: {why_given_up(str(exc))}"
             kind = kind_given_up(str(exc))
-            what = "run again" if issubclass(kind, Unavailable) else "mend that, and run again"
+            what = "run again" if issubclass(kind, Unavailable) else "correct that, and run again"
             raise kind(msg, f"nothing is lost, {what}; details in {self._log}") from exc
 
     def exit(self) -> None:

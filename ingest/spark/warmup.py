@@ -28,7 +28,7 @@ def write(work: Callable[[Session], None]) -> Path:
     archive = path()
     archive.parent.mkdir(parents=True, exist_ok=True)
     for old in archive.parent.glob(f"{archive.name.rpartition('-')[0]}-*.jsa"):
-        old.unlink(missing_ok=True)  # an archive of this place, from before Java or Spark was installed anew
+        old.unlink(missing_ok=True)  # an archive of this place, from before Java or Spark was installed again
     with tempfile.TemporaryDirectory() as folder:
         fresh = Path(folder) / "spark.jsa"
         conf = {"spark.driver.extraJavaOptions": f"-XX:ArchiveClassesAtExit={fresh}"}

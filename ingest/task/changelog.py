@@ -100,7 +100,7 @@ class SplitRows:
     def _kept(self) -> Iterator[None]:
         """Raise Unavailable or AccessError for an error of the disk.
 
-        A damaged file is removed: the next run begins anew.
+        A damaged file is removed: the next run starts over.
         """
         try:
             yield

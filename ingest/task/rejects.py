@@ -77,7 +77,7 @@ class Rejects:
         self._rows = setup.source.row_letters
         self._assigned = assigned
         self.place: Any = None
-        """What the chunk in hand says of its place."""
+        """What the current chunk says of its place."""
         self._logged = setup.collector is not None and setup.collector.type == "logger"
         self._max_tables = MAX_COUNTED + known_tables
         self._sent: set[tuple[Split, int]] = set()

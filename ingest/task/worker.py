@@ -3,7 +3,7 @@
 Clients do not survive a fork, and workers are forked: everything here is made in the worker, on first use.
 
 `_state` is the one global of a worker's process. Spark calls a function of ours for each task and gives it nothing that
-lives longer than the task; to connect and to compile anew each time would cost more than most batches.
+lives longer than the task; to connect and to compile again each time would cost more than most batches.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class RecordEncoders:
         self.renew_targets()
 
     def renew_targets(self) -> None:
-        """Number destinations anew."""
+        """Renumber destinations."""
         if self.native is not None:
             self.native.settle()
         self.targets = TargetTable()

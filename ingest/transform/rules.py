@@ -174,11 +174,11 @@ def check_key(
                 f"{output.text}, and {name!r} was {types.name(old)} and is now {types.name(new)}: rows that were "
                 "written before could get other keys"
             )
-            hint = f"take it as CAST({name} AS STRING), which is one text for whole numbers and texts, and start anew"
+            hint = f"take it as CAST({name} AS STRING), which is one text for whole numbers and texts, and start over"
             if name in output.as_texts:  # a number with a fraction has another text in each type
-                hint = f"declare {name} STRING in scan.value.initial-schemas.ddls, and start anew"
+                hint = f"declare {name} STRING in scan.value.initial-schemas.ddls, and start over"
             elif name == output.name:
-                hint = f"make its result a text, CAST({output.text} AS STRING), and start anew"
+                hint = f"make its result a text, CAST({output.text} AS STRING), and start over"
             raise TransformError(msg, hint)
 
 

@@ -210,7 +210,7 @@ class SpillStore:
             path.unlink(missing_ok=True)
 
     def let_go(self) -> None:
-        """Close the file in hand."""
+        """Close the current file."""
         if self._file is not None:
             self._file.close()
             self._file = None

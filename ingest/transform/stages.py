@@ -92,7 +92,7 @@ class TransformWriteStage:
     It owns the transaction: positions, rejects and what was observed come from the first half with each chunk.
 
     Where the sink refuses records, the task ends at its last commit. The next task commits each chunk by itself up to
-    there, and merges a chunk of which records are refused again: what Spark has computed of it is still at hand then.
+    there, and merges a chunk of which records are refused again: what Spark has computed of it is still available then.
     """
 
     def __init__(self, task: Task, transforms: CompiledTransforms, store: SpillStore, result: TaskResult) -> None:

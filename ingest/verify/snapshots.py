@@ -1,4 +1,4 @@
-"""The rows that a sink should have of a database: read anew, table by table, with the log behind them.
+"""The rows that a sink should have of a database: read again, table by table, with the log behind them.
 
 It is the pipeline's own source that begins with a snapshot, in this process, beside the run that may be going on:
 chunks by their keys, each in a transaction of its own and at a position of its own, then the log up to where the server

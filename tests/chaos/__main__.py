@@ -72,7 +72,7 @@ def one(storm: object, guarantee: str, scale: Scale) -> Report:
 
 
 def keep(report: Report) -> None:
-    """Put a result in the place of the last one of this fault, and write the page anew."""
+    """Put a result in the place of the last one of this fault, and rewrite the page."""
     kept: dict[str, Any] = json.loads(KEPT.read_text()) if KEPT.exists() else {}
     command = ["git", "rev-parse", "--short", "HEAD"]
     commit = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()

@@ -1,4 +1,4 @@
-"""Golden files: what a person sees for each kind of mistake. UPDATE_GOLDEN=1 (`make golden`) writes them anew."""
+"""Golden files: what a person sees for each kind of mistake. UPDATE_GOLDEN=1 (`make golden`) rewrites them."""
 
 from __future__ import annotations
 

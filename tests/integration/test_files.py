@@ -174,7 +174,7 @@ def test_how_a_run_ended_is_said_whatever_ended_it(tmp_path: Path, shared_java: 
     ended = failed.events[-1]
     assert (ended["event"], ended["level"], ended["exit_code"]) == ("run ended", "error", 65)
     assert (ended["records"], ended["rejected"], ended["left"]) == (1, 1, 2)
-    assert "ended: failed with exit code 65; 2 records are left (2 of in.jsonl)" in failed.out
+    assert "ended: failed with exit code 65; backlog of 2 records (2 of in.jsonl)" in failed.out
 
     lines.write_text(row % 1 + row % 2)
     command = [INGEST, "run", str(file), "--checkpoint", str(tmp_path / "c"), "--master", "local[1]"]
@@ -185,7 +185,7 @@ def test_how_a_run_ended_is_said_whatever_ended_it(tmp_path: Path, shared_java: 
         said = again.stderr.readline()
         assert said, "it ended"
     again.send_signal(signal.SIGINT)
-    while "finishing the batch; again to end now" not in said:
+    while "finishing the batch in progress; a second signal ends at once" not in said:
         said = again.stderr.readline()
         assert said, "it ended"
     again.send_signal(signal.SIGINT)
@@ -206,4 +206,4 @@ def test_how_a_run_ended_is_said_whatever_ended_it(tmp_path: Path, shared_java: 
     ]
     assert set(written) == {1, 2, 3}
     assert (last.events[-1]["level"], last.events[-1]["exit_code"], last.events[-1]["left"]) == ("info", 0, 0)
-    assert "ended: all that was there is read; nothing is left" in last.out
+    assert "ended: source drained; no backlog" in last.out

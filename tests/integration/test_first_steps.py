@@ -52,7 +52,7 @@ def test_from_a_topic_to_a_table_and_a_report(pipeline: Pipeline, tmp_path: Path
     shown = page.read_text()
     for part in (
         "<b>41</b>records",
-        "Ended: all that was there is read",
+        "Ended: the source was drained",
         "CREATE TABLE (id BIGINT NOT NULL",
         "decode/malformed",
     ):
@@ -107,7 +107,7 @@ def test_init_writes_what_the_messages_need_and_ends_with_a_plan(
     assert '  csv.columns: "id,name"\n' in text
     assert '  csv.field-delimiter: ";"\n' in text
     assert "partition:0,offset:1" in text
-    assert "3 records waiting" in done.out
+    assert "a backlog of 3 records" in done.out
 
     monkeypatch.setattr("sys.stdin", Terminal("\n"))
     monkeypatch.setattr("typer.confirm", lambda *_args, **_more: True)
@@ -193,7 +193,7 @@ def test_a_repository_of_pipelines_does_all_that_its_readme_and_its_workflow_say
         said(step)
     plan = (folder / "plan.md").read_text()
     assert plan.startswith("<!-- ingest plan -->\n### pipelines/orders.yaml\n")
-    assert "goes on from the export progress/orders.json" in plan
+    assert "resumes from the export progress/orders.json" in plan
     assert "pipeline.metrics.port: 9400 -> 9500" in plan
     assert "shop.orders -> ods.orders" in plan
     asked = (folder / "gh.log").read_text().splitlines()

@@ -60,7 +60,7 @@ def test_upserts_deletes_and_tables_that_grow(spark: SparkQueries, sink: AnyLake
 
 
 def test_many_batches_with_upkeep(spark: SparkQueries, sink: AnyLakeSink) -> None:
-    """Deletes that lie in many files, and files that were written anew."""
+    """Deletes that lie in many files, and files that were rewritten."""
     table_id = ("shop", "upkeep")
     schema = lake_schema("id BIGINT", "n INT")
     sink.side.declare({table_id: schema})

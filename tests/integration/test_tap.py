@@ -80,7 +80,7 @@ def test_some_tables_for_people_and_without_secrets(kafka: Kafka, pipeline: Pipe
     assert f"  -> {pipeline.out('users')}" in shown.splitlines()
     assert '    key:    {"id":7}' in shown.splitlines()
     assert PASSWORD not in shown
-    assert tapped(pipeline, "--table", "shop.other") == "no record of table shop.other: 6 were looked at\n"
+    assert tapped(pipeline, "--table", "shop.other") == "no record of table shop.other: 6 were sampled\n"
     assert len(json.loads(tapped(pipeline, "-n", "2", "--format", "json"))) == 2
     command = pipeline.command()
     wrong = pipeline.finished([command[0], "tap", *command[2:5], "--table", "a.("], pipeline.java)

@@ -301,7 +301,7 @@ def test_the_usual_spellings_are_for_native_code(row: str, to: Any) -> None:
 
 
 def test_tables_that_share_a_topic_are_read_by_their_own_schemas() -> None:
-    """More of them than schemas are kept at hand; and one schema may begin as another one does."""
+    """More of them than schemas are kept available; and one schema may begin as another one does."""
     form, tables, values = DebeziumJson(), {}, []
     for i in range(12):
         said = a_logical_type("bytes", "org.apache.kafka.connect.data.Decimal", scale=str(i))[:-1]

@@ -1,4 +1,4 @@
-"""Tables of Delta that somebody writes anew."""
+"""Tables of Delta that somebody rewrites."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def overwrite(
     folder: Path, name: tuple[str, ...], change: Callable[[list[dict[str, Any]]], list[dict[str, Any]]]
 ) -> None:
-    """Write a table of a warehouse anew, with what becomes of its rows."""
+    """Rewrite a table of a warehouse, with what becomes of its rows."""
     table = DeltaWarehouse(str(folder), {}).load(name)
     data = table.to_pyarrow_table()
     write_deltalake(table, pa.Table.from_pylist(change(data.to_pylist()), schema=data.schema), mode="overwrite")

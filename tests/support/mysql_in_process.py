@@ -134,7 +134,7 @@ def change(pipeline: InProcessPipeline, **tables: tuple[str, list[str]]) -> None
 
 
 BEGINNINGS: Final = ("tables", "all", "request")
-"""How tables are read again: by a run of its own, of some tables or after a lost log, or by the run that is there."""
+"""How tables are read again: by a run of its own, of some tables or after a lost log, or by the active run."""
 
 
 def read_again(pipeline: InProcessPipeline, beginning: str, *tables: str) -> None:

@@ -51,7 +51,7 @@ def turn(nodeid: str) -> float:
 
 
 class Times:
-    """A plugin that measures, and writes the file anew at the end: what did not run keeps its time."""
+    """A plugin that measures, and rewrites the file at the end: what did not run keeps its time."""
 
     def __init__(self) -> None:
         self._seconds: defaultdict[str, float] = defaultdict(float)

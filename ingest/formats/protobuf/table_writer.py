@@ -314,7 +314,7 @@ class RegisteredRows:
 
 
 def _is_own(message: Descriptor, text: str) -> bool:
-    """Return whether a message's file is the one of this text, which this module made, and so may make anew."""
+    """Return whether a message's file is the one of this text, which this module made, and so may make again."""
     file, own = descriptor_pb2.FileDescriptorProto(), descriptor_pb2.FileDescriptorProto()
     message.file.CopyToProto(file)
     _first(text, ()).file.CopyToProto(own)

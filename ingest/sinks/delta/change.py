@@ -1,4 +1,4 @@
-"""Changes of Delta tables: new columns, and tables that are written anew for a type, in one version each.
+"""Changes of Delta tables: new columns, and tables that are rewritten for a type, in one version each.
 
 A version fails where another writer's came in between, as the rows that it has are those of the version before it.
 Memory is bounded by a few groups of rows.
@@ -61,7 +61,7 @@ def change(table: DeltaTable, place: FileSystem, changes: Changes, key: Sequence
 
 
 def _write_partitions_anew(table: DeltaTable, place: FileSystem, schema: pa.Schema, key: Sequence[str]) -> None:
-    """Write a table with partitions anew: the library has wrong texts for some values, and paths that are too long."""
+    """Rewrite a table with partitions: the library has wrong texts for some values, and paths that are too long."""
     columns = Schema.from_arrow(schema)
     partitions = DeltaPartitions(columns, table.metadata().partition_columns)
     new = NewFiles(place, schema, partitions, key)

@@ -3,7 +3,7 @@
 A version adds the files of a batch as they are. A file that is there and has rows which are superseded is removed in
 the same version, and its other rows are in a new file. The version has the number of the batch, so that one that is
 committed already is seen. Which rows those are is found in the version that the commit builds on: if another writer
-comes in between, it is found anew. Rules: docs/spec/delta.md#delivery.
+comes in between, it is found again. Rules: docs/spec/delta.md#delivery.
 """
 
 from __future__ import annotations
@@ -237,13 +237,13 @@ def _fits(
     """Return whether a file of a batch can be in a table as it is.
 
     Not if a column was dropped or became wider, or if the table has got other partitions. `found`: the file's columns.
-    Raise ConfigError for a column of another type, which does not hold the file's values: it was made anew.
+    Raise ConfigError for a column of another type, which does not hold the file's values: it was created again.
     """
     whole = Schema([*Schema.from_arrow(found).fields, *fields_of(file.partition)])
     for name, one in columns_of(whole).items():
         to = there[name].type if name in there else None
         if name in there and one.type != to and (to is None or one.type is None or merge(to, one.type) != to):
-            msg = f"the column {name!r} was made anew as {there[name].shown} since {file.path} was written with "
+            msg = f"the column {name!r} was created again as {there[name].shown} since {file.path} was written with "
             raise ConfigError(msg + one.shown, _GIVE_UP)
     known = {one.column for one in file.partition}
     all_of = pa.schema(whole.to_arrow())

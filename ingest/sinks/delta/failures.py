@@ -49,7 +49,7 @@ def failure_of(exc: BaseException, what: str, place: str) -> IngestError | None:
     if not isinstance(exc, (DeltaError, OSError, EOFError, ValueError, pa.ArrowException)):
         return None
     if isinstance(exc, TableNotFoundError):
-        hint = "restore it; or begin anew with another --checkpoint, and the table is made again"
+        hint = "restore it; or start over with another --checkpoint, and the table is made again"
         return ConfigError(f"cannot {what}: it is not in {place} any more: {text}", hint)
     if isinstance(exc, CommitFailedError):
         return Unavailable(msg, "another writer is faster again and again; the next run goes on")

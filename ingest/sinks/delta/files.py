@@ -152,7 +152,7 @@ class DeltaFiles:
         schema, known = arrow_schema(there), columns_there(there)
         for name in (table.deleted, table.sequence):
             if name is not None and name not in known:
-                msg = f"somebody has removed or renamed its column {name!r}: run again, and it is made anew"
+                msg = f"somebody has removed or renamed its column {name!r}: run again, and it is created again"
                 raise ValueError(msg)
         wanted = {one.name: one.type for one in table.columns}
         columns = tuple(LakeColumn(name, known[name].type or wanted[name]) for name in schema.names if name in wanted)
@@ -181,7 +181,7 @@ def _apart(
         yield from partitions.split(rows) if rows.num_rows else ()
     except LakeChangeError as exc:
         msg = f"the table {table} cannot take its rows: {exc}"
-        raise ConfigError(msg, "make it anew with other partition-keys; nothing is lost") from None
+        raise ConfigError(msg, "create it again with other partition-keys; nothing is lost") from None
 
 
 def _in_columns(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

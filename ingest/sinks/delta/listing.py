@@ -39,7 +39,7 @@ class ListedFile(NamedTuple):
 
 
 def listed_files(table: DeltaTable) -> list[ListedFile]:
-    """Return the files of a table. Raise LakeChangeError for one that this tool does not write anew."""
+    """Return the files of a table. Raise LakeChangeError for one that this tool does not rewrite."""
     return _listed(pa.table(table.get_add_actions()))
 
 
@@ -78,7 +78,7 @@ def _listed(actions: pa.Table) -> list[ListedFile]:
 def _checked(path: str) -> str:
     """Return the path by which a file is opened. Raise LakeChangeError where the library has other escapes for it."""
     if not _PATH.fullmatch(path):
-        msg = f"it has a file with the name {path[:200]!r}, which this tool does not write anew"
+        msg = f"it has a file with the name {path[:200]!r}, which this tool does not rewrite"
         raise LakeChangeError(msg)
     return unquote(path)
 

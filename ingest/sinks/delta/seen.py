@@ -1,7 +1,7 @@
 """Tables as this run has seen them, by which one that somebody has put in the place of another is known.
 
 In: a table each time that it is looked up, and what the checkpoint knows of it. Out: what somebody has taken away of
-its rows. While a run goes on, a table that was removed and made anew, or of which versions were taken away, stops it:
+its rows. While a run goes on, a table that was created again, or lost versions, stops it:
 such a table has another id, or an earlier version. A restored version is a new one, and its history says so.
 Rules: docs/spec/delta.md#what-others-do.
 """
@@ -46,7 +46,7 @@ class SeenTables:
         now = _Seen(str(table.metadata().id), table.version())
         before = self._tables.get(name, now)
         if now.id != before.id:
-            raise _other(name, "somebody has made it anew")
+            raise _other(name, "somebody has created it again")
         if now.version < before.version:
             raise _other(name, f"it is at version {now.version}, and was at {before.version}")
         self._tables[name] = now
@@ -68,7 +68,7 @@ class SeenTables:
 
 def _other(name: tuple[str, ...], why: str) -> ConfigError:
     msg = f"the table {show(name)} is not what this run has written to: {why}, so rows of earlier batches are not there"
-    return ConfigError(msg, "restore it; or begin anew with another --checkpoint, and all rows are written again")
+    return ConfigError(msg, "restore it; or start over with another --checkpoint, and all rows are written again")
 
 
 def taken_away(table: DeltaTable, mark: Mark, checkpoint: str, load: Callable[[int], DeltaTable]) -> TakenAway | None:
@@ -79,7 +79,7 @@ def taken_away(table: DeltaTable, mark: Mark, checkpoint: str, load: Callable[[i
     of, at = mark.state
     now = table.version()
     if str(table.metadata().id) != of:
-        return _found("somebody has made it anew", table.transaction_version(checkpoint) or 0, mark)
+        return _found("somebody has created it again", table.transaction_version(checkpoint) or 0, mark)
     if now < at:
         return _found("somebody has put an earlier state of it back", table.transaction_version(checkpoint) or 0, mark)
     history: list[dict[str, Any]] = table.history(now - at) if now > at else []

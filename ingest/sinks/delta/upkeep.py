@@ -46,7 +46,7 @@ def is_due(table: DeltaTable, interval: int) -> bool:
 
 
 def compact(table: DeltaTable, place: FileSystem) -> None:
-    """Write small files of a table anew, as few ones. Raise CommitFailedError where another writer was faster.
+    """Rewrite small files of a table as few ones. Raise CommitFailedError where another writer was faster.
 
     `place` has the table's files.
     """

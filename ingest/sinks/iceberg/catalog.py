@@ -112,7 +112,7 @@ class Warehouse:
         except (NoSuchTableError, NoSuchNamespaceError) as exc:
             msg = f"cannot {what}: it is not in the catalog {self.name} any more: {_text(exc)}"
             raise ConfigError(
-                msg, "restore it; or begin anew with another --checkpoint, and the table is made again"
+                msg, "restore it; or start over with another --checkpoint, and the table is made again"
             ) from exc
         except BadRequestError as exc:
             msg = f"cannot {what}: the catalog {self.name} refuses the request: {_text(exc)}"

@@ -2,7 +2,7 @@
 
 A snapshot has the files of rows and, as positions in files, the rows that are no more. In the same commit the table
 notes the batch, so that one that is committed already is seen. Positions are found in the snapshot that the commit
-builds on: if another writer comes in between, they are found anew. Rules: docs/spec/iceberg.md#delivery.
+builds on: if another writer comes in between, they are found again. Rules: docs/spec/iceberg.md#delivery.
 """
 
 from __future__ import annotations

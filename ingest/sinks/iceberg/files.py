@@ -186,7 +186,7 @@ class IcebergFiles:
         types = {one.name: our_type(one.field_type) for one in there.schema().fields}
         names = [one.name for one in table.columns]
         if gone := [name for name in names if name not in types]:
-            msg = f"somebody has removed or renamed its column {gone[0]!r}: run again, and it is made anew"
+            msg = f"somebody has removed or renamed its column {gone[0]!r}: run again, and it is created again"
             raise ValueError(msg)
         columns = tuple(LakeColumn(one.name, types.get(one.name) or one.type) for one in table.columns)
         if len(self._known) >= MOST_TABLES:
@@ -326,5 +326,5 @@ def _check_fields(metadata: TableMetadata, path: str, names: Mapping[str, int]) 
     now = {one.name: one.field_id for one in metadata.schema().fields}
     for name, number in names.items():
         if now.get(name, number) != number:
-            msg = f"the column {name!r} was made anew since {path} was written: give the batch up with"
+            msg = f"the column {name!r} was created again since {path} was written: give the batch up with"
             raise ValueError(f"{msg} ingest checkpoint reset --drop-batch, and its rows are read again")

@@ -157,7 +157,7 @@ def _name(key: PartitionKey, taken: set[str]) -> str:
 
 
 def check_partitions(metadata: TableMetadata, rewritten: Sequence[str]) -> None:
-    """Raise LakeChangeError for partitions that this tool does not know, or made of a column that is made anew."""
+    """Raise LakeChangeError for partitions that this tool does not know, or made of a column that is created again."""
     for spec in metadata.specs().values():
         for field in spec.fields:
             if isinstance(field.transform, UnknownTransform):

@@ -1,4 +1,4 @@
-"""Tables that are written anew: for a type that Iceberg makes of a column's type by no metadata.
+"""Tables that are rewritten: for a type that Iceberg makes of a column's type by no metadata.
 
 One commit has the new schema and a snapshot with the same rows in new files. Readers see the table before it or after
 it. Memory is bounded by a group of rows.
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def rewrite(table: Table, changes: Changes, key: Sequence[str]) -> None:
-    """Change a table, and write its rows anew. Raise what the library raises."""
+    """Change a table, and rewrite its rows. Raise what the library raises."""
     order = [one.name for one in table.schema().fields]
     with QuickTransaction(table) as transaction:
         _change(transaction, changes, key, order)

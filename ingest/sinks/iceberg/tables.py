@@ -32,7 +32,7 @@ PROPERTIES: Final = {
     "write.metadata.previous-versions-max": "100",
     "history.expire.max-snapshot-age-ms": "86400000",
 }
-"""Properties of tables that are made here. Each commit writes the metadata anew, so old ones are removed."""
+"""Properties of tables that are made here. Each commit rewrites the metadata, so old ones are removed."""
 
 
 CODE: Final = frozenset({"write.py-location-provider.impl", "py-io-impl", "py-catalog-impl"})

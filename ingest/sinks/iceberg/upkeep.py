@@ -1,7 +1,7 @@
 """Upkeep of a table: many small files become few, and what only old snapshots have is removed.
 
 Every batch adds a file of rows and a file of deletes, and the search for keys reads all of them. After some snapshots
-small files and those with mostly dead rows are written anew, and what deletes are left become one file. Big files stay.
+small files and those with mostly dead rows are rewritten, and what deletes are left become one file. Big files stay.
 Rules: docs/spec/iceberg.md#upkeep.
 """
 
@@ -51,7 +51,7 @@ def _newest(table: Table) -> int:
 
 
 def compact(table: Table) -> None:
-    """Write small files and mostly dead ones anew, and deletes of the others into one file.
+    """Rewrite small files and mostly dead ones, and deletes of the others into one file.
 
     It is left out where another writer was faster. Raise what the library raises.
     """

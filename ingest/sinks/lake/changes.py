@@ -32,7 +32,7 @@ class Changes:
     widened: dict[str, DataType] = field(default_factory=dict)
     """Columns whose type becomes a wider one by the table's metadata alone."""
     rewritten: dict[str, DataType] = field(default_factory=dict)
-    """Columns whose type becomes one that no metadata makes of theirs: the table is written anew."""
+    """Columns whose type becomes one that no metadata makes of theirs: the table is rewritten."""
 
     def __bool__(self) -> bool:
         """Return whether there are any."""
@@ -111,7 +111,7 @@ def statements(table: LakeTable, found: Changes | None) -> Iterator[str]:
     for column, kind in found.widened.items():
         yield f"ALTER TABLE {name} ALTER COLUMN {_quoted(column)} TYPE {types.name(kind)}"
     for column, kind in found.rewritten.items():
-        yield f"ALTER TABLE {name} ALTER COLUMN {_quoted(column)} TYPE {types.name(kind)} (writes the table anew)"
+        yield f"ALTER TABLE {name} ALTER COLUMN {_quoted(column)} TYPE {types.name(kind)} (rewrites the table)"
 
 
 def _layout(layout: TableLayout) -> str:

@@ -1,4 +1,4 @@
-"""Columns of tables that are written anew, as values of a wider type.
+"""Columns of tables that are rewritten, as values of a wider type.
 
 In: a column of Arrow. Out: the same values as another type has them, which holds them all. Rules:
 docs/spec/types.md#merging.

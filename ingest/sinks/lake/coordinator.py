@@ -53,7 +53,7 @@ _AT_ONCE: Final = 8
 
 
 def _begin_anew(_table: TableId | None) -> str:
-    return "to have them, begin anew with another --checkpoint"
+    return "to have them, start over with another --checkpoint"
 
 
 There = TypeVar("There")

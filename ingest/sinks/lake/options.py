@@ -54,7 +54,7 @@ class LakeOptions(RowOptions, SinkOptions):
     is no pause."""
 
     compaction: bool = Field(True, alias="sink.compaction.enabled")
-    """Write small files of a table anew now and then, as few ones, and remove files that only old states of it have.
+    """Compact small files of a table now and then, and remove files that only old states of it have.
     The table's property says how old: `history.expire.max-snapshot-age-ms` in Iceberg (one day, in tables that are made
     here), `delta.deletedFileRetentionDuration` in Delta (a week)."""
 

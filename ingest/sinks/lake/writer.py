@@ -106,7 +106,7 @@ class LakeWriter:
         self._rows, self._written = KeptRows(self._files.columns_of, self._states), []
 
     def close(self) -> None:
-        """Forget what was not committed, and let go of what is held."""
+        """Forget what was not committed, and release what is held."""
         self.abort()
         self._files.close()
 

@@ -139,7 +139,7 @@ def explain(exc: psycopg.Error, what: str, server: Server) -> IngestError:
         hint = "the user needs CREATE on the database or on the schemas, their tables, and TEMPORARY for staging"
         return AccessError(detail, hint if state == "42501" else "check sink.username and sink.password")
     if isinstance(exc, psycopg.ProgrammingError) and not state:
-        return ConfigError(detail, "mend the options of the sink")
+        return ConfigError(detail, "correct the options of the sink")
     if state == _READ_ONLY:
         hint = "name the server that takes writes in sink.endpoint, and let default_transaction_read_only be off"
         return AccessError(detail, hint)
@@ -154,14 +154,14 @@ def explain(exc: psycopg.Error, what: str, server: Server) -> IngestError:
         if not state and "does not support SSL" in str(exc):
             return ConfigError(detail, "let the server speak TLS, or choose another sink.sslmode")
         if not state and "does not exist" in str(exc):
-            return ConfigError(detail, "create it, or mend sink.dbname or sink.username")
+            return ConfigError(detail, "create it, or correct sink.dbname or sink.username")
         return Unavailable(detail, hint)
     return ConfigError(f"{detail} (SQLSTATE {state})", _hint(state))
 
 
 def _hint(state: str) -> str:
     if state.startswith("22"):
-        return "a value does not fit its column there: mend the value or the table, nothing of it is committed"
+        return "a value does not fit its column there: correct the value or the table, nothing of it is committed"
     if state.startswith("23"):
-        return "a constraint of the table refuses a row: mend the row or the constraint, nothing of it is committed"
-    return "mend the table or the pipeline, nothing of it is committed"
+        return "a constraint of the table refuses a row: correct the row or the constraint, nothing of it is committed"
+    return "correct the table or the pipeline, nothing of it is committed"

@@ -93,7 +93,7 @@ class PostgresWriter:
         self._number = 0
         """The number of the last state that was kept, where all states of a key count."""
         self._older = self._no_row = 0
-        """Changes that the transaction in hand leaves out, as they are older than what is there, or as there is no row
+        """Changes that the open transaction leaves out, as they are older than what is there, or as there is no row
         for the columns that came."""
         self._left_out: dict[str, int] = {}
         self._put_off = False

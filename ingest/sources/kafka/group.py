@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ingest.model.record import Split
 
 KEEP_S: Final = 30.0
-"""The time after which the group's offsets are shown anew while nothing happens, in seconds."""
+"""The time after which the group's offsets are committed again while nothing happens, in seconds."""
 GONE_S: Final = 3 * KEEP_S
 """After this many seconds without a sign of it, another pipeline with the same group counts as gone."""
 _NOTE: Final = "ingest"

@@ -231,7 +231,7 @@ def unseen_parent(name: Name) -> str:
     return (
         f"foreign keys of tables that are read refer to {'.'.join(name)}, whose columns this user may not see: each of "
         "its updates counts as one of the columns that they refer to, and its own foreign keys are not known "
-        f"(GRANT SELECT ON {'.'.join(map(quoted, name))} mends it)"
+        f"(GRANT SELECT ON {'.'.join(map(quoted, name))} fixes it)"
     )
 
 

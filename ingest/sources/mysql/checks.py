@@ -208,7 +208,7 @@ def filter_problems(do: str, ignore: str, databases: Collection[str]) -> list[tu
     ignored = {name.strip() for name in ignore.split(",") if name.strip()}
     lost = sorted(name for name in databases if name in ignored or (logged and name not in logged))
     option = "binlog_do_db" if logged else "binlog_ignore_db"
-    return [(f"changes of the database {name} are not logged", f"mend {option} in its option file") for name in lost]
+    return [(f"changes of the database {name} are not logged", f"correct {option} in its option file") for name in lost]
 
 
 def _reads_nothing(connection: Connection, known: ServerVersion, variables: Mapping[str, str]) -> bool:

@@ -260,16 +260,16 @@ def explain(exc: Exception, what: str, server: MySqlServer) -> IngestError:
         )
         return ConfigError(f"the certificate of {server.name} is refused: {cause.verify_message}", hint)
     if isinstance(cause, ssl.SSLError) and not isinstance(cause, (ssl.SSLEOFError, ssl.SSLZeroReturnError)):
-        hint = "see which versions of TLS the server speaks (tls_version), mend ssl.ca, ssl.cert and ssl.key"
+        hint = "see which versions of TLS the server speaks (tls_version), correct ssl.ca, ssl.cert and ssl.key"
         return ConfigError(detail, f"{hint}, or choose another ssl.mode")
     if isinstance(cause, UnicodeError):
-        return ConfigError(f"cannot {what} at {server.name}: the hostname or the username is no text", "mend it")
+        return ConfigError(f"cannot {what} at {server.name}: the hostname or the username is no text", "correct it")
     if code in _OF_THE_LOG:
         return log_error(text, server)
     if code is None:
         if isinstance(cause, (OSError, pymysql.OperationalError)):
             return Unavailable(detail, _AWAY_HINT)
-        return ConfigError(detail, "mend the options of the source")
+        return ConfigError(detail, "correct the options of the source")
     if code in _HINTS:
         kind, hint = _HINTS[code]
         return kind(f"{detail} (error {code})", hint.format(user=server.user, port=server.port))
@@ -356,7 +356,7 @@ _HINTS: Final[dict[int, tuple[type[IngestError], str]]] = {
     1143: (AccessError, _RIGHTS_HINT),
     1227: (AccessError, _RIGHTS_HINT),
     1370: (AccessError, _RIGHTS_HINT),
-    1049: (ConfigError, "create the database, or mend the option tables"),
+    1049: (ConfigError, "create the database, or correct the option tables"),
     1251: (ConfigError, _PLUGIN_HINT),
     1275: (ConfigError, _PLUGIN_HINT),
     2026: (ConfigError, "let the server speak TLS, or choose another ssl.mode"),

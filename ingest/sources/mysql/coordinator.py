@@ -178,7 +178,7 @@ class MySqlCoordinator(LogHistory, SourceCoordinator):
         gone = [show(table) for table in chosen if table not in names]
         if gone:
             msg = f"{self._server.name} has no table {gone[0]}, or source.tables does not choose it"
-            raise ConfigError(msg, "leave it out, or mend source.tables")
+            raise ConfigError(msg, "leave it out, or correct source.tables")
         self._begin([names[table] for table in chosen], again=True)
         note_read_again(self._now, {names[table] for table in chosen})
         for table in chosen:
@@ -282,7 +282,7 @@ class MySqlCoordinator(LogHistory, SourceCoordinator):
             lambda: first_place(self._options, self._search, self._ask, self._excluded),
             History(),
         )
-        # A reading that begins anew beside the pipeline's run has its positions, and nothing else of its state
+        # A reading that starts over beside the pipeline's run has its positions, and nothing else of its state
         known = LogFiles((about,)) if self._state is None else self._state.files
         if not about.is_same(known.identity):
             msg = f"{self._server.name} is {about.name}, and the pipeline reads the log of {known.identity.name}"

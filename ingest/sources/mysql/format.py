@@ -143,7 +143,7 @@ class MySqlDecoder(DebeziumDecoder):
         self._known: dict[tuple[frozenset[tuple[str, DataType]], bytes], Typed] = {}
         self._days_only = days_only
         self._left_out: list[str] = []
-        """Columns of the record in hand whose dates are no days."""
+        """Columns of the current record whose dates are no days."""
 
     def decode(self, _keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> list[Decoded]:
         """One result per value, in order."""

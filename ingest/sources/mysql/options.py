@@ -156,7 +156,7 @@ class MySqlSource(Labelled, DeclaringOptions):
     """With `auto`: the most rows that a table may have, by the server's estimate."""
 
     heartbeat: Duration = Field(30.0, alias="heartbeat.interval")
-    """How often an idle server is to say that it is there. After four silent intervals the connection is made anew."""
+    """How often an idle server is to say that it is there. After four silent intervals it is opened again."""
 
     connect_timeout: Duration = Field(30.0, alias="connect.timeout")
     """How long each try of connecting may take."""

@@ -171,7 +171,7 @@ class MySqlReader(Reader):
         self._changed = False
         """True if one was not read, because its table is not as the history has it."""
         self._rows_given = 0
-        """Rows of the chunk in hand."""
+        """Rows of the current chunk."""
         self._questions: Connection | None = None
         """What asks for the order of keys."""
         self._rows: Connection | None = None
@@ -398,7 +398,7 @@ class MySqlReader(Reader):
             raise explain(exc, f"read rows of {name}", options.server) from exc
         except BadEvent as exc:
             msg = f"rows of {reading.table.database}.{reading.table.name} have a value that cannot be read: {exc}"
-            raise ConfigError(msg, "mend it in the database, or leave the table out (tables.exclude)") from exc
+            raise ConfigError(msg, "correct it in the database, or leave the table out (tables.exclude)") from exc
         return reader.mark, reader.low
 
     def _connect_for_rows(self) -> Connection:

@@ -44,7 +44,7 @@ def before(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, act: Callable
 
 
 def test_another_writer_that_is_faster_loses_nothing(sink: DeltaSinkSide, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It adds a row of a key that the batch brings, after positions were found: these are found anew."""
+    """It adds a row of a key that the batch brings, after positions were found: these are found again."""
     sink.side.declare({TABLE: SCHEMA})
     sink.write(TABLE, SCHEMA, *rows(1, 2, 3))
     before(

@@ -63,7 +63,7 @@ def test_a_file_whose_name_is_spelt_otherwise_in_the_log_stops_the_run(tmp_path:
     (name,) = sink.lake.active(*TABLE)
     for odd in ("r=\u00e9", "r=a+b", "../t", "r=a%41b", "/r"):
         log.write_text(log.read_text().replace(f'"path":"{name}"', f'"path":"{odd}/{name}"'))
-        with pytest.raises(ConfigError, match="does not write anew"):
+        with pytest.raises(ConfigError, match="does not rewrite"):
             sink.driver().add("checkpoint", 2, sink.files(TABLE, SCHEMA, (('{"id":1}', '{"id":1,"region":"us"}'),)))
         log.write_text(log.read_text().replace(f'"path":"{odd}/{name}"', f'"path":"{name}"'))
     sink.driver().add("checkpoint", 2, sink.files(TABLE, SCHEMA, (('{"id":1}', '{"id":1,"region":"us"}'),)))

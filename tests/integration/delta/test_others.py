@@ -89,7 +89,7 @@ def test_a_table_that_another_pipeline_made_anew_stops_the_run(filled: DeltaSink
     files = filled.files(TABLE, SCHEMA, (row(1, 1),))
     shutil.rmtree(filled.lake.folder / "shop" / "t" / "_delta_log")
     filled.driver().declare({TABLE: SCHEMA})
-    with pytest.raises(ConfigError, match="made it anew"):
+    with pytest.raises(ConfigError, match="created it again"):
         filled.side.add("checkpoint", 2, files)
 
 
@@ -127,7 +127,7 @@ def test_a_type_that_another_writer_made_wider_in_the_meantime(filled: DeltaSink
 def test_a_column_that_was_made_anew_as_another_one_in_the_meantime(filled: DeltaSinkSide, kind: pa.DataType) -> None:
     files = filled.files(TABLE, SCHEMA, (row(1, 1),))
     overwrite(filled, pa.table({"id": pa.array([7], pa.int64()), "n": pa.array([None], kind)}))
-    with pytest.raises(ConfigError, match="'n' was made anew") as refused:
+    with pytest.raises(ConfigError, match="'n' was created again") as refused:
         filled.side.add("checkpoint", 2, files)
     assert "--drop-batch" in refused.value.hint
 
@@ -205,7 +205,7 @@ def replace(sink: DeltaSinkSide) -> None:
 
 @pytest.mark.parametrize("act", [restore, delete, merge, compact, replace])
 def test_another_writer_in_between_is_seen(filled: DeltaSinkSide, act: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The rows that the batch supersedes are found anew in what the other one has left."""
+    """The rows that the batch supersedes are found again in what the other one has left."""
     filled.write(TABLE, SCHEMA, row(1, 1), row(2, 1))
     wrapped, calls = DeltaTable.create_write_transaction, iter(range(9))
 

@@ -58,7 +58,7 @@ def test_rows_and_changes_of_tables_become_upserts(
     assert next(event for event in events if event["event"] == "run started")["snapshot_tables"] == 3
     assert (batches[-1]["log"], batches[-1]["lag_bytes"]) == ("{}:{}".format(*mariadb.position()), 0)
     assert not any("lag" in event for event in events), "nothing of a database is records"
-    assert "; nothing is left" in first.out
+    assert "; no backlog" in first.out
     assert rows_of(kafka, f"{kafka.name}.orders") == {
         '{"id":1}': {"id": 1, "name": "Åsa", "price": 1.50},
         '{"id":2}': {"id": 2, "name": "b", "price": None},
@@ -147,7 +147,7 @@ def test_a_table_is_read_again_beside_the_run_that_is_there(
     )  # fmt: skip
     ran = backfill("unlogged.a")
     assert ran.code == 0, ran.err
-    assert "unlogged.a: the run that is there reads all rows again" in ran.out
+    assert "unlogged.a: the active run reads all rows again" in ran.out
     wrong = backfill("unlogged.c")
     assert (wrong.code, "knows no source table 'unlogged.c'" in wrong.err) == (78, True), wrong.err
     until(lambda: rows("a") == {3: 3, 4: 40, 5: 50, 9: 9}, 60, running)

@@ -233,7 +233,7 @@ FAULTS: dict[str, tuple[str, type[IngestError], str, str]] = {
                 "statement timeout", "ALTER ROLE … SET statement_timeout"),
     "disk": (TRIGGER % FULL, CommitOutcomeUnknown, "No space left on device", "has room"),
     "rights": ("REVOKE ALL ON {}.t FROM {}", AccessError, "permission denied for table t", "the user needs"),
-    "table": ("DROP TABLE {}.t", ConfigError, "does not exist", "mend the table"),
+    "table": ("DROP TABLE {}.t", ConfigError, "does not exist", "correct the table"),
 }  # fmt: skip
 """What happens to a table or a user, and the error of a task then: its class, its words, and its hint."""
 

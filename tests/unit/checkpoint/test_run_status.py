@@ -54,7 +54,7 @@ def test_a_run_that_goes_on_is_running_until_it_ends(tmp_path: Path) -> None:
     assert [*lines(found, AT / 1000)] == [
         "shop: running for 3 h 0 min (run 1, run, process 4711 on node)",
         "  last batch: 1, stored 4 s ago",
-        "  waiting:    1,204 records, after the last batch, 4 s ago",
+        "  backlog:    1,204 records, after the last batch, 4 s ago",
         "  in work:    batch 2, planned 2 s ago",
         "  rejected:   1 record",
         "  last error: none noted",
@@ -72,7 +72,7 @@ def test_a_run_that_goes_on_is_running_until_it_ends(tmp_path: Path) -> None:
     failed, batch, waiting, *_, error, write = lines(seen(tmp_path) | {"pipeline": "shop"}, AT / 1000)
     assert failed == "shop: FAILED 1 min ago with exit code 75 (run 1, run)"
     assert batch == "  last batch: 1, stored 4 s ago"
-    assert waiting == "  waiting:    1,204 records, after the last batch, 4 s ago", "that is newer than the end here"
+    assert waiting == "  backlog:    1,204 records, after the last batch, 4 s ago", "that is newer than the end here"
     assert error == "  last error: 1 min ago, run 1, exit code 75 (unavailable): no answer from the broker"
     assert write == "  last write: 2 s ago"
 
@@ -131,14 +131,14 @@ def test_a_run_counts_what_waits_while_no_batch_ends(tmp_path: Path) -> None:
     at(tmp_path, "waiting", AT - 12_000)
     found = seen(tmp_path)
     assert (found["waiting"], found["waiting_counted_by"]) == (30_030, "run")
-    assert "  waiting:    30,030 records, counted 12 s ago" in [*lines(found | {"pipeline": "p"}, AT / 1000)]
+    assert "  backlog:    30,030 records, counted 12 s ago" in [*lines(found | {"pipeline": "p"}, AT / 1000)]
     at(tmp_path, "batches/1.1.done", AT - 2_000)
-    assert "  waiting:    3 records, after the last batch, 2 s ago" in [
+    assert "  backlog:    3 records, after the last batch, 2 s ago" in [
         *lines(seen(tmp_path) | {"pipeline": "p"}, AT / 1000)
     ]
     note_end(checkpoint, RunEnd(AT - 1_000, 0, "", "", 8))
     storage.close()
-    assert "  waiting:    8 records, when the run ended, 1 s ago" in [
+    assert "  backlog:    8 records, when the run ended, 1 s ago" in [
         *lines(seen(tmp_path) | {"pipeline": "p"}, AT / 1000)
     ]
     WaitingNotes(Checkpoint(MemoryStorage()), told.append, lambda: 1e9)(Pending({}))
@@ -238,7 +238,7 @@ def test_a_checkpoint_without_notes_of_its_runs_says_what_it_knows(tmp_path: Pat
     assert [*lines(found | {"pipeline": "p"}, AT / 1000 + 4)] == [
         "p: nothing runs here",
         "  last batch: 3, stored 4 s ago",
-        "  waiting:    not known",
+        "  backlog:    not known",
         "  rejected:   0 records",
         "  last error: none noted",
         "  last write: 4 s ago",

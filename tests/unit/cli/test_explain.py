@@ -88,7 +88,7 @@ def test_codes_are_those_of_their_classes() -> None:
     ("metrics.port", ["option of section pipeline:", "/readyz"]),
     ("sink-table", ["option of section route:", "It has to be given."]),
     ("malformed", ["code of rejects"]),
-    ("75", ["exit code", "Worth retrying"]),
+    ("75", ["exit code", "Worth a retry"]),
     ("delta", ["delta (sink)", "warehouse"]),
 ])  # fmt: skip
 def test_a_word_is_explained(word: str, texts: list[str], tmp_path: Path) -> None:

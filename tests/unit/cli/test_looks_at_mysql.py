@@ -40,7 +40,7 @@ def test_rows_of_tables_and_of_the_log(mariadb: MySql, tmp_path: Path, monkeypat
     initial = written(tmp_path, mariadb, "initial")
     shown = called("plan", initial).out
     assert f"source: the log from {file}:{end} on, to read: about " in shown
-    assert " rows of 1 table; 25 rows were looked at" in shown
+    assert " rows of 1 table; 25 rows were sampled" in shown
     rows = tapped(initial, "-n", "4")
     assert len(rows) == 4
     assert all(len(row["rows"]) == 1 for row in rows), "not a whole chunk at once"

@@ -75,7 +75,7 @@ def test_an_idle_run_says_that_it_waits(terminal: tuple[Terminal, list[str]]) ->
     show(batch(lag=7))
     assert shown[-1].endswith("backlog 7")
     show(Stopping("SIGINT", now=False))
-    assert shown[-1] == "finishing the batch; again to end now"
+    assert shown[-1] == "finishing the batch in progress; a second signal ends at once"
 
 
 def test_rates_fall_to_zero_and_the_time_left_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,7 +150,7 @@ def test_a_side_that_is_away_is_logged_and_shown(terminal: tuple[Terminal, list[
     back = SideAnswers("sink", answers=True, away_s=70, news=True)
     assert logged(back).items() >= {"event": "answers again", "level": "info", "side": "sink", "away_s": 70}.items()
     show(back)
-    assert shown[-1] == "back again: the sink answers, after 70 s"
+    assert shown[-1] == "the sink answers again, after 70 s"
     stream, count = io.StringIO(), len(shown)
     show(SideAnswers("sink", answers=True))
     Log(frozenset(), stream)(SideAnswers("sink", answers=True))
@@ -219,16 +219,16 @@ def test_the_log_says_how_a_run_ended() -> None:
 @pytest.mark.parametrize(
     ("event", "said"),
     [
-        (RunEnded("p", stopped="drained", left={}), "ended: all that was there is read; nothing is left"),
+        (RunEnded("p", stopped="drained", left={}), "ended: source drained; no backlog"),
         (RunEnded("p", stopped="drained", left={"t": 3}),
-         "ended: all that was there is read; 3 records came meanwhile (3 of t)"),
+         "ended: source drained; 3 records since then (3 of t)"),
         (RunEnded("p", stopped="signal", left={"a": 1, "b": 2000}),
-         "ended: stopped by a signal; 2,001 records are left (2,000 of b, 1 of a)"),
+         "ended: stopped by a signal; backlog of 2,001 records (2,000 of b, 1 of a)"),
         (RunEnded("p", stopped="why", exit_code=75, left={"evil\x1b": 2}),
-         "ended: failed with exit code 75; 2 records are left (2 of evil\\x1b)"),
+         "ended: failed with exit code 75; backlog of 2 records (2 of evil\\x1b)"),
         (RunEnded("p", stopped="why", exit_code=78), "ended: failed with exit code 78"),
         (RunEnded("p", stopped="signal", left={f"t{i:02}": 1 for i in range(12)}),
-         "ended: stopped by a signal; 12 records are left ("
+         "ended: stopped by a signal; backlog of 12 records ("
          + ", ".join(f"1 of t{i:02}" for i in range(summary.MAX_TOPICS)) + ", and of 2 more)"),
     ],
 )  # fmt: skip
@@ -269,7 +269,7 @@ def test_a_signal_finishes_what_is_in_hand_and_a_second_one_ends_at_once(number:
     once = run()
     out, err = once.communicate(timeout=20)
     assert (once.returncode, out) == (0, "finished\n")
-    assert "finishing the batch; again to end now" in err
+    assert "finishing the batch in progress; a second signal ends at once" in err
 
     busy = run("busy")
     assert busy.stderr is not None

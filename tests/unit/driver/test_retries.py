@@ -1,4 +1,4 @@
-"""Brokers that are away are waited for, and whoever watches sees that the run gets on."""
+"""Brokers that are away are waited for, and whoever watches sees that the run is live."""
 
 from __future__ import annotations
 

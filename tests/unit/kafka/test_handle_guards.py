@@ -241,7 +241,7 @@ def test_destinations_that_are_made_for_records_do_not_stay(producer: Producer) 
     known = To.looked - before
     before = To.looked
     producer.write([(destinations[0], None, b"v")])
-    assert To.looked - before > known, "the first ones are made anew"
+    assert To.looked - before > known, "the first ones are created again"
     assert dropped(producer) == count + 3
 
 

@@ -172,8 +172,8 @@ def test_a_page_is_written_at_the_start_and_while_no_batch_ends(
     wall.now += 5
     report(RunStarted("p", 1, "c", 1, False, 20, True))
     shown = read(file.read_text()).text
-    assert "begun 2026-09-21 14:13:20 UTC" in shown, "when it began to connect"
-    assert "Running. This page was written 2026-09-21 14:13:25 UTC" in shown
+    assert "started 2026-09-21 14:13:20 UTC" in shown, "when it began to connect"
+    assert "Running. Written 2026-09-21 14:13:25 UTC" in shown
     assert file.stat().st_mode & 0o777 == 0o600, "it has parts of messages"
     report(measured(tables={"shop.orders": TableCounters(10, 9, 0, 0, 1)}))
     report(measured(tables={"shop.orders": TableCounters(10, 4, 3, 3, 0), "<b>": TableCounters(1, 1)}))
@@ -191,7 +191,7 @@ def test_a_page_is_written_at_the_start_and_while_no_batch_ends(
     report(SideAnswers("sink", answers=True))
     text = file.read_text()
     assert "has not answered" not in text
-    assert "<b>1,234</b>backlog (records)" in text, "what waits now, though no batch has ended"
+    assert "<b>1,234</b>backlog (records)" in text, "what waits now, though no batch completed"
     before = file.read_text()
     wall.now += 31
     report(Stopping("SIGTERM", now=False))

@@ -96,7 +96,7 @@ def test_probes_say_what_is_wrong(port: Port, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(time, "monotonic", lambda: later)
     status, _, text = port.ask("/livez")
     assert status == 503
-    assert text.startswith("no batch has ended for 301 s")
+    assert text.startswith("no batch completed for 301 s")
     port.health(Alive())
     assert port.ask("/livez")[0] == 200
     port.health(RunEnded("p"))
@@ -121,7 +121,7 @@ def test_a_run_that_waits_for_a_side_is_not_ready_and_not_dead(monkeypatch: pyte
     now += 1
     assert health.unready() == "the source has not answered for 11 s; the sink has not answered for 11 s"
     now += 300
-    assert health.dead().startswith("no batch has ended for 311 s"), "since it was back"
+    assert health.dead().startswith("no batch completed for 311 s"), "since it was back"
 
 
 def test_a_port_with_a_password_tells_nobody_else_anything() -> None:

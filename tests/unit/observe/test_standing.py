@@ -105,9 +105,7 @@ def test_the_log_of_a_run(form: LogFormat, capsys: pytest.CaptureFixture[str]) -
             assert all(f" {name}={value}" in line for name, value in fields.items())
     assert "records" not in pending
     assert "2048" in ended
-    assert capsys.readouterr().out.endswith(
-        "ended: all that was there is read; 2.0 KiB of the log, 3 s behind came meanwhile\n"
-    )
+    assert capsys.readouterr().out.endswith("ended: source drained; 2.0 KiB of the log, 3 s behind since then\n")
 
 
 def test_the_live_line(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,9 +132,9 @@ def test_the_page_about_a_run(tmp_path: Path) -> None:
     report.write()
     text = (tmp_path / "r.html").read_text()
     for part in (
-        "<b>400 B</b>of the log to read", "<b>12.0 s</b>behind the log", "<b>67</b>rows of tables to read (about)",
-        "until they are read (about)", "changes read", "average throughput (changes/s)",
-        "<figcaption>Log to read (bytes)<", "<figcaption>Rows of tables to read (about)<",
+        "<b>400 B</b>log backlog", "<b>12.0 s</b>log lag", "<b>67</b>snapshot rows left (estimate)",
+        "snapshot time left (estimate)", "changes read", "average throughput (changes/s)",
+        "<figcaption>Log backlog (bytes)<", "<figcaption>Snapshot rows left (estimate)<",
         "ingest backfill FILE --table shop.items",
         '<td>shop.orders</td><td class="n">40</td><td class="n">100</td>',
     ):  # fmt: skip
@@ -173,7 +171,7 @@ def test_status_says_it_from_the_checkpoint_alone(tmp_path: Path) -> None:
     ):
         assert part in text
     assert text[2].startswith(
-        "  waiting:    4.8 MiB of the log, 12 s behind; about 67 rows of 2 tables, about 1 min left, after"
+        "  backlog:    4.8 MiB of the log, 12 s behind; about 67 rows of 2 tables, about 1 min left, after"
     )
     shown = called("checkpoint", "show", str(tmp_path)).out
     for part in (
@@ -189,7 +187,7 @@ def test_status_says_it_from_the_checkpoint_alone(tmp_path: Path) -> None:
     refused = called("checkpoint", "reset", str(tmp_path), "--to", "latest", "--dry-run")
     assert (refused.code, "cannot be set" in refused.err) == (78, True)
     note_waiting(checkpoint, None, CAUGHT_UP.lag())
-    assert "  waiting:    nothing, counted " in "\n".join(lines(status(checkpoint) | {"pipeline": "shop"}, 2e9))
+    assert "  backlog:    nothing, counted " in "\n".join(lines(status(checkpoint) | {"pipeline": "shop"}, 2e9))
     note_end(checkpoint, RunEnd(2_000_000_000_000, 0, "", "", None, replace(CAUGHT_UP, lag_bytes=5).lag()))
     assert "5 B of the log, when the run ended" in "\n".join(lines(status(checkpoint) | {"pipeline": "shop"}, 2e9))
     storage.close()

@@ -277,7 +277,7 @@ def test_only_what_has_changed_is_written_and_what_is_gone_is_removed(
     assert rendered(pipelines, out) == 0
     after = (out / "orders.yaml").read_text()
     digests = [next(line for line in text.splitlines() if "files-sha256" in line) for text in (before, after)]
-    assert digests[0] != digests[1], "pods start anew with another file"
+    assert digests[0] != digests[1], "pods start over with another file"
     (pipelines / "orders.yaml").unlink()
     settings = pipelines / "kubernetes.yaml"
     settings.write_text(settings.read_text().replace("  orders:\n    memory: 3Gi\n", ""))

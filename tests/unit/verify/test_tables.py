@@ -31,7 +31,7 @@ class _Lake:
         }[kind]
 
     def change(self, change: Any) -> None:
-        """Write the table anew, with what becomes of its rows by their keys."""
+        """Rewrite the table, with what becomes of its rows by their keys."""
         if self.kind == "delta":
             table: Any = DeltaWarehouse(str(self.folder), {}).load(("default", "shop"))
             data = table.to_pyarrow_table()

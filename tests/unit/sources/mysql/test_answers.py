@@ -80,7 +80,7 @@ def test_numbers_of_answers_go_on() -> None:
 
 
 def test_tables_that_are_marked_are_shown(checkpoint: Path) -> None:
-    """With what changed their rows, and the command that reads them anew."""
+    """With what changed their rows, and the command that reads them again."""
     assert "marked" not in called("status", str(checkpoint)).out
     state = State(
         LogFiles((ServerIdentity(1),)), LogPlace("b.1", 4, 0), marked={"d.t t": "ALTER TABLE: DROP PARTITION"}

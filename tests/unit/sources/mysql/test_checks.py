@@ -131,7 +131,7 @@ def test_retention() -> None:
 def test_databases_that_are_not_logged() -> None:
     assert filter_problems("", "", ["a"]) == []
     assert [what for what, _ in filter_problems("a,b", "", ["a", "c"])] == ["changes of the database c are not logged"]
-    assert filter_problems("", "c", ["c"])[0][1] == "mend binlog_ignore_db in its option file"
+    assert filter_problems("", "c", ["c"])[0][1] == "correct binlog_ignore_db in its option file"
 
 
 def test_statements_of_versions() -> None:
