@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import psutil
-from clusters import Standalone
+from brokers import Standalone
 from rig import Rig, executors_below
 from storm import Report, Scale, broker
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 from binlogs import mysql_to_changelog, mysql_to_delta, mysql_to_iceberg, mysql_to_postgres, mysql_to_topics
-from clusters import Nodes
+from brokers import Nodes
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from databases import postgres_around_commits, postgres_gone, postgres_killed
@@ -212,7 +212,7 @@ def checkpoint_deleted(folder: Path, guarantee: str, scale: Scale) -> Report:
         report = rig.read_all()
         report.notes.append(f"{report.twice} of {total} changes were written again, as they should be")
         report.twice -= total
-        report.disorder -= min(report.disorder, 500)  # each key's numbers begin anew once
+        report.disorder -= min(report.disorder, 500)  # each key's numbers start over once
         return report
 
 

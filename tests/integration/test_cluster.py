@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pyspark
 import pytest
-from clusters import Standalone
+from brokers import Standalone
 from deltalake import DeltaTable
 from harness import INGEST, Kafka, Pipeline, Result, debezium, finish, message
 

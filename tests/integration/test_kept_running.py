@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 import pytest
-from clusters import Nodes
+from brokers import Nodes
 from harness import Kafka, Pipeline, finish, message, until
 
 from ingest.errors import IngestError

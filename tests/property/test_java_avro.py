@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 from avro_pairs import READ, REFUSED
-from avro_readers import readers_of_records
-from avro_schemas import Names, possible, records
+from avro_schemas import Names, possible, readers_of_records, records
 from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -10,8 +10,8 @@ from typing import Any
 import orjson
 import pytest
 from mysql_events import Log, read_bytes, table
-from mysql_json import Opaque, encode
 from mysql_log import Tables
+from mysql_values import Opaque, encode
 
 from ingest.errors import ConfigError
 from ingest.sources.mysql import json_binary, text_charsets
