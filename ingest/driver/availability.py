@@ -1,10 +1,10 @@
 """Whether source and sink answer: asked every few seconds, asked again until they do, waited for after an outage.
 
 `SideWatch` asks each side in a thread of its own and tells observers, so that readiness, metrics, the log and the
-progress display say the same (docs/metrics.md#availability-of-source-and-sink). `Retries` repeats one question. `Outages` is
-the one rule for every source and sink, at the start, between batches, in the middle of one and at its commit: what
-failed is Unavailable, the run waits until both sides answer, and begins again where the checkpoint says. With `--once`
-it does not wait there (docs/spec/delivery.md#a-side-that-is-away).
+progress display say the same (docs/metrics.md#availability-of-source-and-sink). `Retries` repeats one question.
+`Outages` is the one rule for every source and sink, at the start, between batches, in the middle of one and at its
+commit: what failed is Unavailable, the run waits until both sides answer, and starts again from the checkpoint. With
+`--once` it does not wait there (docs/spec/delivery.md#a-side-that-is-away).
 """
 
 from __future__ import annotations
