@@ -19,12 +19,13 @@ from ingest.cli.screen import counted
 from ingest.config.loader import load_text
 from ingest.errors import ConfigError
 from ingest.formats import FORMATS
-from ingest.formats.appearance import REGISTERED, looks_like
-from ingest.formats.appearance_of_rows import (
+from ingest.formats.appearance import (
+    REGISTERED,
     cells,
     delimiter_of,
     event_field,
     header_of,
+    looks_like,
     objects,
     says_mysql_types,
     unique_field,

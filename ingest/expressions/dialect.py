@@ -10,8 +10,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from ingest.expressions.arguments import literal
-from ingest.expressions.rewrites import CALLS, INSTANT, LOCAL, TIME_OF_DAY, TODAY
+from ingest.expressions.rewrites import CALLS, INSTANT, LOCAL, TIME_OF_DAY, TODAY, literal
 from ingest.expressions.units import interval
 from ingest.expressions.words import RESERVED, arguments_of, closing, is_plain, is_word, kind, opens, outside
 from ingest.model.text import TextError

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from sqlglot.tokenizer_core import Token
 
-    from ingest.expressions.arguments import Say, Translation
+    from ingest.expressions.rewrites import Say, Translation
     from ingest.expressions.words import Words
 
 _SHORT: Final = ("HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND")

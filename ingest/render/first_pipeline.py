@@ -16,7 +16,7 @@ from ingest.render.yaml_text import scalar
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from ingest.formats.appearance_of_rows import UniqueField
+    from ingest.formats.appearance import UniqueField
 
 SINKS: Final = ("upsert-kafka", "kafka", "iceberg", "delta", "postgres", "hologres", "file", "print")
 """Sinks that a first pipeline can have."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ingest.formats.appearance_of_rows import (
+from ingest.formats.appearance import (
     EventField,
     UniqueField,
     delimiter_of,

@@ -10,8 +10,7 @@ import pytest
 from commands import called
 
 from ingest.errors import ConfigError
-from ingest.formats.appearance import looks_like
-from ingest.formats.appearance_of_rows import event_field, header_of, objects, says_mysql_types
+from ingest.formats.appearance import event_field, header_of, looks_like, objects, says_mysql_types
 from ingest.sandbox.sample import TOPICS, Shop
 
 if TYPE_CHECKING:
