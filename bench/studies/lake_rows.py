@@ -23,10 +23,9 @@ from ingest.model.schema import Column, TableSchema
 from ingest.native import native
 from ingest.schema.evolve import Schemas, SourceTable
 from ingest.schema.infer import Inference
-from ingest.sinks.lake.columns import LakeColumn
-from ingest.sinks.lake.kept_rows import KeptRows
-from ingest.sinks.lake.native_rows import BUILT, schema_of
-from ingest.sinks.lake.rows import rows_to_batch, rows_to_batch_by_reference
+from ingest.sinks.lake.pending_rows import PendingRows
+from ingest.sinks.lake.rows import BUILT, rows_to_batch, rows_to_batch_by_reference, schema_of
+from ingest.sinks.lake.table import LakeColumn
 from ingest.sinks.topics.upsert_kafka import UpsertKafka
 from ingest.testing.in_memory import MemoryRecord
 
@@ -79,7 +78,7 @@ def kept(batches: Sequence[Any]) -> Callable[[], Any]:
     """Return a function that keeps the last states of the keys of batches, and takes them."""
 
     def take() -> None:
-        rows = KeptRows(lambda _: (COLUMNS, KEY))
+        rows = PendingRows(lambda _: (COLUMNS, KEY))
         for batch in batches:
             rows.keep(batch)
         ((_, states),) = rows.take()
@@ -97,13 +96,13 @@ def cases() -> dict[str, tuple[int, Callable[[], Any]]]:
     made: dict[str, tuple[int, Callable[[], Any]]] = {
         "reference": (len(few), lambda: rows_to_batch_by_reference(COLUMNS, KEY, few)),
         "rows_to_batch": (COUNT, lambda: rows_to_batch(COLUMNS, KEY, given)),
-        "KeptRows, objects": (COUNT, kept(objects)),
+        "PendingRows, objects": (COUNT, kept(objects)),
         "pyarrow.json": (COUNT, lambda: read(lines)),
         "Parquet, snappy": (COUNT, lambda: written(batch, "snappy")),
         "Parquet, zstd": (COUNT, lambda: written(batch, "zstd")),
     }
     if native.BUILT:
-        made["KeptRows, native batches"] = (COUNT, kept(native_batches(given)))
+        made["PendingRows, native batches"] = (COUNT, kept(native_batches(given)))
     return made
 
 

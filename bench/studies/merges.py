@@ -32,7 +32,7 @@ from throughput import create
 from ingest.paths import cache, locked
 from ingest.sandbox.jars import fetch
 from ingest.sinks.delta.warehouse import DeltaWarehouse
-from ingest.sinks.iceberg.catalog import Warehouse
+from ingest.sinks.iceberg.warehouse import IcebergWarehouse
 
 if TYPE_CHECKING:
     import argparse
@@ -136,7 +136,7 @@ def by_sink(kind: str, bootstrap: str, folder: Path, size: int) -> Result:
 
 
 def _iceberg_rows(lake: Path) -> pa.Table:
-    table = Warehouse({"warehouse": str(lake)}).catalog.load_table(TABLE)
+    table = IcebergWarehouse({"warehouse": str(lake)}).catalog.load_table(TABLE)
     return table.scan(selected_fields=("updated_at", "quantity")).to_arrow()
 
 

@@ -14,8 +14,8 @@ from ingest.errors import SchemaChangeRefused
 from ingest.model import types
 from ingest.model.reject import RowError
 from ingest.model.table import show
-from ingest.sinks.lake.converted import converted
 from ingest.sinks.lake.rows import UnfitRows, rows_to_batch
+from ingest.sinks.lake.types import converted
 from ingest.verify.rows import KeyedRow, TableRules, TableThere, key_of
 
 if TYPE_CHECKING:
@@ -184,7 +184,7 @@ class DeltaReader(LakeReader):
         from ingest.sinks.delta.tables import arrow_schema  # noqa: PLC0415  (the library is slow to import)
 
         with self._warehouse.asking(f"look the table {show(name)} up"):
-            found = self._warehouse.found(name)
+            found = self._warehouse.find(name)
             if found is None:
                 return None
             partitions = found.metadata().partition_columns

@@ -35,7 +35,7 @@ from pyiceberg.types import (
     TimestampType,
 )
 
-from ingest.sinks.delta.actions import statistics_of
+from ingest.sinks.delta.files import statistics_of
 from ingest.sinks.iceberg.files import data_file, written_files
 
 _ENDS: Final = st.sampled_from("az\0\ud7ff\ue000\uffff\U00010000\U0010ffff")

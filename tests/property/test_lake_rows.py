@@ -20,9 +20,8 @@ from picking import pick, shuffle
 from typed_rows import TYPED, typed_rows
 
 from ingest.model import types
-from ingest.sinks.lake.columns import LakeColumn
-from ingest.sinks.lake.native_rows import BUILT, rows_reader
-from ingest.sinks.lake.rows import UnfitRows, rows_to_batch, rows_to_batch_by_reference
+from ingest.sinks.lake.rows import BUILT, UnfitRows, rows_reader, rows_to_batch, rows_to_batch_by_reference
+from ingest.sinks.lake.table import LakeColumn
 
 pytestmark = pytest.mark.compiled
 KINDS = [

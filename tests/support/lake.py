@@ -10,7 +10,7 @@ import duckdb_extension_avro
 import duckdb_extension_iceberg
 from pyiceberg.catalog import load_catalog
 
-from ingest.sinks.iceberg.catalog import with_defaults
+from ingest.sinks.iceberg.warehouse import with_defaults
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog

@@ -8,10 +8,10 @@ from lake_sink import lake_schema
 from lake_values import VALUES
 
 from ingest.model import types
-from ingest.sinks.delta import types as delta
-from ingest.sinks.iceberg import types as iceberg
-from ingest.sinks.lake.columns import LakeColumn, stored_schema
+from ingest.sinks.delta import tables as delta
+from ingest.sinks.iceberg import tables as iceberg
 from ingest.sinks.lake.rows import rows_to_batch
+from ingest.sinks.lake.table import LakeColumn, stored_schema
 
 if TYPE_CHECKING:
     from ingest.model.data_type import DataType

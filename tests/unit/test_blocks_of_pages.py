@@ -19,9 +19,9 @@ from ingest.formats.avro.table_writer import record_of
 from ingest.formats.protobuf.table_writer import schema_text
 from ingest.model import types
 from ingest.model.schema import Column, TableSchema
-from ingest.sinks.delta.types import delta_type
-from ingest.sinks.iceberg.types import iceberg_type
-from ingest.sinks.lake.columns import stored_schema
+from ingest.sinks.delta.tables import delta_type
+from ingest.sinks.iceberg.tables import iceberg_type
+from ingest.sinks.lake.table import stored_schema
 from ingest.sinks.postgres.dialect import POSTGRES, HologresDialect
 
 if TYPE_CHECKING:

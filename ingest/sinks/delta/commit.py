@@ -9,7 +9,6 @@ comes in between, it is found again. Rules: docs/spec/delta.md#delivery.
 from __future__ import annotations
 
 import hashlib
-import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -19,18 +18,23 @@ from deltalake import CommitProperties, Schema, Transaction
 from deltalake.exceptions import CommitFailedError
 
 from ingest.errors import ConfigError
-from ingest.model.commit import old_copy
 from ingest.model.types import BOOLEAN, merge
-from ingest.sinks.delta.actions import removed_file
-from ingest.sinks.delta.partitions import DeltaPartitions, fields_of, values_of
-from ingest.sinks.delta.rewriting import NewFiles, action_of
-from ingest.sinks.delta.seen import BATCH, CHECKPOINT
-from ingest.sinks.delta.superseded import NOWHERE, Superseded, SupersededFiles, superseded_by
-from ingest.sinks.delta.tables import arrow_schema, check_writable, columns_of, columns_there
+from ingest.sinks.delta.files import NOWHERE, NewFiles, Superseded, action_of, removed_file
+from ingest.sinks.delta.history import BATCH, CHECKPOINT
+from ingest.sinks.delta.superseded import SupersededFiles, superseded_by
+from ingest.sinks.delta.tables import (
+    DeltaPartitions,
+    arrow_schema,
+    check_writable,
+    columns_of,
+    columns_there,
+    fields_of,
+    values_of,
+)
 from ingest.sinks.delta.upkeep import COMPACTED, is_due
 from ingest.sinks.lake.changes import LakeChangeError, check_required
-from ingest.sinks.lake.key_groups import key_groups
-from ingest.sinks.lake.table import digest_of
+from ingest.sinks.lake.commit import Committed, digest_of, has_batch, retried
+from ingest.sinks.lake.superseded import key_groups
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -41,26 +45,13 @@ if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
     from ingest.sinks.lake.changes import ColumnThere
-    from ingest.sinks.lake.table import AddedFile
+    from ingest.sinks.lake.files import AddedFile
 
 _FILES: Final = ".files"
 """End of the name under which a version has the digest of the files of its batch, beside the batch's number."""
 PIPELINE: Final = "ingest-pipeline."
 """Beginning of the name under which a version has the number of a pipeline's checkpoint. Its end is the pipeline's."""
 _GIVE_UP: Final = "give the batch up with ingest checkpoint reset --drop-batch, and its rows are read again"
-_TRIES: Final = 8
-_PAUSE_S: Final = 0.1
-
-
-def has_batch(table: DeltaTable, scope: str, batch: int, digest: int) -> bool:
-    """Return whether a table has what a batch adds to it. `digest`: what tells its files from those of another batch.
-
-    Raise CheckpointError where it has a later one, or another one of this number: the checkpoint is an old copy.
-    """
-    number = table.transaction_version(scope) or 0
-    if number > batch or (number == batch and table.transaction_version(scope + _FILES) != digest):
-        raise old_copy(number, batch)
-    return number == batch
 
 
 def number_of(checkpoint: str) -> int:
@@ -74,16 +65,6 @@ def has_older_progress(table: DeltaTable, checkpoint: str, pipeline: str) -> boo
     return found not in {None, number_of(checkpoint)} and table.transaction_version(checkpoint) is None
 
 
-class Committed(NamedTuple):
-    """A table with the files of a batch."""
-
-    version: int
-    due: bool
-    """True if upkeep is to follow."""
-    older: int = 0
-    """Rows of the batch that were left out, as they are older than their row in the table."""
-
-
 def add_files(
     load: Callable[[], DeltaTable],
     place: FileSystem,
@@ -95,34 +76,30 @@ def add_files(
 ) -> Committed:
     """Commit the files of a batch of a pipeline to a table, where that is not done yet; batch 0 is none, and never is.
 
-    Files that are in no table then are removed. It is tried again where another writer was faster. `load` returns the
-    newest version, `place` has the table's files; `interval`: versions between two of upkeep, None for no upkeep. Raise
-    LakeChangeError for a table that takes no rows of this tool, ConfigError for files that it cannot take,
-    CheckpointError where the table is ahead of the checkpoint, and what the library raises.
+    Returns the version that has it. Files that are in no table then are removed. It is tried again where another writer
+    was faster. `load` returns the newest version, `place` has the table's files; `interval`: versions between two of
+    upkeep, None for no upkeep. Raise LakeChangeError for a table that takes no rows of this tool, ConfigError for files
+    that it cannot take, CheckpointError where the table is ahead of the checkpoint, and what the library raises.
     """
     made = list[str]()
     digest = int(digest_of(files)[:16], 16) >> 1
     owner = Transaction(PIPELINE + pipeline, number_of(scope.partition(".")[0]))
     notes = [Transaction(scope, batch), Transaction(scope + _FILES, digest), owner]
     told = {BATCH: str(batch), CHECKPOINT: scope}
-    table = load()
-    for left in reversed(range(_TRIES)):
-        if batch and has_batch(table, scope, batch, digest):
+
+    def commit() -> Committed:
+        table = load()
+        last, same_files = table.transaction_version(scope) or 0, table.transaction_version(scope + _FILES) == digest
+        if batch and has_batch(last, batch, same_files=same_files):
             version = table.version()
-            done = Committed(version, interval is not None and table.transaction_version(COMPACTED) == version)
-            break
+            return Committed(version, due=interval is not None and table.transaction_version(COMPACTED) == version)
         _delete(place, made)  # files of a version that another writer's took the place of
-        try:
-            done = Committed(table.version() + 1, interval is not None and is_due(table, interval))
-            more = [Transaction(COMPACTED, done.version)] if done.due else []
-            done = done._replace(older=_commit(table, place, files, [*notes, *more], told, made))
-            break
-        except CommitFailedError:
-            if not left:
-                raise
-            time.sleep(_PAUSE_S * (_TRIES - left))
-            table = load()
-    _delete(place, [one.path for one in files if one.gone])
+        version, due = table.version() + 1, interval is not None and is_due(table, interval)
+        more = [Transaction(COMPACTED, version)] if due else []
+        return Committed(version, _commit(table, place, files, [*notes, *more], told, made), due)
+
+    done = retried(commit, CommitFailedError)
+    _delete(place, [file.path for file in files if file.gone])
     return done
 
 

@@ -7,46 +7,45 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError
 
-from ingest.errors import IngestError, SchemaChangeRefused
+from ingest.errors import SchemaChangeRefused
 from ingest.model.data_type import DecimalType
-from ingest.model.probe import ConnectProbe
 from ingest.model.table import show
-from ingest.sinks.delta.change import ALONE, change
 from ingest.sinks.delta.commit import add_files, has_older_progress
-from ingest.sinks.delta.files import DeltaFiles
-from ingest.sinks.delta.partitions import partition_columns
-from ingest.sinks.delta.seen import SeenTables, taken_away
-from ingest.sinks.delta.tables import PROPERTIES, changes, columns_there, has_beyond, schema_of
-from ingest.sinks.delta.upkeep import compact, vacuum
+from ingest.sinks.delta.history import SeenTables, taken_away
+from ingest.sinks.delta.tables import PROPERTIES, changes, columns_there, has_beyond, partition_columns, schema_of
+from ingest.sinks.delta.upkeep import ALONE, change, compact, vacuum
+from ingest.sinks.delta.writer import DeltaFiles
 from ingest.sinks.lake.changes import LakeChangeError
 from ingest.sinks.lake.coordinator import LakeCoordinator, check_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from ingest.model.schema import TableComments
     from ingest.sinks.delta.options import DeltaSink
+    from ingest.sinks.delta.warehouse import DeltaWarehouse
     from ingest.sinks.lake.changes import Changes, ColumnThere
-    from ingest.sinks.lake.marks import Mark, TableName, TakenAway
-    from ingest.sinks.lake.table import AddedFile, LakeTable
+    from ingest.sinks.lake.commit import Committed, Mark, TakenAway
+    from ingest.sinks.lake.files import AddedFile
+    from ingest.sinks.lake.table import LakeTable, TableName
 
 
 class DeltaCoordinator(LakeCoordinator[DeltaTable]):
     """The driver's side. Raises IngestError only."""
 
+    kind = "delta"
+    _options: DeltaSink
+    _warehouse: DeltaWarehouse
+
     def __init__(self, options: DeltaSink, pipeline: str, warn: Callable[[str], None]) -> None:
         super().__init__(options, pipeline, warn)
-        self.probe = ConnectProbe(lambda: DeltaCoordinator(options, pipeline, lambda _: None))
-        self._options = options
-        self._warehouse = options.warehouse
         self._seen = SeenTables()
 
     def connect(self) -> str:
@@ -54,39 +53,29 @@ class DeltaCoordinator(LakeCoordinator[DeltaTable]):
         folder = self._warehouse.folder
         if folder is not None and not _has_writable_table(folder):
             check_folder(folder, "warehouse")
-        if self._is_new():
+        if self._warehouse.is_new:
             return self._warehouse.name
         with self._warehouse.asking("look for tables"):
-            self._warehouse.found(("default", "ingest"))
+            self._warehouse.find(("default", "ingest"))
         return self._warehouse.name
 
-    def fingerprint(self, identity: str) -> dict[str, Any]:
-        """Return what a checkpoint of this sink depends on."""
-        return {"type": "delta", "warehouse": identity}
+    def _has_rows(self, there: DeltaTable) -> bool:
+        return len(pa.table(there.get_add_actions())) > 0
 
-    def close(self) -> None:
-        """Do nothing: the library keeps no connection."""
-
-    def _asking(self, what: str) -> AbstractContextManager[None]:
-        return self._warehouse.asking(what)
-
-    def _is_new(self) -> bool:
-        return self._warehouse.folder is not None and not self._warehouse.folder.is_dir()
-
-    def _exists(self, name: tuple[str, ...]) -> bool:
-        return self._warehouse.found(name) is not None
-
-    def _has_rows(self, name: TableName) -> bool:
-        return len(pa.table(self._warehouse.load(name).get_add_actions())) > 0
-
-    def _look_up(self, wanted: LakeTable) -> DeltaTable | None:
-        there = self._warehouse.found(wanted.id)
+    def _find(self, name: TableName) -> DeltaTable | None:
+        there = self._warehouse.find(name)
         if there is None:
-            self._seen.missing(wanted.id)
+            self._seen.missing(name)
             return None
-        return self._seen.checked(wanted.id, there)
+        return self._seen.checked(name, there)
 
-    def _make(self, wanted: LakeTable) -> None:
+    def _load(self, name: TableName) -> DeltaTable:
+        return self._compare(name, self._seen.checked(name, self._warehouse.load(name)))
+
+    def _changed(self, name: TableName, there: DeltaTable) -> None:
+        self._seen.checked(name, there)
+
+    def _make(self, wanted: LakeTable) -> DeltaTable:
         partitions, properties = partition_columns(wanted), {**PROPERTIES, **dict(wanted.layout.options)}
         try:
             made = DeltaTable.create(
@@ -99,11 +88,10 @@ class DeltaCoordinator(LakeCoordinator[DeltaTable]):
                 raise_if_key_not_exists=False,
             )
         except DeltaError:
-            found = self._warehouse.found(wanted.id)
+            found = self._warehouse.find(wanted.id)
             if found is None:
                 raise
             made = found
-        self._seen.checked(wanted.id, made)
         if risky := [
             one.name for one in wanted.columns if one.name in partitions and isinstance(one.type, DecimalType)
         ]:
@@ -111,8 +99,9 @@ class DeltaCoordinator(LakeCoordinator[DeltaTable]):
                 f"table {wanted}: its column {risky[0]} makes partitions and is a DECIMAL: let no deltalake write to it"
                 " or compact it, which has wrong texts for negative ones, and nobody could read the table then"
             )
+        return made
 
-    def _mark(self, name: TableName, _there: DeltaTable | None, batch: int) -> Mark:
+    def _mark(self, name: TableName, _there: DeltaTable, batch: int) -> Mark:
         return self._seen.mark(name, batch)
 
     def _taken_away(self, name: TableName, there: DeltaTable, mark: Mark) -> TakenAway | None:
@@ -127,8 +116,8 @@ class DeltaCoordinator(LakeCoordinator[DeltaTable]):
     def _columns(self, there: DeltaTable) -> Mapping[str, ColumnThere]:
         return columns_there(there)
 
-    def _beyond(self, _wanted: LakeTable, there: DeltaTable, names: Sequence[str]) -> set[str]:
-        return {name for name in names if has_beyond(there, name)}
+    def _has_beyond(self, there: DeltaTable, name: str) -> bool:
+        return has_beyond(there, name)
 
     def _apply(self, there: DeltaTable, wanted: LakeTable, found: Changes) -> None:
         change(there, self._warehouse.files(wanted.id), found, wanted.key)
@@ -141,45 +130,28 @@ class DeltaCoordinator(LakeCoordinator[DeltaTable]):
         if comments.table is not None and (there.metadata().description or "") != comments.table:
             there.alter.set_table_description(comments.table, commit_properties=ALONE)
 
-    def _add(self, name: tuple[str, ...], files: list[AddedFile], scope: str, batch: int) -> int:
+    def _commit(self, name: TableName, files: list[AddedFile], scope: str, batch: int) -> Committed:
         interval = self._options.compaction_interval if self._options.compaction else None
-        with self._warehouse.asking(f"commit rows of the table {show(name)}"):
-            try:
-                place = self._warehouse.files(name)
-                done = add_files(lambda: self._load(name), place, files, scope, batch, interval, self._pipeline)
-            except LakeChangeError as exc:
-                msg = f"the table {show(name)} cannot take rows any more: {exc}"
-                raise SchemaChangeRefused(msg, "change it there; nothing is lost") from None
-        self._seen.committed(name, done.version)
-        self._note(name, None, scope, batch)
-        if done.due:
-            self._keep_up(name)
-        return done.older
+        try:
+            place = self._warehouse.files(name)
+            done = add_files(lambda: self._load(name), place, files, scope, batch, interval, self._pipeline)
+        except LakeChangeError as exc:
+            msg = f"the table {show(name)} cannot take rows any more: {exc}"
+            raise SchemaChangeRefused(msg, "change it there; nothing is lost") from None
+        self._seen.committed(name, done.state)
+        return done
 
-    def _empty(self, name: tuple[str, ...]) -> DeltaTable:
-        table = self._load(name)
-        table.delete()
-        self._seen.committed(name, table.version())
-        return table
+    def _compact(self, name: TableName) -> str:
+        with suppress(CommitFailedError):  # another writer was faster: the next time
+            compact(self._warehouse.load(name), self._warehouse.files(name))
+        vacuum(self._warehouse.load(name))
+        return ""
 
     def _files(self) -> DeltaFiles:
         return DeltaFiles(self._warehouse)
 
-    def _read(self, name: tuple[str, ...], columns: Sequence[str]) -> pa.Table:
+    def _read(self, name: TableName, columns: Sequence[str]) -> pa.Table:
         return self._load(name).to_pyarrow_dataset().to_table(columns=list(columns))
-
-    def _keep_up(self, name: tuple[str, ...]) -> None:
-        """Compact a table. What fails is said once: the batch is in the table."""
-        try:
-            with self._warehouse.asking("compact it"):
-                with suppress(CommitFailedError):  # another writer was faster: the next time
-                    compact(self._warehouse.load(name), self._warehouse.files(name))
-                vacuum(self._warehouse.load(name))
-        except IngestError as exc:
-            self._neglect(name, exc.message)
-
-    def _load(self, name: tuple[str, ...]) -> DeltaTable:
-        return self._compare(name, self._seen.checked(name, self._warehouse.load(name)))
 
 
 def _has_writable_table(folder: Path) -> bool:

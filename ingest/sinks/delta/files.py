@@ -1,44 +1,46 @@
-"""Files of Delta tables: rows into Parquet on a worker, and what a version says of each file.
+"""Files of Delta tables: as a version lists, adds and removes them, and new ones with the rows that remain of others.
 
-Rules: docs/spec/delta.md#types.
+Readers leave files out by statistics, so that an end is never on the wrong side of a value: what is rounded is rounded
+away from the values. All columns have ends where they can: the library's own datasets lose rows of a file without.
+A new file is in no table before a version adds it. Memory is bounded by a few groups of rows.
 """
 
 from __future__ import annotations
 
+import re
+import time
 import uuid
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from urllib.parse import unquote
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from deltalake.transaction import AddAction, RemoveAction
 
-from ingest.errors import ConfigError
-from ingest.model.commit import RefusedRow
-from ingest.model.jsontext import parse_row
-from ingest.sinks.delta.partitions import DeltaPartitions
-from ingest.sinks.delta.tables import arrow_schema, columns_there
+from ingest.sinks.delta.tables import DeltaPartitions, text_of, texts_of
 from ingest.sinks.lake.changes import LakeChangeError
-from ingest.sinks.lake.columns import LakeColumn
-from ingest.sinks.lake.native_rows import targets_of
-from ingest.sinks.lake.table import AddedFile
+from ingest.sinks.lake.superseded import NONE_KNOWN, repeated
+from ingest.sinks.lake.types import converted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+    from deltalake import DeltaTable
+    from pyarrow import NativeFile
     from pyarrow.fs import FileSystem
 
-    from ingest.encode.upsert_encoder import Record
-    from ingest.sinks.delta.warehouse import DeltaWarehouse
-    from ingest.sinks.lake.kept_rows import LastStates
-    from ingest.sinks.lake.table import LakeTable, PartitionValue
+    from ingest.sinks.lake.files import PartitionValue
+
+    Partition = tuple[PartitionValue, ...]
+
 
 _LEVEL: Final = 1
 """Level of compression: higher ones take more time than they save."""
-MOST_TABLES: Final = 1_000
-"""Tables whose schemas a worker keeps."""
-_EMPTY: Final = "column {!r} of the key makes partitions, and Delta does not tell an empty text from a null there"
 
 
 def write_parquet(files: FileSystem, schema: pa.Schema, batches: Iterable[pa.RecordBatch | pa.Table], kind: str) -> str:
@@ -59,140 +61,298 @@ def write_parquet(files: FileSystem, schema: pa.Schema, batches: Iterable[pa.Rec
     return path
 
 
-@dataclass(frozen=True, slots=True)
-class _KnownTable:
-    """A table as a worker knows it."""
-
-    columns: tuple[LakeColumn, ...]
-    key: list[str]
-    """Names of the columns of the key, in the order of the table's."""
-    rows: pa.Schema
-    """Columns of files with rows."""
-    keys: pa.Schema
-    partitions: DeltaPartitions
-    files: FileSystem
-
-    @property
-    def texts(self) -> set[str]:
-        """Columns of the key that make partitions and hold texts, of which none can be empty."""
-        return {*self.key}.intersection(self.partitions.texts)
+_PATH: Final = re.compile(r"(?!.*(?:^|/)\.\.?(?:/|$))(?:[A-Za-z0-9_-]|%25)(?:[A-Za-z0-9._/=-]|%2[05])*")
+"""Paths in a log that the library writes with the same escapes: another spelling would remove no file."""
 
 
-class DeltaFiles:
-    """A worker's files of the tables of a warehouse."""
+class ListedFile(NamedTuple):
+    """A file of a table."""
 
-    def __init__(self, warehouse: DeltaWarehouse) -> None:
-        """Ask nothing yet."""
-        self._warehouse = warehouse
-        self._known: dict[LakeTable, _KnownTable] = {}
-
-    def columns_of(self, table: LakeTable) -> tuple[Sequence[LakeColumn], Sequence[str]]:
-        """Return a table's columns, with the types that they have there, and the names of those of its key.
-
-        Raises IngestError.
-        """
-        return self._table(table).columns, table.key
-
-    def begin(self) -> None:
-        """Do nothing: what others change in a table is seen when files are added to it."""
-
-    def write(self, table: LakeTable, states: LastStates) -> list[AddedFile]:
-        """Write the last states of keys, and the keys of rows that are gone. Raise IngestError."""
-        known = self._table(table)
-        gone = states.rows.filter(states.gone).select(known.key)
-        there = states.rows.filter(pc.invert(states.gone)) if gone.num_rows else states.rows
-        cut, out = tuple(states.cut.items()), []
-        emptied = _emptied(there, known.partitions.texts)
-        key = table.key if table.unique else ()
-        with self._warehouse.asking(f"write rows of the table {table}"):
-            if gone.num_rows:
-                path = write_parquet(known.files, known.keys, [gone], "keys")
-                out.append(AddedFile(table.id, key, path, gone.num_rows, True, cut, table.deleted, table.sequence))
-                cut = ()
-            for partition, rows in _apart(table, known.partitions, there):
-                path = write_parquet(known.files, known.rows, [_in_columns(rows, known.rows)], "rows")
-                columns = None, table.sequence, partition, emptied
-                out.append(AddedFile(table.id, key, path, rows.num_rows, False, cut, *columns))
-                cut, emptied = (), ()
-        return out
-
-    def refused(self, records: Sequence[Record]) -> list[RefusedRow]:
-        """Return the records whose key has an empty text in a column that makes partitions, as that is a null there.
-
-        Raise IngestError.
-        """
-        targets: Sequence[Any] = targets_of(records) or [record[0] for record in records]
-        tables = {id(one): one for one in targets}
-        empty = {number: texts for number, one in tables.items() if (texts := self._table(one).texts)}
-        out = []
-        for destination, key, row in records if empty else ():
-            names = empty.get(id(destination), ())
-            if key is not None and b'""' in key:
-                of_key = parse_row(msgspec.Raw(key))
-                out += [
-                    RefusedRow(destination, key, None if row is None else bytes(row), _EMPTY.format(name))
-                    for name in names
-                    if of_key.get(name) == b'""'
-                ][:1]
-        return out
-
-    def close(self) -> None:
-        """Do nothing: nothing is held."""
-
-    def _table(self, table: LakeTable) -> _KnownTable:
-        found = self._known.get(table)
-        if found is None:
-            with self._warehouse.asking(f"look the table {table} up"):
-                found = self._look_up(table)
-        return found
-
-    def _look_up(self, table: LakeTable) -> _KnownTable:
-        """Return a table with the types that its columns have there, which may be wider than those of the rows."""
-        there = self._warehouse.load(table.id)
-        schema, known = arrow_schema(there), columns_there(there)
-        for name in (table.deleted, table.sequence):
-            if name is not None and name not in known:
-                msg = f"somebody has removed or renamed its column {name!r}: run again, and it is created again"
-                raise ValueError(msg)
-        wanted = {one.name: one.type for one in table.columns}
-        columns = tuple(LakeColumn(name, known[name].type or wanted[name]) for name in schema.names if name in wanted)
-        if len(self._known) >= MOST_TABLES:
-            self._known.clear()
-        partitions = DeltaPartitions.of(there)
-        of_files = partitions.without(schema)
-        found = _KnownTable(
-            columns=columns,
-            key=[name for name in schema.names if name in table.key],
-            # A file of no column would not say how many rows it has
-            rows=pa.schema([one for one in of_files if one.name in wanted] or list(of_files)[:1]),
-            partitions=partitions,
-            keys=pa.schema([one for one in schema if one.name in table.key]),
-            files=self._warehouse.files(table.id),
-        )
-        self._known[table] = found
-        return found
+    path: str
+    """Its path in the table, without the escapes that the log has."""
+    size: int
+    """In bytes."""
+    known: dict[str, pa.Scalar]
+    """By column: the value that all of its rows have. The file itself lacks these columns."""
 
 
-def _apart(
-    table: LakeTable, partitions: DeltaPartitions, rows: pa.RecordBatch
-) -> Iterator[tuple[tuple[PartitionValue, ...], pa.RecordBatch]]:
-    """Yield the rows of each partition. Raise ConfigError for very many of them."""
+def listed_files(table: DeltaTable) -> list[ListedFile]:
+    """Return the files of a table. Raise LakeChangeError for one that this tool does not rewrite."""
+    return _listed(pa.table(table.get_add_actions()))
+
+
+def _listed(actions: pa.Table) -> list[ListedFile]:
+    if not actions.num_rows:
+        return []
+    known: list[dict[str, pa.Scalar]] = [{}] * actions.num_rows
+    if "partition" in actions.column_names:
+        found = actions.column("partition").combine_chunks()
+        names = [field.name for field in found.type]
+        known = [dict(zip(names, values, strict=True)) for values in zip(*found.flatten(), strict=True)]
+    paths, sizes = (actions.column(name).to_pylist() for name in ("path", "size_bytes"))
+    return [ListedFile(*one) for one in zip(map(_checked, paths), sizes, known, strict=True)]
+
+
+def _checked(path: str) -> str:
+    """Return the path by which a file is opened. Raise LakeChangeError where the library has other escapes for it."""
+    if not _PATH.fullmatch(path):
+        msg = f"it has a file with the name {path[:200]!r}, which this tool does not rewrite"
+        raise LakeChangeError(msg)
+    return unquote(path)
+
+
+_MOST_COLUMNS: Final = 32
+"""Columns of a file that have statistics."""
+_MOST_TEXT: Final = 64
+"""Characters of a text in statistics."""
+_LAST: Final = "\U0010ffff"
+
+
+def added_file(
+    path: str,
+    size: int,
+    footer: pq.FileMetaData,
+    schema: pa.Schema,
+    without: Collection[str] = (),
+    partition: Iterable[PartitionValue] = (),
+) -> AddAction:
+    """Return the action that adds a file.
+
+    `size`: in bytes. `schema`: the file's columns. `without`: columns whose ends are not those of the footer.
+    `partition`: the columns that it lacks.
+    """
+    statistics = msgspec.json.encode(statistics_of(footer, schema, without)).decode()
+    return AddAction(path, size, texts_of(partition), _now(), data_change=True, stats=statistics)
+
+
+def removed_file(file: ListedFile, *, data_change: bool = True) -> RemoveAction:
+    """Return the action that removes a file. `data_change`: whether rows change by it."""
+    values = {name: text_of(value) for name, value in file.known.items()}
+    return RemoveAction(
+        file.path, data_change=data_change, deletion_timestamp=_now(), size=file.size, partition_values=values
+    )
+
+
+def _now() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def watch_nans(tables: Iterator[pa.Table], found: set[str]) -> Iterator[pa.Table]:
+    """Yield tables as they are, and add to `found` the names of columns with a NaN: footers know nothing of them."""
+    for table in tables:
+        for field in table.schema:
+            if pa.types.is_floating(field.type) and pc.any(pc.is_nan(table.column(field.name))).as_py():
+                found.add(field.name)
+        yield table
+
+
+def statistics_of(footer: pq.FileMetaData, schema: pa.Schema, without: Collection[str] = ()) -> dict[str, Any]:
+    """Return the statistics of a file, as a version has them."""
+    least: dict[str, Any] = {}
+    most: dict[str, Any] = {}
+    nulls: dict[str, int] = {}
+    places = {footer.row_group(0).column(at).path_in_schema: at for at in range(footer.num_columns)}
+    for field in list(schema)[:_MOST_COLUMNS]:
+        if pa.types.is_nested(field.type) or field.name in without:
+            continue
+        groups = [footer.row_group(number).column(places[field.name]) for number in range(footer.num_row_groups)]
+        if not all(one.statistics is not None and one.statistics.has_null_count for one in groups):
+            continue
+        nulls[field.name] = sum(one.statistics.null_count for one in groups)
+        ends = _ends([one.statistics for one in groups if one.statistics.null_count != one.num_values])
+        if ends is not None:
+            least[field.name], most[field.name] = ends
+    return {"numRecords": footer.num_rows, "minValues": least, "maxValues": most, "nullCount": nulls}
+
+
+def _ends(groups: Sequence[pq.Statistics]) -> tuple[Any, Any] | None:
+    """Return the smallest and the largest value of a column, as statistics have them; None where they have none."""
+    if not groups or not all(one.has_min_max for one in groups):
+        return None
+    least, most = min(one.min for one in groups), max(one.max for one in groups)
+    if isinstance(least, str):
+        return least[:_MOST_TEXT], _after(most)
+    if isinstance(least, datetime):
+        latest = _up(most)
+        return None if latest is None else (_moment(least), _moment(latest))
+    if isinstance(least, Decimal):
+        return msgspec.Raw(f"{least:f}".encode()), msgspec.Raw(f"{most:f}".encode())
+    if isinstance(least, date):
+        return least.isoformat(), most.isoformat()
+    return (least, most) if isinstance(least, (bool, int, float)) else None
+
+
+def _after(text: str) -> str:
+    """Return a text that is not before another one, and is not long where that can be."""
+    return text if len(text) <= _MOST_TEXT or text[_MOST_TEXT] == _LAST else text[:_MOST_TEXT] + _LAST
+
+
+def _up(moment: datetime) -> datetime | None:
+    """Return the millisecond that is not before a moment, as readers know no finer ones; None where there is none."""
+    fine = moment.microsecond % 1000
     try:
-        yield from partitions.split(rows) if rows.num_rows else ()
-    except LakeChangeError as exc:
-        msg = f"the table {table} cannot take its rows: {exc}"
-        raise ConfigError(msg, "create it again with other partition-keys; nothing is lost") from None
+        return moment + timedelta(microseconds=1000 - fine) if fine else moment
+    except OverflowError:
+        return None
 
 
-def _in_columns(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Return rows in the columns of a file. One that they lack is null."""
-    names = rows.schema.names
-    columns = [rows.column(one.name) if one.name in names else pa.nulls(rows.num_rows, one.type) for one in schema]
-    return pa.RecordBatch.from_arrays(columns, names=schema.names)
+def _moment(moment: datetime) -> str:
+    zone = "" if moment.tzinfo is None else "Z"
+    return moment.replace(tzinfo=None).isoformat(timespec="milliseconds") + zone
 
 
-def _emptied(rows: pa.RecordBatch, names: Sequence[str]) -> tuple[tuple[str, int], ...]:
-    """Return by column how many texts are empty."""
-    there = [name for name in names if name in rows.schema.names]
-    counts = [(name, pc.sum(pc.equal(rows.column(name), "")).as_py() or 0) for name in there]
-    return tuple((name, count) for name, count in counts if count)
+_GROUP_BYTES: Final = 64 << 20
+"""Bytes of Arrow's columns that become one group of rows."""
+_GROUPS: Final = 4
+"""Groups of rows in a file that is made of rows that remain."""
+NOWHERE: Final = pa.array([], pa.int64())
+"""No positions."""
+
+
+class Superseded(NamedTuple):
+    """A file, and the positions of those of its rows that are no more."""
+
+    path: str
+    positions: pa.Array
+    marked: pa.Array = NOWHERE
+    """Those of them that stay, marked as deleted."""
+    known: Mapping[str, pa.Scalar] = NONE_KNOWN
+    """By column: the value that all of its rows have, whatever is in the file."""
+
+
+def _parquet(stream: NativeFile) -> pq.ParquetFile:
+    """Return a file of a table. Its times may have the old type of 96 bits, which Spark writes."""
+    return pq.ParquetFile(stream, coerce_int96_timestamp_unit="us")
+
+
+def remaining_rows(
+    place: FileSystem,
+    files: Sequence[Superseded],
+    schema: pa.Schema,
+    deleted: str | None = None,
+    key: Collection[str] = (),
+) -> Iterator[pa.Table]:
+    """Yield the rows of files that remain, as the columns of a schema. A column that a file lacks is null there.
+
+    `deleted`: the column that becomes true in rows that are marked. `key`: the columns of the primary key.
+    """
+    for one in files:
+        with place.open_input_file(one.path) as stream:
+            file = _parquet(stream)
+            stays, marked = np.ones(file.metadata.num_rows, bool), np.zeros(file.metadata.num_rows, bool)
+            stays[one.positions.to_numpy(zero_copy_only=False)] = False
+            marked[one.marked.to_numpy(zero_copy_only=False)] = True
+            stays |= marked
+            start = 0
+            for number in range(file.num_row_groups):
+                count = file.metadata.row_group(number).num_rows
+                mask, marks = stays[start : start + count], marked[start : start + count]
+                start += count
+                if mask.any():
+                    # In this order: views, which other writers have, are no columns that can be filtered
+                    rows = _as_schema(file.read_row_group(number), schema, one.known, key)
+                    yield _marked_rows(rows, marks, deleted).filter(pa.array(mask))
+
+
+def _marked_rows(rows: pa.Table, which: np.ndarray[Any, Any], deleted: str | None) -> pa.Table:
+    """Return rows of which some are marked as deleted."""
+    if deleted is None or not which.any():
+        return rows
+    place = rows.schema.get_field_index(deleted)
+    values = pc.if_else(pa.array(which), True, rows.column(place))
+    return rows.set_column(place, rows.schema.field(place), values)
+
+
+def all_of(files: Sequence[ListedFile]) -> list[Superseded]:
+    """Return files of which all rows remain."""
+    return [Superseded(one.path, NOWHERE, known=one.known) for one in files]
+
+
+def _as_schema(rows: pa.Table, schema: pa.Schema, known: Mapping[str, pa.Scalar], key: Collection[str]) -> pa.Table:
+    columns: list[Any] = []
+    for one in schema:
+        if one.name in known:
+            columns.append(converted(repeated(known[one.name], rows.num_rows), one.type, of_key=one.name in key))
+        elif one.name in rows.column_names:
+            columns.append(converted(rows.column(one.name), one.type, of_key=one.name in key))
+        else:
+            columns.append(pa.nulls(rows.num_rows, one.type))
+    return pa.table(columns, schema=schema)
+
+
+def rows_per_file(rows: Iterator[pa.Table]) -> Iterator[Iterator[pa.Table]]:
+    """Yield the rows of each new file, as tables that become a group of rows each. Each is used up before the next."""
+    groups = row_groups(rows)
+    for first in groups:
+        yield _with_next(first, groups)
+
+
+def _with_next(first: pa.Table, groups: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    yield first
+    for _ in range(_GROUPS - 1):
+        following = next(groups, None)
+        if following is None:
+            return
+        yield following
+
+
+def row_groups(rows: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    """Yield rows as tables that become a group of rows each."""
+    held: list[pa.Table] = []
+    size = 0
+    for one in rows:
+        held.append(one)
+        size += one.nbytes
+        if size >= _GROUP_BYTES:
+            yield pa.concat_tables(held)
+            held, size = [], 0
+    if held:
+        yield pa.concat_tables(held)
+
+
+class NewFiles:
+    """New files of a table with these columns."""
+
+    def __init__(
+        self, place: FileSystem, schema: pa.Schema, partitions: DeltaPartitions, key: Collection[str] = ()
+    ) -> None:
+        """Write nothing yet. `place` has the table's files; `schema`: all of its columns; `key`: those of the key."""
+        self._place, self._schema, self._partitions, self._key = place, schema, partitions, key
+
+    def write(self, sources: Sequence[Superseded], deleted: str | None = None) -> Iterator[AddAction]:
+        """Write what remains of files; yield the action that adds each new file. Raise OSError, LakeChangeError.
+
+        `deleted`: the column that becomes true in rows that are marked.
+        """
+        groups: dict[Partition | None, list[Superseded]] = {}
+        moves = deleted in self._partitions.names  # a row that is marked as deleted goes to another partition
+        for one in sources:
+            apart = moves and len(one.marked)
+            groups.setdefault(None if apart else self._partitions.of_known(one.known, self._key), []).append(one)
+        for partition, some in groups.items():
+            if partition is None:
+                yield from self._split(some, deleted)
+                continue
+            for rows in rows_per_file(remaining_rows(self._place, some, self._schema, deleted, self._key)):
+                yield self.write_file(partition, rows)
+
+    def _split(self, sources: Sequence[Superseded], deleted: str | None) -> Iterator[AddAction]:
+        """Write what remains of files whose rows get other partitions than they had."""
+        for rows in remaining_rows(self._place, sources, self._schema, deleted, self._key):
+            for partition, part in self._partitions.split(rows):
+                yield self.write_file(partition, [part])
+
+    def write_file(self, partition: Partition, rows: Iterable[pa.Table]) -> AddAction:
+        """Write one file of rows that are in a partition; returns the action that adds it. Raise OSError."""
+        nans: set[str] = set()
+        schema = self._partitions.without(self._schema)
+        own = (one.select(schema.names) for one in rows)
+        path = write_parquet(self._place, schema, watch_nans(own, nans), "rows")
+        return action_of(self._place, path, partition, nans)
+
+
+def action_of(place: FileSystem, path: str, partition: Partition, without: Collection[str] = ()) -> AddAction:
+    """Return the action that adds a file. Raise OSError. `without`: columns with values that its footer hides."""
+    with place.open_input_file(path) as stream:
+        file, size = pq.ParquetFile(stream), stream.size()
+        return added_file(path, size, file.metadata, file.schema_arrow, without, partition)

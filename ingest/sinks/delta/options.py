@@ -58,8 +58,6 @@ class DeltaSink(LakeOptions):
 
     prefix_of_properties: ClassVar[str] = PREFIX
     times: ClassVar[bool] = False
-    lays_out: ClassVar[tuple[str, ...]] = ("partition-keys", "table-options")
-
     needed_packages: ClassVar[tuple[str, ...]] = ("delta",)
 
     type: Literal["delta"]
@@ -133,7 +131,7 @@ class DeltaSink(LakeOptions):
 
     def writer(self, _pipeline: str, _run: int) -> LakeWriter:
         """Return a task's side."""
-        from ingest.sinks.delta.files import DeltaFiles  # noqa: PLC0415  (`check` needs no library)
+        from ingest.sinks.delta.writer import DeltaFiles  # noqa: PLC0415  (`check` needs no library)
         from ingest.sinks.lake.writer import LakeWriter  # noqa: PLC0415
 
         return LakeWriter(DeltaFiles(self.warehouse), self.states)

@@ -7,48 +7,26 @@ is written at once.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from datetime import date
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from ingest.sinks.delta.listing import candidates
-from ingest.sinks.delta.partitions import values_of
-from ingest.sinks.delta.tables import arrow_schema
-from ingest.sinks.lake.converted import converted
-from ingest.sinks.lake.key_groups import NONE_KNOWN, key_groups, repeated
-from ingest.sinks.lake.keys import KeysToMark, last_states, positions_of, without
-from ingest.sinks.lake.sequence import Contender, contest
+from ingest.sinks.delta.files import NOWHERE, ListedFile, Superseded, _listed, _parquet
+from ingest.sinks.delta.tables import arrow_schema, values_of
+from ingest.sinks.lake.ordering import Contender, contest
+from ingest.sinks.lake.superseded import KeysToMark, ends_of, key_groups, last_states, positions_of, repeated, without
+from ingest.sinks.lake.types import converted
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from deltalake import DeltaTable
-    from pyarrow import NativeFile
     from pyarrow.fs import FileSystem
 
-    from ingest.sinks.delta.listing import ListedFile
-    from ingest.sinks.lake.table import AddedFile
-
-_GROUP_BYTES: Final = 64 << 20
-"""Bytes of Arrow's columns that become one group of rows."""
-_GROUPS: Final = 4
-"""Groups of rows in a file that is made of rows that remain."""
-NOWHERE: Final = pa.array([], pa.int64())
-"""No positions."""
-
-
-class Superseded(NamedTuple):
-    """A file, and the positions of those of its rows that are no more."""
-
-    path: str
-    positions: pa.Array
-    marked: pa.Array = NOWHERE
-    """Those of them that stay, marked as deleted."""
-    known: Mapping[str, pa.Scalar] = NONE_KNOWN
-    """By column: the value that all of its rows have, whatever is in the file."""
+    from ingest.sinks.lake.files import AddedFile
 
 
 class SupersededFiles(NamedTuple):
@@ -150,91 +128,30 @@ def rows_with(
             yield file, pa.concat_arrays(positions), pa.concat_tables(of_keys)
 
 
-def _parquet(stream: NativeFile) -> pq.ParquetFile:
-    """Return a file of a table. Its times may have the old type of 96 bits, which Spark writes."""
-    return pq.ParquetFile(stream, coerce_int96_timestamp_unit="us")
+def candidates(table: DeltaTable, keys: pa.Table, key: Sequence[str]) -> list[ListedFile]:
+    """Return the files that may have one of the keys, by what the table says of them. Raise LakeChangeError."""
+    actions = pa.table(table.get_add_actions())
+    may = np.ones(actions.num_rows, bool)
+    for name, column in zip(key, keys.columns, strict=True):
+        of_partition = _said(actions, "partition", name)
+        if of_partition is not None:
+            if not pa.types.is_floating(column.type):  # of which 0.0 and -0.0 are equal, and two texts
+                found = pc.is_in(of_partition.cast(column.type), value_set=column.combine_chunks())
+                may &= found.to_numpy(zero_copy_only=False)
+            continue
+        ends = ends_of(column)
+        least, most = _said(actions, "min", name), _said(actions, "max", name)
+        if ends is None or least is None or most is None or not isinstance(ends[0], (int, str, date)):
+            continue
+        outside = pc.or_(pc.greater(least, ends[1]), pc.less(most, ends[0]))
+        may &= ~pc.fill_null(outside, False).to_numpy(zero_copy_only=False)
+    return _listed(actions.filter(pa.array(may)))
 
 
-def remaining_rows(
-    place: FileSystem,
-    files: Sequence[Superseded],
-    schema: pa.Schema,
-    deleted: str | None = None,
-    key: Collection[str] = (),
-) -> Iterator[pa.Table]:
-    """Yield the rows of files that remain, as the columns of a schema. A column that a file lacks is null there.
-
-    `deleted`: the column that becomes true in rows that are marked. `key`: the columns of the primary key.
-    """
-    for one in files:
-        with place.open_input_file(one.path) as stream:
-            file = _parquet(stream)
-            stays, marked = np.ones(file.metadata.num_rows, bool), np.zeros(file.metadata.num_rows, bool)
-            stays[one.positions.to_numpy(zero_copy_only=False)] = False
-            marked[one.marked.to_numpy(zero_copy_only=False)] = True
-            stays |= marked
-            start = 0
-            for number in range(file.num_row_groups):
-                count = file.metadata.row_group(number).num_rows
-                mask, marks = stays[start : start + count], marked[start : start + count]
-                start += count
-                if mask.any():
-                    # In this order: views, which other writers have, are no columns that can be filtered
-                    rows = _as_schema(file.read_row_group(number), schema, one.known, key)
-                    yield _marked(rows, marks, deleted).filter(pa.array(mask))
-
-
-def _marked(rows: pa.Table, which: np.ndarray[Any, Any], deleted: str | None) -> pa.Table:
-    """Return rows of which some are marked as deleted."""
-    if deleted is None or not which.any():
-        return rows
-    place = rows.schema.get_field_index(deleted)
-    values = pc.if_else(pa.array(which), True, rows.column(place))
-    return rows.set_column(place, rows.schema.field(place), values)
-
-
-def all_of(files: Sequence[ListedFile]) -> list[Superseded]:
-    """Return files of which all rows remain."""
-    return [Superseded(one.path, NOWHERE, known=one.known) for one in files]
-
-
-def _as_schema(rows: pa.Table, schema: pa.Schema, known: Mapping[str, pa.Scalar], key: Collection[str]) -> pa.Table:
-    columns: list[Any] = []
-    for one in schema:
-        if one.name in known:
-            columns.append(converted(repeated(known[one.name], rows.num_rows), one.type, of_key=one.name in key))
-        elif one.name in rows.column_names:
-            columns.append(converted(rows.column(one.name), one.type, of_key=one.name in key))
-        else:
-            columns.append(pa.nulls(rows.num_rows, one.type))
-    return pa.table(columns, schema=schema)
-
-
-def rows_per_file(rows: Iterator[pa.Table]) -> Iterator[Iterator[pa.Table]]:
-    """Yield the rows of each new file, as tables that become a group of rows each. Each is used up before the next."""
-    groups = row_groups(rows)
-    for first in groups:
-        yield _with_next(first, groups)
-
-
-def _with_next(first: pa.Table, groups: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    yield first
-    for _ in range(_GROUPS - 1):
-        following = next(groups, None)
-        if following is None:
-            return
-        yield following
-
-
-def row_groups(rows: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    """Yield rows as tables that become a group of rows each."""
-    held: list[pa.Table] = []
-    size = 0
-    for one in rows:
-        held.append(one)
-        size += one.nbytes
-        if size >= _GROUP_BYTES:
-            yield pa.concat_tables(held)
-            held, size = [], 0
-    if held:
-        yield pa.concat_tables(held)
+def _said(actions: pa.Table, which: str, name: str) -> pa.Array | None:
+    """Return what a table says of a column in each of its files; None where it says nothing."""
+    if which not in actions.column_names:
+        return None
+    found = actions.column(which).combine_chunks()
+    names = [field.name for field in found.type]
+    return pc.struct_field(found, names.index(name)) if name in names else None

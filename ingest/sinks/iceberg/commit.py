@@ -7,11 +7,10 @@ builds on: if another writer comes in between, they are found again. Rules: docs
 
 from __future__ import annotations
 
-import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from copy import copy
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -22,15 +21,14 @@ from pyiceberg.table.snapshots import Operation
 from pyiceberg.table.update.snapshot import _MergeAppendFiles
 from pyiceberg.typedef import Record as Partition
 
-from ingest.model.commit import old_copy
 from ingest.sinks.iceberg.files import ParquetPlace, data_file, deletes_data_file
-from ingest.sinks.iceberg.line import BATCH, CHECKPOINT, NOTE, PIPELINE
-from ingest.sinks.iceberg.partitions import partition_of
+from ingest.sinks.iceberg.history import BATCH, CHECKPOINT, NOTE, PIPELINE
 from ingest.sinks.iceberg.superseded import SupersededRows, superseded_by
-from ingest.sinks.lake.table import digest_of
+from ingest.sinks.iceberg.tables import partition_of
+from ingest.sinks.lake.commit import Committed, digest_of, has_batch, retried
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Sequence
+    from collections.abc import Callable, Generator, Iterable, Sequence
 
     from pyiceberg.io import FileIO
     from pyiceberg.manifest import DataFile, ManifestFile
@@ -38,22 +36,7 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Summary
 
-    from ingest.sinks.lake.table import AddedFile
-
-_TRIES: Final = 8
-_PAUSE_S: Final = 0.1
-
-
-def has_batch(table: Table, scope: str, batch: int, note: str) -> bool:
-    """Return whether a table has what a batch adds to it.
-
-    Raise CheckpointError where it has a later one, or another one of this number: the checkpoint is an old copy.
-    """
-    found = table.metadata.properties.get(NOTE + scope, "0")
-    number = int(found.partition(".")[0])
-    if number > batch or (number == batch and found != note):
-        raise old_copy(number, batch)
-    return number == batch
+    from ingest.sinks.lake.files import AddedFile
 
 
 def note_of(files: Sequence[AddedFile], batch: int) -> str:
@@ -61,35 +44,34 @@ def note_of(files: Sequence[AddedFile], batch: int) -> str:
     return f"{batch}.{digest_of(files)[:16]}"
 
 
-class AddedBatch(NamedTuple):
-    """A table that has a batch."""
+def add_files(
+    load: Callable[[], Table], files: Sequence[AddedFile], scope: str, batch: int, pipeline: str = ""
+) -> Committed:
+    """Commit the files of a batch of a pipeline to a table, where that is not done yet; batch 0 is none, and never is.
 
-    table: Table
-    older: int = 0
-    """Rows of the batch that were left out, as they are older than their row in the table."""
-
-
-def add_files(table: Table, files: Sequence[AddedFile], scope: str, batch: int, pipeline: str = "") -> AddedBatch:
-    """Commit the files of a batch of a pipeline. Raise what the library raises.
-
-    It is tried again where another writer was faster, and where it is not known whether it was done. Batch 0 is none,
-    and is always committed. Raise CheckpointError where the table is ahead of the checkpoint.
+    Files that are in no table then are removed. It is tried again where another writer was faster, and where it is not
+    known whether it was done. `load` returns the table as it is now. Raise CheckpointError where the table is ahead of
+    the checkpoint, and what the library raises.
     """
     note = note_of(files, batch)
-    for left in reversed(range(_TRIES)):
-        if batch and has_batch(table, scope, batch, note):
-            return AddedBatch(table)
-        try:
-            return _commit(table, files, scope, note, pipeline)
-        except (CommitFailedException, CommitStateUnknownException):
-            if not left:
-                raise
-            time.sleep(_PAUSE_S * (_TRIES - left))
-            table = table.refresh()
-    raise AssertionError
+
+    def commit() -> Committed:
+        table = load()
+        noted = table.metadata.properties.get(NOTE + scope, "0")
+        if batch and has_batch(int(noted.partition(".")[0]), batch, same_files=noted == note):
+            return Committed(table)
+        return Committed(table, _commit(table, files, scope, note, pipeline))
+
+    done = retried(commit, (CommitFailedException, CommitStateUnknownException))
+    for file in files:
+        if file.gone:
+            with suppress(OSError):  # before a crash it may have been removed, and it is in no table
+                done.state.io.delete(file.path)
+    return done
 
 
-def _commit(table: Table, files: Sequence[AddedFile], scope: str, note: str, pipeline: str) -> AddedBatch:
+def _commit(table: Table, files: Sequence[AddedFile], scope: str, note: str, pipeline: str) -> int:
+    """Commit a snapshot; returns how many rows are left out as older ones."""
     io = table.io
     with ThreadPoolExecutor(4) as threads:
         rows = list(threads.map(lambda one: data_file(table.metadata, io, one.path), [f for f in files if not f.gone]))
@@ -110,7 +92,7 @@ def _commit(table: Table, files: Sequence[AddedFile], scope: str, note: str, pip
             snapshot.append_deletes(deletes)
         if rows or gone:
             snapshot.commit()
-    return AddedBatch(table, found.older)
+    return found.older
 
 
 @contextmanager

@@ -5,50 +5,42 @@ Rules: docs/spec/iceberg.md.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, TableAlreadyExistsError
+from pyiceberg.exceptions import NoSuchNamespaceError, TableAlreadyExistsError
 from pyiceberg.table import Table
 
-from ingest.errors import ConfigError, IngestError
-from ingest.model.probe import ConnectProbe
-from ingest.model.table import show
+from ingest.errors import ConfigError
 from ingest.model.text import one_line
 from ingest.sinks.iceberg.commit import add_files
-from ingest.sinks.iceberg.files import IcebergFiles
-from ingest.sinks.iceberg.line import mark_of, older_progress, taken_away
-from ingest.sinks.iceberg.partitions import spec_of
-from ingest.sinks.iceberg.reading import has_beyond
-from ingest.sinks.iceberg.rewrite import rewrite
-from ingest.sinks.iceberg.tables import PROPERTIES, changes, columns_there, schema_of
-from ingest.sinks.iceberg.types import iceberg_type
-from ingest.sinks.iceberg.upkeep import compact, expire, is_due
+from ingest.sinks.iceberg.files import has_beyond
+from ingest.sinks.iceberg.history import mark_of, older_progress, taken_away
+from ingest.sinks.iceberg.tables import PROPERTIES, changes, columns_there, iceberg_type, schema_of, spec_of
+from ingest.sinks.iceberg.upkeep import compact, expire, is_due, rewrite
+from ingest.sinks.iceberg.writer import IcebergFiles
 from ingest.sinks.lake.coordinator import LakeCoordinator, check_folder
 from ingest.sinks.lake.table import folder_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from contextlib import AbstractContextManager
+    from collections.abc import Mapping, Sequence
 
     import pyarrow as pa
-    from pyiceberg.catalog import Catalog
 
     from ingest.model.schema import TableComments
     from ingest.sinks.iceberg.options import IcebergSink
+    from ingest.sinks.iceberg.warehouse import IcebergWarehouse
     from ingest.sinks.lake.changes import Changes, ColumnThere
-    from ingest.sinks.lake.marks import Mark, TableName, TakenAway
-    from ingest.sinks.lake.table import AddedFile, LakeTable
+    from ingest.sinks.lake.commit import Committed, Mark, TakenAway
+    from ingest.sinks.lake.files import AddedFile
+    from ingest.sinks.lake.table import LakeTable, TableName
 
 
 class IcebergCoordinator(LakeCoordinator[Table]):
     """The driver's side. Raises IngestError only."""
 
-    def __init__(self, options: IcebergSink, pipeline: str, warn: Callable[[str], None]) -> None:
-        super().__init__(options, pipeline, warn)
-        self.probe = ConnectProbe(lambda: IcebergCoordinator(options, pipeline, lambda _: None))
-        self._options = options
-        self._warehouse = options.warehouse
+    kind = "iceberg"
+    _options: IcebergSink
+    _warehouse: IcebergWarehouse
 
     def connect(self) -> str:
         """Return the warehouse's name; raises Unavailable where the catalog does not answer. Makes nothing."""
@@ -65,29 +57,10 @@ class IcebergCoordinator(LakeCoordinator[Table]):
                 raise ConfigError(msg, "see catalog.properties.warehouse") from exc
             return self._warehouse.name if own is None else str(own)
 
-    def fingerprint(self, identity: str) -> dict[str, Any]:
-        """Return what a checkpoint of this sink depends on."""
-        return {"type": "iceberg", "warehouse": identity}
+    def _has_rows(self, there: Table) -> bool:
+        return there.scan().count() > 0
 
-    def _asking(self, what: str) -> AbstractContextManager[Catalog]:
-        return self._warehouse.asking(what)
-
-    def _is_new(self) -> bool:
-        return self._warehouse.is_new
-
-    def _exists(self, name: tuple[str, ...]) -> bool:
-        return self._warehouse.catalog.table_exists(name)
-
-    def _has_rows(self, name: TableName) -> bool:
-        return self._warehouse.catalog.load_table(name).scan().count() > 0
-
-    def _look_up(self, wanted: LakeTable) -> Table | None:
-        try:
-            return self._warehouse.catalog.load_table(wanted.id)
-        except (NoSuchTableError, NoSuchNamespaceError):
-            return None
-
-    def _make(self, wanted: LakeTable) -> None:
+    def _make(self, wanted: LakeTable) -> Table | None:
         catalog = self._warehouse.catalog
         for parts in range(1, len(wanted.namespace) + 1):
             catalog.create_namespace_if_not_exists(wanted.namespace[:parts])
@@ -97,13 +70,14 @@ class IcebergCoordinator(LakeCoordinator[Table]):
         location = f"{warehouse.rstrip('/')}/{folder_of(wanted.id)}" if own else None
         try:
             schema, properties = schema_of(wanted), {**PROPERTIES, **dict(wanted.layout.options)}
-            made = catalog.create_table(wanted.id, schema, location, spec_of(wanted, schema), properties=properties)
+            return catalog.create_table(wanted.id, schema, location, spec_of(wanted, schema), properties=properties)
         except TableAlreadyExistsError:
-            return
-        self._warehouse.hint(made)
+            return None
 
-    def _mark(self, _name: TableName, there: Table | None, batch: int) -> Mark:
-        assert there is not None
+    def _changed(self, _name: TableName, there: Table) -> None:
+        self._warehouse.hint(there)
+
+    def _mark(self, _name: TableName, there: Table, batch: int) -> Mark:
         return mark_of(there.metadata, batch)
 
     def _taken_away(self, _name: TableName, there: Table, mark: Mark) -> TakenAway | None:
@@ -118,8 +92,8 @@ class IcebergCoordinator(LakeCoordinator[Table]):
     def _columns(self, there: Table) -> Mapping[str, ColumnThere]:
         return columns_there(there.metadata)
 
-    def _beyond(self, _wanted: LakeTable, there: Table, names: Sequence[str]) -> set[str]:
-        return {name for name in names if has_beyond(there, name)}
+    def _has_beyond(self, there: Table, name: str) -> bool:
+        return has_beyond(there, name)
 
     def _apply(self, there: Table, wanted: LakeTable, found: Changes) -> None:
         if found.rewritten:
@@ -130,7 +104,6 @@ class IcebergCoordinator(LakeCoordinator[Table]):
                     update.add_column((name,), iceberg_type(kind))
                 for name, kind in found.widened.items():
                     update.update_column((name,), iceberg_type(kind))
-        self._warehouse.hint(there)
 
     def _comment(self, there: Table, comments: TableComments) -> None:
         known = {one.name: one.doc or "" for one in there.schema().fields}
@@ -142,53 +115,24 @@ class IcebergCoordinator(LakeCoordinator[Table]):
         if comments.table is not None and there.properties.get("comment", "") != comments.table:
             with there.transaction() as transaction:
                 transaction.set_properties({"comment": comments.table})
-        self._warehouse.hint(there)
 
     def add(self, scope: str, batch: int, additions: list[Any]) -> Mapping[str, int]:
         """Commit a batch's files to their tables, where that is not done yet. Raise IngestError."""
         with self._warehouse.asking("open the catalog"):
             return super().add(scope, batch, additions)
 
-    def _add(self, name: tuple[str, ...], files: list[AddedFile], scope: str, batch: int) -> int:
-        with self._warehouse.asking(f"commit rows of the table {show(name)}") as catalog:
-            table = self._compare(name, catalog.load_table(name))
-            table, older = add_files(table, files, scope, batch, self._pipeline)
-            for one in files:
-                if one.gone:
-                    with suppress(OSError):  # before a crash it may have been removed, and it is in no table
-                        table.io.delete(one.path)
-            if self._options.compaction and is_due(table, self._options.compaction_interval):
-                table = self._keep_up(catalog, name)
-            self._warehouse.hint(table)
-            self._note(name, table, scope, batch)
-            return older
+    def _commit(self, name: TableName, files: list[AddedFile], scope: str, batch: int) -> Committed:
+        done = add_files(lambda: self._load(name), files, scope, batch, self._pipeline)
+        self._warehouse.hint(done.state)
+        return done._replace(due=self._options.compaction and is_due(done.state, self._options.compaction_interval))
 
-    def _empty(self, name: tuple[str, ...]) -> Table:
-        table = self._compare(name, self._warehouse.catalog.load_table(name))
-        table.delete()
-        self._warehouse.hint(table)
-        return table
+    def _compact(self, name: TableName) -> str:
+        compact(self._warehouse.load(name))
+        expired = expire(self._warehouse.load(name))
+        return "" if expired else "it has branches or tags, so its old snapshots are not removed"
 
     def _files(self) -> IcebergFiles:
         return IcebergFiles(self._warehouse)
 
-    def _read(self, name: tuple[str, ...], columns: Sequence[str]) -> pa.Table:
-        return self._warehouse.catalog.load_table(name).scan(selected_fields=tuple(columns)).to_arrow()
-
-    def _keep_up(self, catalog: Catalog, name: tuple[str, ...]) -> Table:
-        """Compact a table; returns it as it is then. What fails is said once: the batch is in the table."""
-        why = ""
-        try:
-            with self._warehouse.asking("compact it"):
-                compact(catalog.load_table(name))
-                if not expire(catalog.load_table(name)):
-                    why = "it has branches or tags, so its old snapshots are not removed"
-        except IngestError as exc:
-            why = exc.message
-        if why:
-            self._neglect(name, why)
-        return catalog.load_table(name)
-
-    def close(self) -> None:
-        """Release the catalog."""
-        self._warehouse.close()
+    def _read(self, name: TableName, columns: Sequence[str]) -> pa.Table:
+        return self._warehouse.load(name).scan(selected_fields=tuple(columns)).to_arrow()

@@ -1,4 +1,4 @@
-"""Files of Iceberg tables: rows into Parquet on a worker, and what a snapshot says of each file.
+"""Files of Iceberg tables: how they are written, what a snapshot says of each, and how their rows are read back.
 
 Rules: docs/spec/iceberg.md#types.
 """
@@ -9,24 +9,26 @@ import uuid
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyiceberg.io.pyarrow import compute_statistics_plan, data_file_statistics_from_parquet_metadata, schema_to_pyarrow
+from pyiceberg.expressions import AlwaysTrue, GreaterThan, LessThan, Or
+from pyiceberg.io.pyarrow import (
+    _read_deletes,
+    _task_to_record_batches,
+    compute_statistics_plan,
+    data_file_statistics_from_parquet_metadata,
+    schema_to_pyarrow,
+)
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.schema import Schema
+from pyiceberg.table import FileScanTask
 from pyiceberg.table.locations import load_location_provider
+from pyiceberg.types import LongType, NestedField, StringType
 
-from ingest.model.commit import RefusedRow
-from ingest.model.jsontext import parse_row
-from ingest.sinks.iceberg.partitions import Partitions
-from ingest.sinks.iceberg.positions import DELETES, DELETES_PROPERTIES
-from ingest.sinks.iceberg.types import our_type
-from ingest.sinks.lake.batches import packed
-from ingest.sinks.lake.columns import LakeColumn
-from ingest.sinks.lake.native_rows import targets_of
-from ingest.sinks.lake.table import AddedFile
+from ingest.model.numbers import LARGEST
+from ingest.sinks.iceberg.tables import Partitions
+from ingest.sinks.lake.files import packed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -37,18 +39,31 @@ if TYPE_CHECKING:
     from pyiceberg.table.locations import LocationProvider
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.typedef import Record as Partition
-    from pyiceberg.types import NestedField
 
-    from ingest.encode.upsert_encoder import Record
-    from ingest.sinks.iceberg.catalog import Warehouse
-    from ingest.sinks.lake.kept_rows import LastStates
-    from ingest.sinks.lake.table import LakeTable
+
+PATH_ID: Final = 2147483546
+POSITION_ID: Final = 2147483545
+DELETES: Final = Schema(
+    NestedField(PATH_ID, "file_path", StringType(), required=True),
+    NestedField(POSITION_ID, "pos", LongType(), required=True),
+)
+"""Schema of files of deletes, with the ids that the format reserves."""
+DELETES_PROPERTIES: Final = {"write.metadata.metrics.default": "full"}
+"""A cut path would not say which files the positions are of."""
+
+
+def names_in(found: pa.Schema, fields: Sequence[NestedField]) -> list[str]:
+    """Return the names that fields have in a file: by their ids, or in files without ids as in the table."""
+    by_id = {int((one.metadata or {}).get(b"PARQUET:field_id", b"-1")): one.name for one in found}
+    if set(by_id) == {-1}:
+        return [one.name for one in fields]
+    # A column of that name with another id is another one, which somebody has renamed or removed since
+    return [by_id.get(one.field_id, "") for one in fields]
+
 
 _LEVEL: Final = 1
 """Level of compression where the table names none: higher ones take more time than they save."""
 _LAST: Final = "\U0010ffff"
-MOST_TABLES: Final = 1_000
-"""Tables whose schemas a worker keeps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,107 +122,6 @@ class ParquetPlace:
         return path
 
 
-@dataclass(frozen=True, slots=True)
-class _Known:
-    """A table as a worker knows it."""
-
-    columns: tuple[LakeColumn, ...]
-    key: list[str]
-    """Names of the columns of the key, in the order of the table's."""
-    rows: ParquetPlace
-    keys: ParquetPlace
-    partitions: Partitions
-
-
-class IcebergFiles:
-    """A worker's files of the tables of a warehouse."""
-
-    def __init__(self, warehouse: Warehouse) -> None:
-        """Ask nothing yet."""
-        self._warehouse = warehouse
-        self._known: dict[LakeTable, _Known] = {}
-
-    def columns_of(self, table: LakeTable) -> tuple[Sequence[LakeColumn], Sequence[str]]:
-        """Return a table's columns, with the types that they have there, and the names of those of its key.
-
-        Raises IngestError.
-        """
-        return self._table(table).columns, table.key
-
-    def begin(self) -> None:
-        """Forget the tables: their partitions may be others by now."""
-        self._known.clear()
-
-    def refused(self, records: Sequence[Record]) -> list[RefusedRow]:
-        """Return the records that cannot be in a partition. Raise IngestError."""
-        targets: Sequence[Any] = targets_of(records) or [record[0] for record in records]
-        tables = {id(one): one for one in targets}
-        narrow = {number: there for number, one in tables.items() if (there := self._table(one).partitions).narrow}
-        out = []
-        for destination, key, row in records if narrow else ():
-            if row is not None and id(destination) in narrow:
-                values = {**parse_row(msgspec.Raw(row)), **parse_row(msgspec.Raw(key or b"{}"))}
-                if why := narrow[id(destination)].fault(values):
-                    out.append(RefusedRow(destination, key, bytes(row), why))
-        return out
-
-    def write(self, table: LakeTable, states: LastStates) -> list[AddedFile]:
-        """Write the last states of keys, and the keys of rows that are gone. Raise IngestError."""
-        known = self._table(table)
-        gone = states.rows.filter(states.gone).select(known.key)
-        there = states.rows.filter(pc.invert(states.gone)) if gone.num_rows else states.rows
-        cut, out = tuple(states.cut.items()), []
-        key = table.key if table.unique else ()
-        with self._warehouse.asking(f"write rows of the table {table}"):
-            if gone.num_rows:
-                path = known.keys.write([gone], "keys")
-                out.append(AddedFile(table.id, key, path, gone.num_rows, True, cut, table.deleted, table.sequence))
-                cut = ()
-            for rows in known.partitions.split(there) if there.num_rows else ():
-                path = known.rows.write([rows], "rows")
-                out.append(AddedFile(table.id, key, path, rows.num_rows, False, cut, None, table.sequence))
-                cut = ()
-        return out
-
-    def close(self) -> None:
-        """Release the catalog."""
-        self._warehouse.close()
-
-    def _table(self, table: LakeTable) -> _Known:
-        found = self._known.get(table)
-        if found is None:
-            with self._warehouse.asking(f"look the table {table} up"):
-                found = self._look_up(table)
-        return found
-
-    def _look_up(self, table: LakeTable) -> _Known:
-        """Return a table with the types that its columns have there, which may be wider than those of the rows."""
-        there = self._warehouse.catalog.load_table(table.id)
-        types = {one.name: our_type(one.field_type) for one in there.schema().fields}
-        names = [one.name for one in table.columns]
-        if gone := [name for name in names if name not in types]:
-            msg = f"somebody has removed or renamed its column {gone[0]!r}: run again, and it is created again"
-            raise ValueError(msg)
-        columns = tuple(LakeColumn(one.name, types.get(one.name) or one.type) for one in table.columns)
-        if len(self._known) >= MOST_TABLES:
-            self._known.clear()
-        found = _Known(
-            columns=_in_order(columns, there.schema(), names),
-            key=[one.name for one in _in_order(columns, there.schema(), table.key)],
-            rows=ParquetPlace.of(there, names),
-            keys=ParquetPlace.of(there, table.key),
-            partitions=Partitions(there.metadata),
-        )
-        self._known[table] = found
-        return found
-
-
-def _in_order(columns: Sequence[LakeColumn], schema: Schema, names: Iterable[str]) -> tuple[LakeColumn, ...]:
-    """Return the named columns in the order of a table's fields."""
-    by_name, wanted = {one.name: one for one in columns}, set(names)
-    return tuple(by_name[one.name] for one in schema.fields if one.name in wanted)
-
-
 def data_file(metadata: TableMetadata, io: FileIO, path: str) -> DataFile:
     """Return what a snapshot says of a file of rows, by the file itself. Raise OSError, ValueError.
 
@@ -260,10 +174,10 @@ def statistics_of(
     lower = {number: ends.min_as_bytes() for number, ends in bounded.items()}
     upper = {number: _upper_bound(ends) for number, ends in bounded.items()}
     out = replace(found, column_aggregates={}).to_serialized_dict()
-    return {**out, "lower_bounds": _known(lower), "upper_bounds": _known(upper)}
+    return {**out, "lower_bounds": _bounds(lower), "upper_bounds": _bounds(upper)}
 
 
-def _known(bounds: dict[int, bytes | None]) -> dict[int, bytes]:
+def _bounds(bounds: dict[int, bytes | None]) -> dict[int, bytes]:
     return {number: bound for number, bound in bounds.items() if bound is not None}
 
 
@@ -328,3 +242,52 @@ def _check_fields(metadata: TableMetadata, path: str, names: Mapping[str, int]) 
         if now.get(name, number) != number:
             msg = f"the column {name!r} was created again since {path} was written: give the batch up with"
             raise ValueError(f"{msg} ingest checkpoint reset --drop-batch, and its rows are read again")
+
+
+def dead_positions(io: FileIO, deletes: Iterable[DataFile]) -> dict[str, pa.Array]:
+    """Return the positions of dead rows by the paths of their files. Raise OSError."""
+    found: dict[str, list[Any]] = {}
+    for one in deletes:
+        for path, positions in _read_deletes(io, one).items():
+            found.setdefault(path, []).append(positions.to_numpy())
+    return {path: pa.array(np.unique(np.concatenate(some))) for path, some in found.items()}
+
+
+def has_beyond(table: Table, name: str) -> bool:
+    """Return whether a BIGINT column holds an integer beyond ±2^53. Raise what the library raises."""
+    if not isinstance(table.schema().find_field(name).field_type, LongType):
+        return False
+    beyond = Or(GreaterThan(term=name, value=LARGEST), LessThan(term=name, value=-LARGEST))
+    return bool(table.scan(row_filter=beyond, selected_fields=(name,), limit=1).to_arrow().num_rows)
+
+
+def rows_of(table: Table, file: DataFile, dead: pa.Array | None) -> Iterator[pa.Table]:
+    """Yield the rows of a file that are not dead. Raise OSError."""
+    schema = table.schema()
+    for batch in _task_to_record_batches(
+        table.io,
+        FileScanTask(file),
+        AlwaysTrue(),
+        schema,
+        schema,
+        set(schema.field_ids),
+        None if dead is None else [pa.chunked_array([dead])],
+        case_sensitive=True,
+        name_mapping=table.metadata.name_mapping(),
+        partition_spec=table.metadata.specs()[file.spec_id],
+        format_version=table.format_version,
+    ):
+        yield pa.table(batch)
+
+
+def rows_at(table: Table, file: DataFile, positions: np.ndarray[Any, Any], deleted: str) -> Iterator[pa.Table]:
+    """Yield the rows of a file at positions, with the column that says that they are deleted. Raise OSError."""
+    others = np.ones(file.record_count, bool)
+    others[positions] = False
+    for rows in rows_of(table, file, pa.array(np.flatnonzero(others))):
+        yield _marked(rows, deleted)
+
+
+def _marked(rows: pa.Table, deleted: str) -> pa.Table:
+    place = rows.schema.get_field_index(deleted)
+    return rows.set_column(place, rows.schema.field(place), pa.repeat(True, rows.num_rows))

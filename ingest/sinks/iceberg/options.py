@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ingest.model.layout import TableLayout
-    from ingest.sinks.iceberg.catalog import Warehouse
     from ingest.sinks.iceberg.coordinator import IcebergCoordinator
+    from ingest.sinks.iceberg.warehouse import IcebergWarehouse
     from ingest.sinks.lake.writer import LakeWriter
 
 PREFIX: Final = "catalog.properties."
@@ -41,8 +41,6 @@ class IcebergSink(LakeOptions):
 
     prefix_of_properties: ClassVar[str] = PREFIX
     times: ClassVar[bool] = True
-    lays_out: ClassVar[tuple[str, ...]] = ("partition-keys", "table-options")
-
     needed_packages: ClassVar[tuple[str, ...]] = ("iceberg",)
 
     type: Literal["iceberg"]
@@ -100,11 +98,11 @@ class IcebergSink(LakeOptions):
         return out
 
     @property
-    def warehouse(self) -> Warehouse:
+    def warehouse(self) -> IcebergWarehouse:
         """The catalog, which is opened when it is asked first."""
-        from ingest.sinks.iceberg.catalog import Warehouse  # noqa: PLC0415  (`check` needs no library)
+        from ingest.sinks.iceberg.warehouse import IcebergWarehouse  # noqa: PLC0415  (`check` needs no library)
 
-        return Warehouse(self.catalog)
+        return IcebergWarehouse(self.catalog)
 
     def shared_places(self) -> list[SharedPlace]:
         """Return the directory of the tables, and that of a catalog which is a file."""
@@ -125,7 +123,7 @@ class IcebergSink(LakeOptions):
 
     def writer(self, _pipeline: str, _run: int) -> LakeWriter:
         """Return a task's side."""
-        from ingest.sinks.iceberg.files import IcebergFiles  # noqa: PLC0415  (`check` needs no library)
+        from ingest.sinks.iceberg.writer import IcebergFiles  # noqa: PLC0415  (`check` needs no library)
         from ingest.sinks.lake.writer import LakeWriter  # noqa: PLC0415
 
         return LakeWriter(IcebergFiles(self.warehouse), self.states)

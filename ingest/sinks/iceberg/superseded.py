@@ -7,30 +7,31 @@ marked as deleted. Rules: docs/spec/iceberg.md#delivery, docs/spec/sinks.md#dele
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pyiceberg.expressions import AlwaysTrue, And, GreaterThanOrEqual, In, LessThanOrEqual
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 from pyiceberg.table import FileScanTask
 
-from ingest.sinks.iceberg.files import written_files
-from ingest.sinks.iceberg.positions import deleted_positions, key_columns, names_in
-from ingest.sinks.iceberg.reading import dead_positions, marked_rows, rows_at
-from ingest.sinks.lake.converted import converted
-from ingest.sinks.lake.keys import last_states, without
-from ingest.sinks.lake.sequence import Contender, contest
+from ingest.sinks.iceberg.files import _marked, dead_positions, names_in, rows_at, rows_of, written_files
+from ingest.sinks.lake.ordering import Contender, contest
+from ingest.sinks.lake.superseded import KeysToMark, is_bounded, key_groups, last_states, positions_of, without
+from ingest.sinks.lake.types import converted
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
+    from pyiceberg.expressions import BooleanExpression
+    from pyiceberg.io import FileIO
     from pyiceberg.manifest import DataFile
     from pyiceberg.table import Table
 
-    from ingest.sinks.lake.table import AddedFile
+    from ingest.sinks.lake.files import AddedFile
 
     Numbers = np.ndarray[Any, Any]
 
@@ -140,3 +141,79 @@ def _values(table: Table, task: FileScanTask | None, name: str, count: int) -> p
             return pa.nulls(count, kind)
         column = converted(file.read(columns=[own]).column(0), kind)
     return pc.cast(column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column, kind)
+
+
+def marked_rows(
+    table: Table, tasks: Sequence[FileScanTask], keys: pa.Table, key: Sequence[str], deleted: str
+) -> Iterator[pa.Table]:
+    """Yield the newest row of each of the keys, with the column that says that it is deleted.
+
+    `tasks`: files that have rows of these keys, from the newest one to the oldest. Raise OSError.
+    """
+    left = KeysToMark(keys)
+    for task in tasks:
+        dead = dead_positions(table.io, task.delete_files).get(task.file.file_path)
+        for rows in rows_of(table, task.file, dead):
+            if not left:
+                return
+            columns = [rows.column(name).cast(to.type) for name, to in zip(key, keys.columns, strict=True)]
+            found = left.take(pa.table(columns, names=keys.column_names))
+            if len(found):
+                yield _marked(rows.take(found), deleted)
+
+
+_FEW: Final = 200
+"""Keys that are looked for one by one in what the table says of its files."""
+
+
+def key_columns(io: FileIO, path: str, schema: Schema, key: Sequence[str]) -> pa.Table:
+    """Return the columns of the key of a whole file, which is of one batch. Raise OSError."""
+    return pa.concat_tables([found for _, found in _groups(io, path, schema, key, None)])
+
+
+def deleted_positions(table: Table, keys: pa.Table, key: Sequence[str]) -> list[tuple[FileScanTask, pa.Array]]:
+    """Return the rows of a table whose keys are among a batch's: files, and positions in them.
+
+    Raise what the library raises.
+    """
+    out = []
+    for task in table.scan(row_filter=_filter(keys, key), limit=None).plan_files():
+        for start, rows in _groups(table.io, task.file.file_path, table.schema(), key, keys):
+            found = positions_of(keys, rows)
+            if len(found):
+                out.append((task, pc.add(found, start) if start else found))
+    return out
+
+
+def _filter(keys: pa.Table, key: Sequence[str]) -> BooleanExpression:
+    """Return a condition that holds for files that may have one of the keys."""
+    out: BooleanExpression = AlwaysTrue()
+    for name, column in zip(key, keys.columns, strict=True):
+        if not is_bounded(column.type):
+            continue
+        if keys.num_rows <= _FEW:
+            out = And(out, In(term=name, literals=set(column.unique().to_pylist())))
+        else:
+            ends = pc.min_max(column).as_py()
+            out = And(
+                out,
+                And(GreaterThanOrEqual(term=name, value=ends["min"]), LessThanOrEqual(term=name, value=ends["max"])),
+            )
+    return out
+
+
+def _groups(
+    io: FileIO, path: str, schema: Schema, key: Sequence[str], keys: pa.Table | None
+) -> Iterator[tuple[int, pa.Table]]:
+    """Yield the columns of the key of groups of a file's rows, and where each group begins.
+
+    `keys`: those that are looked for; groups that cannot have any are left out. None: all groups.
+    """
+    fields = [schema.find_field(name) for name in key]
+    types = schema_to_pyarrow(Schema(*fields), include_field_ids=False).types
+    with io.new_input(path).open() as stream:
+        file = pq.ParquetFile(stream)
+        names = names_in(file.schema_arrow, fields)
+        if "" in names and keys is not None:
+            return  # its rows have no value in a column of the key, so none of them is among the keys
+        yield from key_groups(file, names, types, keys)

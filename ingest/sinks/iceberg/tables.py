@@ -1,27 +1,235 @@
-"""Tables of an Iceberg catalog: the changes after which one takes rows.
+"""Tables of an Iceberg catalog: their types, their partitions, and the changes after which one takes rows.
 
-In: the table that rows need, and the one that is there. Out: changes, or the reason why none will do. A change may be
-repeated. Rules: docs/spec/iceberg.md#tables.
+Rules: docs/spec/iceberg.md#tables and docs/spec/iceberg.md#partitions.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
+import pyarrow as pa
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.partitioning import PartitionField, PartitionSpec, partition_record_value
 from pyiceberg.schema import Schema
-from pyiceberg.types import DecimalType as IcebergDecimal
-from pyiceberg.types import DoubleType, FloatType, IntegerType, LongType, NestedField
+from pyiceberg.transforms import TruncateTransform, UnknownTransform, VoidTransform, parse_transform
+from pyiceberg.typedef import Record as Partition
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    NestedField,
+    StringType,
+    TimestampType,
+    TimestamptzType,
+    TimeType,
+)
 
-from ingest.sinks.iceberg.partitions import check_partitions
-from ingest.sinks.iceberg.types import iceberg_type, is_floating, our_type
+from ingest.model import data_type as ours
+from ingest.model import types
 from ingest.sinks.lake.changes import ColumnThere, LakeChangeError, changes_of
+from ingest.sinks.lake.files import rows_apart
+from ingest.sinks.lake.ordering import codes_of
+from ingest.sinks.lake.values import reader_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from pyiceberg.manifest import DataFile
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.types import IcebergType
 
+    from ingest.model.data_type import DataType
+    from ingest.model.layout import PartitionKey
     from ingest.sinks.lake.changes import Changes
     from ingest.sinks.lake.table import LakeTable
+
+
+_PLAIN: Final[dict[DataType, IcebergType]] = {
+    types.BOOLEAN: BooleanType(),
+    types.TINYINT: IntegerType(),
+    types.SMALLINT: IntegerType(),
+    types.INT: IntegerType(),
+    types.BIGINT: LongType(),
+    types.FLOAT: FloatType(),
+    types.DOUBLE: DoubleType(),
+    types.STRING: StringType(),
+    types.BYTES: BinaryType(),
+    types.DATE: DateType(),
+    types.TIMESTAMP: TimestampType(),
+    types.TIMESTAMP_LTZ: TimestamptzType(),
+}
+_OURS: Final[dict[IcebergType, DataType]] = {
+    **{of: one for one, of in _PLAIN.items() if one not in {types.TINYINT, types.SMALLINT}},
+    TimeType(): ours.TimeType(6),
+}
+
+
+def iceberg_type(data_type: DataType) -> IcebergType:
+    """Return the type of a column of a lake, as Iceberg has it."""
+    if types.is_text(data_type):
+        return StringType()
+    if isinstance(data_type, ours.DecimalType):
+        return DecimalType(data_type.precision, data_type.scale)
+    return TimeType() if isinstance(data_type, ours.TimeType) else _PLAIN[data_type]
+
+
+def is_floating(data_type: DataType | None) -> bool:
+    """Return whether a type is one of binary floating-point numbers: no identifier field has one."""
+    return isinstance(data_type, (ours.FloatType, ours.DoubleType))
+
+
+def our_type(found: IcebergType) -> DataType | None:
+    """Return what a column that is there is for us; None for a type that no column of ours has."""
+    if isinstance(found, DecimalType):
+        return ours.DecimalType(found.precision, found.scale)
+    return _OURS.get(found)
+
+
+_Rows: TypeAlias = "pa.Table | pa.RecordBatch"
+FIRST_ID: Final = 1000
+"""Number of the first field of a specification."""
+
+
+class _Part(NamedTuple):
+    """One field of a specification, with the column that it is made of."""
+
+    field: PartitionField
+    source: NestedField
+    type: pa.DataType
+    """The column's type in rows."""
+
+    def values(self, rows: _Rows) -> pa.Array:
+        """Return the values of the field in rows. Where they lack the column it is null."""
+        if isinstance(self.field.transform, VoidTransform) or self.source.name not in rows.column_names:
+            return pa.nulls(rows.num_rows, pa.int32())
+        column = rows.column(self.source.name).cast(self.type)
+        whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+        return self.field.transform.pyarrow_transform(self.source.field_type)(whole)
+
+
+class Partitions:
+    """The partitions that new files of a table are in."""
+
+    def __init__(self, metadata: TableMetadata) -> None:
+        """Take the table's specification. Raise ValueError where the library does not know its columns."""
+        self._schema = metadata.schema()
+        self._parts = []
+        for field in metadata.spec().fields:
+            source = self._schema.find_field(field.source_id)
+            kind = schema_to_pyarrow(Schema(source), include_field_ids=False).types[0]
+            kind = pa.binary() if kind == pa.large_binary() else kind  # there are transforms of the small one only
+            self._parts.append(_Part(field, source, kind))
+        self._cut = [
+            (part.source.name, part.field.transform.width, ours.DecimalType(kind.precision, kind.scale))
+            for part in self._parts
+            if isinstance(part.field.transform, TruncateTransform)
+            and isinstance(kind := part.source.field_type, DecimalType)
+        ]
+
+    def __bool__(self) -> bool:
+        """Return whether there are any: a table without has one."""
+        return bool(self._parts)
+
+    @property
+    def sources(self) -> list[NestedField]:
+        """The columns that partitions are made of."""
+        return [part.source for part in self._parts]
+
+    @property
+    def narrow(self) -> bool:
+        """True if a row may have a value that no partition has."""
+        return bool(self._cut)
+
+    def fault(self, values: Mapping[str, bytes]) -> str | None:
+        """Return why a row with these texts can be in no partition; None where it can, or is no row at all."""
+        for name, width, kind in self._cut:
+            if values.get(name, b"null") == b"null":
+                continue
+            try:
+                number, _ = reader_of(kind)(values[name])
+            except ValueError:
+                continue
+            unscaled = int(f"{number:.{kind.scale}f}".replace(".", ""))
+            if unscaled - unscaled % width <= -(10**kind.precision):
+                return f"column {name!r} makes partitions, and {number:f} less its rest by {width} has too many digits"
+        return None
+
+    def split(self, rows: _Rows) -> Iterator[_Rows]:
+        """Yield the rows of each partition, in their order. Raise LakeChangeError for very many partitions."""
+        return rows_apart(rows, self._values(rows), "as with bucket or truncate")
+
+    def _values(self, rows: _Rows) -> list[pa.Array]:
+        return [part.values(rows) for part in self._parts]
+
+    def of_rows(self, rows: _Rows) -> Partition:
+        """Return the partition of rows. Raise ValueError where they are in several."""
+        if not self._parts:
+            return Partition()
+        if len(set(codes_of(self._values(rows)).tolist())) != 1:
+            msg = "the table's partitions were changed since rows were written: undo that, or give the batch up with"
+            raise ValueError(f"{msg} ingest checkpoint reset --drop-batch, and its rows are read again")
+        first = rows.slice(0, 1)
+        return Partition(*(self._stored(part, part.values(first)[0].as_py()) for part in self._parts))
+
+    def _stored(self, part: _Part, value: Any) -> Any:
+        # A number is what a transform made, and the library would take one of a TIME for a time
+        return value if isinstance(value, int) else partition_record_value(part.field, value, self._schema)
+
+
+def partition_of(file: DataFile) -> tuple[int, str]:
+    """Return what two files share that are in one partition."""
+    return file.spec_id, repr([file.partition[at] for at in range(len(file.partition))])
+
+
+def spec_of(table: LakeTable, schema: Schema) -> PartitionSpec:
+    """Return the specification of a table that is made. Raise LakeChangeError for what the table cannot have."""
+    taken = {one.name for one in schema.fields}
+    fields = []
+    for number, key in enumerate(table.layout.partitions, FIRST_ID):
+        source = next((one for one in schema.fields if one.name == key.column), None)
+        if source is None:
+            msg = f"partition-keys has {str(key)!r}, and rows have no column {key.column!r} so far"
+            raise LakeChangeError(msg)
+        transform = parse_transform(key.transform + (f"[{key.width}]" if key.width else ""))
+        if not transform.can_transform(source.field_type):
+            msg = f"partition-keys has {str(key)!r}, and that cannot be made of a column that is {source.field_type}"
+            raise LakeChangeError(msg)
+        name = _name(key, taken)
+        taken.add(name)
+        fields.append(PartitionField(source.field_id, number, transform, name))
+    return PartitionSpec(*fields)
+
+
+def _name(key: PartitionKey, taken: set[str]) -> str:
+    """Return the name of a field: that of its column where it is the column, and none that is taken."""
+    if key.transform == "identity":
+        return key.column
+    name = f"{key.column}_{key.transform}"
+    while name in taken:
+        name += "_"
+    return name
+
+
+def check_partitions(metadata: TableMetadata, rewritten: Sequence[str]) -> None:
+    """Raise LakeChangeError for partitions that this tool does not know, or made of a column that is created again."""
+    for spec in metadata.specs().values():
+        for field in spec.fields:
+            if isinstance(field.transform, UnknownTransform):
+                msg = f"its partitions are made by {field.transform}, which this tool does not know"
+                raise LakeChangeError(msg)
+            source = next((one for one in metadata.schema().fields if one.field_id == field.source_id), None)
+            if source is None and not isinstance(field.transform, VoidTransform):
+                msg = f"its partitions ({field.name}) are made of a column inside of another, or of one that is gone"
+                raise LakeChangeError(msg)
+            if source is not None and source.name in rewritten:
+                msg = f"its column {source.name!r} makes partitions, so that it cannot become of another type"
+                raise LakeChangeError(msg)
+
 
 PROPERTIES: Final = {
     "format-version": "2",
@@ -33,8 +241,6 @@ PROPERTIES: Final = {
     "history.expire.max-snapshot-age-ms": "86400000",
 }
 """Properties of tables that are made here. Each commit rewrites the metadata, so old ones are removed."""
-
-
 CODE: Final = frozenset({"write.py-location-provider.impl", "py-io-impl", "py-catalog-impl"})
 """Properties that name code for the library to load."""
 
@@ -85,7 +291,7 @@ def _has_equality_deletes(metadata: TableMetadata) -> bool:
 
 def _promotes(known: IcebergType, to: IcebergType) -> bool:
     """Return whether Iceberg reads values of a type as those of another."""
-    if isinstance(known, IcebergDecimal) and isinstance(to, IcebergDecimal):
+    if isinstance(known, DecimalType) and isinstance(to, DecimalType):
         return known.scale == to.scale and known.precision <= to.precision
     pairs = ((IntegerType, LongType), (FloatType, DoubleType))
     return any(isinstance(known, one) and isinstance(to, other) for one, other in pairs)

@@ -10,30 +10,30 @@ from abc import abstractmethod
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic
 
 import pyarrow as pa
 
-from ingest.errors import ConfigError, SchemaChangeRefused
+from ingest.errors import ConfigError, IngestError, SchemaChangeRefused
 from ingest.model import types
 from ingest.model.commit import OLDER
 from ingest.model.layout import PLAIN
 from ingest.model.numbers import stored_as
+from ingest.model.probe import ConnectProbe
 from ingest.model.reject import RowError
 from ingest.model.schema import NO_ORDER, Misfit
 from ingest.model.table import show
 from ingest.sinks import SinkCoordinator
 from ingest.sinks.lake.changes import LakeChangeError, statements
-from ingest.sinks.lake.columns import has_order
-from ingest.sinks.lake.kept_rows import LastStates
-from ingest.sinks.lake.keys import rows_of_other_keys
-from ingest.sinks.lake.marks import marks_of, tell, to_json
-from ingest.sinks.lake.table import AddedFile
+from ingest.sinks.lake.commit import marks_of, tell, to_json
+from ingest.sinks.lake.files import AddedFile
+from ingest.sinks.lake.pending_rows import LastStates
+from ingest.sinks.lake.superseded import rows_of_other_keys
+from ingest.sinks.lake.table import TableT, has_order
 from ingest.sinks.rows import no_sequence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from ingest.model.data_type import DataType
@@ -41,10 +41,10 @@ if TYPE_CHECKING:
     from ingest.model.schema import TableComments, TableSchema
     from ingest.model.table import TableId
     from ingest.sinks.lake.changes import Changes, ColumnThere
-    from ingest.sinks.lake.marks import Mark, TableName, TakenAway
+    from ingest.sinks.lake.commit import Committed, Mark, TakenAway
     from ingest.sinks.lake.options import LakeOptions
-    from ingest.sinks.lake.table import LakeTable
-    from ingest.sinks.lake.writer import TableFiles
+    from ingest.sinks.lake.table import LakeTable, TableName, Warehouse
+    from ingest.sinks.lake.writer import LakeFiles
 
 _REPLACED: Final = ".replaced"
 """The end of the scope of commits that delete rows, and belong to no batch."""
@@ -56,18 +56,19 @@ def _begin_anew(_table: TableId | None) -> str:
     return "to have them, start over with another --checkpoint"
 
 
-There = TypeVar("There")
-"""A table as the library of a lake has it."""
-
-
-class LakeCoordinator(SinkCoordinator, Generic[There]):
+class LakeCoordinator(SinkCoordinator, Generic[TableT]):
     """The driver's side. Raises IngestError only."""
+
+    kind: ClassVar[str]
+    """The type of the sink."""
 
     def __init__(self, options: LakeOptions, pipeline: str, warn: Callable[[str], None]) -> None:
         self.schemas = self.tables = self.comments = self.batches = self
         self._appends = options.write_mode == "append"
         self.rows = None if self._appends or options.delete_strategy == "ignore" else self
-        self._lake_options = options
+        self.probe = ConnectProbe(lambda: type(self)(options, pipeline, lambda _: None))
+        self._options = options
+        self._warehouse: Warehouse[TableT] = options.warehouse
         self._pipeline = pipeline
         self._warn = warn
         self._checkpoint = ""
@@ -79,81 +80,108 @@ class LakeCoordinator(SinkCoordinator, Generic[There]):
         """By checkpoint: those to which it has."""
         self.stored: dict[TableId, dict[str, DataType]] = {}
         """By table: what `declare` or `undeclared` has seen last of the types by which it keeps numbers."""
-        self._places: dict[tuple[str, ...], TableId] = {}
-        self._told: set[tuple[tuple[str, ...], str, str]] = set()
+        self._places: dict[TableName, TableId] = {}
+        self._told: set[tuple[TableName, str, str]] = set()
         """Tables and columns of which it was said what became of values."""
         self._layouts: dict[TableId, TableLayout] = {}
         self._unordered: set[TableId] = set()
         """Tables of which it was said that they lack the column by which changes are newer."""
-        self._neglected: set[tuple[str, ...]] = set()
+        self._neglected: set[TableName] = set()
         """Tables of which it was said that their upkeep is not done."""
 
-    @abstractmethod
-    def _asking(self, what: str) -> AbstractContextManager[object]:
-        """Return a block whose errors of the library are those of a run. `what`: what is done, for their messages."""
+    def fingerprint(self, identity: str) -> dict[str, Any]:
+        """Return what a checkpoint of this sink depends on."""
+        return {"type": self.kind, "warehouse": identity}
+
+    def close(self) -> None:
+        """Release connections."""
+        self._warehouse.close()
+
+    def _find(self, name: TableName) -> TableT | None:
+        """Return a table as it is now; None where it is not there. Raise what the library raises."""
+        return self._warehouse.find(name)
+
+    def _load(self, name: TableName) -> TableT:
+        """Return a table that is there, having compared it with its mark. Raise what the library raises."""
+        return self._compare(name, self._warehouse.load(name))
 
     @abstractmethod
-    def _is_new(self) -> bool:
-        """Return True where nothing of the lake is there, so that to look a table up would make it."""
-
-    @abstractmethod
-    def _exists(self, name: tuple[str, ...]) -> bool:
-        """Return whether a table is there. Raise what the library raises."""
-
-    @abstractmethod
-    def _has_rows(self, name: TableName) -> bool:
+    def _has_rows(self, there: TableT) -> bool:
         """Return whether a table that is there has rows. Raise what the library raises."""
 
     @abstractmethod
-    def _look_up(self, wanted: LakeTable) -> There | None:
-        """Return a table; None where it is not there. Raise what the library raises."""
+    def _make(self, wanted: LakeTable) -> TableT | None:
+        """Make a table; returns None where another run has made it meanwhile. Raise what the library raises."""
 
     @abstractmethod
-    def _make(self, wanted: LakeTable) -> None:
-        """Make a table, which another run may have made in the meantime. Raise what the library raises."""
+    def _changed(self, name: TableName, there: TableT) -> None:
+        """Take note of a table that this run has made or changed. Raise what the library raises."""
 
     @abstractmethod
-    def _changes(self, wanted: LakeTable, there: There) -> Changes:
+    def _changes(self, wanted: LakeTable, there: TableT) -> Changes:
         """Return the changes after which a table takes rows. Raise LakeChangeError where none will do."""
 
     @abstractmethod
-    def _columns(self, there: There) -> Mapping[str, ColumnThere]:
+    def _columns(self, there: TableT) -> Mapping[str, ColumnThere]:
         """Return the columns of a table that is there, by their names."""
 
     @abstractmethod
-    def _beyond(self, wanted: LakeTable, there: There, names: Sequence[str]) -> set[str]:
-        """Return those of the columns that are BIGINT in a table and hold an integer beyond ±2^53.
+    def _has_beyond(self, there: TableT, name: str) -> bool:
+        """Return whether a column is BIGINT in a table and holds an integer beyond ±2^53.
 
         Raise what the library raises.
         """
 
     @abstractmethod
-    def _apply(self, there: There, wanted: LakeTable, found: Changes) -> None:
+    def _apply(self, there: TableT, wanted: LakeTable, found: Changes) -> None:
         """Change a table. Raise LakeChangeError where that cannot be, and what the library raises."""
 
     @abstractmethod
+    def _commit(self, name: TableName, files: list[AddedFile], scope: str, batch: int) -> Committed:
+        """Commit the files of a batch to a table, where that is not done yet. Raise what the library raises."""
+
+    @abstractmethod
+    def _compact(self, name: TableName) -> str:
+        """Do the upkeep of a table; returns why a part is not done. Raise what the library raises."""
+
     def _add(self, name: TableName, files: list[AddedFile], scope: str, batch: int) -> int:
-        """Commit the files of a batch to a table, where that is not done yet, and `_note` it. Raise IngestError.
+        """Commit the files of a batch to a table, where that is not done yet, and mark it. Raise IngestError.
 
         Returns how many rows were left out, as they are older than their row in the table.
         """
+        with self._warehouse.asking(f"commit rows of the table {show(name)}"):
+            done = self._commit(name, files, scope, batch)
+            there = done.state
+            if done.due:
+                self._keep_up(name)
+                there = self._warehouse.load(name)
+                self._changed(name, there)
+            before, own = self._marks.get(name), scope == self._checkpoint
+            # The batches of a replay have numbers of their own
+            self._marks[name] = self._mark(name, there, batch if own else 0 if before is None else before.batch)
+        return done.older
 
-    def _note(self, name: TableName, there: There | None, scope: str, batch: int) -> None:
-        """Know that a table has a batch. The batches of a replay have numbers of their own."""
-        before = self._marks.get(name)
-        own = scope == self._checkpoint
-        self._marks[name] = self._mark(name, there, batch if own else 0 if before is None else before.batch)
+    def _keep_up(self, name: TableName) -> None:
+        """Do the upkeep of a table. What fails is said once: the batch is in the table."""
+        try:
+            with self._warehouse.asking("compact it"):
+                why = self._compact(name)
+        except IngestError as exc:
+            why = exc.message
+        if why and name not in self._neglected:
+            self._neglected.add(name)
+            self._warn(f"table {show(name)}: {why} (said once)")
 
     @abstractmethod
-    def _mark(self, name: TableName, there: There | None, batch: int) -> Mark:
+    def _mark(self, name: TableName, there: TableT, batch: int) -> Mark:
         """Return the mark of a table as it is, which has this batch."""
 
     @abstractmethod
-    def _taken_away(self, name: TableName, there: There, mark: Mark) -> TakenAway | None:
+    def _taken_away(self, name: TableName, there: TableT, mark: Mark) -> TakenAway | None:
         """Return what somebody has taken away of this checkpoint's rows since a mark; None where nothing is gone."""
 
     @abstractmethod
-    def _older_progress(self, there: There) -> str | None:
+    def _older_progress(self, there: TableT) -> str | None:
         """Return another checkpoint with which this pipeline has written to a table; None where there is none.
 
         Empty where its name is not known.
@@ -167,7 +195,7 @@ class LakeCoordinator(SinkCoordinator, Generic[There]):
         """Return what the checkpoint is to know of the tables."""
         return to_json(self._marks)
 
-    def _compare(self, name: TableName, there: There) -> There:
+    def _compare(self, name: TableName, there: TableT) -> TableT:
         """Say once what somebody has taken away of a table's rows; returns the table. Raise what the library raises."""
         mark = self._marks.get(name)
         found = None if mark is None else self._taken_away(name, there, mark)
@@ -176,7 +204,7 @@ class LakeCoordinator(SinkCoordinator, Generic[There]):
             self._marks[name] = self._mark(name, there, found.newest)
         return there
 
-    def _meet(self, name: TableName, there: There) -> None:
+    def _meet(self, name: TableName, there: TableT) -> None:
         """See what others have done to a table that is there, and whether an older checkpoint has written to it."""
         self._compare(name, there)
         if name not in self._compared:
@@ -205,13 +233,13 @@ class LakeCoordinator(SinkCoordinator, Generic[There]):
     def unfit(self, table: TableId, schema: TableSchema) -> Mapping[str, Misfit]:
         """Return the columns that no change makes its table take, each with the reason. Raise IngestError."""
         try:
-            wanted = self._lake_options.table_for(table, schema)
+            wanted = self._options.table_for(table, schema)
         except RowError:
             return {}  # its rows are rejects, in the task
-        if self._is_new() or not wanted.has_key:
+        if self._warehouse.is_new or not wanted.has_key:
             return {}
-        with self._asking(f"look the table {wanted} up"):
-            there = self._look_up(wanted)
+        with self._warehouse.asking(f"look the table {wanted} up"):
+            there = self._find(wanted.id)
             if there is None:
                 return {}
             ordered = self._ordered(wanted, there)
@@ -226,7 +254,7 @@ class LakeCoordinator(SinkCoordinator, Generic[There]):
             found = {name: Misfit(why, kinds[name].type if name in kinds else None) for name, why in faults.items()}
             return ordered | found
 
-    def _ordered(self, wanted: LakeTable, there: There) -> dict[str, Misfit]:
+    def _ordered(self, wanted: LakeTable, there: TableT) -> dict[str, Misfit]:
         """Return the column that orders changes, where a table has it as another type and rows as texts."""
         name, known = wanted.sequence, self._columns(there)
         kind = known[name].type if name is not None and name in known else None
@@ -241,30 +269,30 @@ class LakeCoordinator(SinkCoordinator, Generic[There]):
         Raise IngestError.
         """
         try:
-            wanted = self._lake_options.table_for(table, schema)
+            wanted = self._options.table_for(table, schema)
         except RowError:
             return set()  # its rows are rejects, in the task
-        if self._is_new():
+        if self._warehouse.is_new:
             return set()
-        with self._asking(f"look for integers beyond 2^53 in the table {wanted}"):
-            there = self._look_up(wanted)
-            return set() if there is None else self._beyond(wanted, there, names)
+        with self._warehouse.asking(f"look for integers beyond 2^53 in the table {wanted}"):
+            there = self._find(wanted.id)
+            return set() if there is None else {name for name in names if self._has_beyond(there, name)}
 
-    def _changes_of(self, table: TableId, wanted: LakeTable, there: There) -> Changes:
+    def _changes_of(self, table: TableId, wanted: LakeTable, there: TableT) -> Changes:
         """Return what `_changes` returns, but no BIGINT becomes DOUBLE whose values would lose digits by it.
 
         Note by which types the table keeps numbers then.
         """
         found = self._changes(wanted, there)
-        doubles = [name for name, kind in found.rewritten.items() if kind == types.DOUBLE]
-        for name in self._beyond(wanted, there, doubles) if doubles else ():
-            found.rewritten[name] = types.STRING
+        for name in [name for name, kind in found.rewritten.items() if kind == types.DOUBLE]:
+            if self._has_beyond(there, name):
+                found.rewritten[name] = types.STRING
         kinds = {name: one.type for name, one in self._columns(there).items()} | found.widened | found.rewritten
         kept = {one.name: stored_as(one.type, kinds.get(one.name)) for one in wanted.columns}
         self.stored[table] = {name: kind for name, kind in kept.items() if kind is not None}
         return found
 
-    def _fault(self, wanted: LakeTable, there: There) -> str:
+    def _fault(self, wanted: LakeTable, there: TableT) -> str:
         """Return why a table that is there cannot take rows; nothing where it can."""
         try:
             self._changes(wanted, there)
@@ -275,51 +303,53 @@ class LakeCoordinator(SinkCoordinator, Generic[There]):
     def declare(self, schemas: Mapping[TableId, TableSchema]) -> None:
         """Make and widen the tables, before their rows are written. Raise SchemaChangeRefused for what cannot be."""
         for table, wanted in self._wanted(schemas):
-            with self._asking(f"change the table {wanted}"), _refusing(table, wanted):
-                there = self._look_up(wanted)
+            with self._warehouse.asking(f"change the table {wanted}"), _refusing(table, wanted):
+                there = self._find(wanted.id)
                 if there is None:
                     self.stored.pop(table, None)
-                    self._make(wanted)
+                    if (made := self._make(wanted)) is not None:
+                        self._changed(wanted.id, made)
                     self._marks.pop(wanted.id, None)
                     self._compared.add(wanted.id)
                     continue
                 self._meet(wanted.id, there)
                 if found := self._changes_of(table, wanted, there):
                     self._apply(there, wanted, found)
+                    self._changed(wanted.id, there)
         self._tell_older()
 
     @abstractmethod
-    def _comment(self, there: There, comments: TableComments) -> None:
+    def _comment(self, there: TableT, comments: TableComments) -> None:
         """Let a table have comments where it has others; all columns are there. Raise what the library raises."""
 
     def comment(self, table: TableId, schema: TableSchema, comments: TableComments) -> None:
         """Let a table and its columns have comments. Raise IngestError."""
-        for _, wanted in () if self._is_new() else self._wanted({table: schema}):
-            with self._asking(f"comment the table {wanted}"):
-                there = self._look_up(wanted)
+        for _, wanted in () if self._warehouse.is_new else self._wanted({table: schema}):
+            with self._warehouse.asking(f"comment the table {wanted}"):
+                there = self._find(wanted.id)
                 if there is not None:
                     columns = {one: text for one, text in comments.columns.items() if one in self._columns(there)}
                     self._comment(there, replace(comments, columns=columns))
-
-    @abstractmethod
-    def _empty(self, name: TableName) -> There:
-        """Delete all rows of a table that is there; returns it as it is then. Raise what the library raises."""
+                    self._changed(wanted.id, there)
 
     def empty(self, table: TableId) -> bool:
         """Delete all rows of a table, unless it keeps those that are gone. Raise IngestError."""
-        if not self._lake_options.removes_rows:
+        if not self._options.removes_rows:
             return False
-        name = (*(table[:-1] or (self._lake_options.namespace,)), table[-1])
-        if self._is_new():
+        name = self._options.name_of(table)
+        if self._warehouse.is_new:
             return True
-        with self._asking(f"empty the table {show(name)}"):
-            if self._exists(name) and self._has_rows(name):
-                there, known = self._empty(name), self._marks.get(name)
+        with self._warehouse.asking(f"empty the table {show(name)}"):
+            there, known = self._warehouse.find(name), self._marks.get(name)
+            if there is not None and self._has_rows(there):
+                there = self._load(name)
+                there.delete()
+                self._changed(name, there)
                 self._marks[name] = self._mark(name, there, 0 if known is None else known.batch)
         return True
 
     @abstractmethod
-    def _files(self) -> TableFiles:
+    def _files(self) -> LakeFiles[TableT]:
         """Return what writes files of tables, as a task does."""
 
     @abstractmethod
@@ -329,13 +359,13 @@ class LakeCoordinator(SinkCoordinator, Generic[There]):
     def keep_only(self, table: TableId, schema: TableSchema, keys: Iterator[Sequence[bytes]]) -> int:
         """Delete all rows of a table but those of these keys, or mark them as deleted; returns how many."""
         try:
-            wanted = self._lake_options.table_for(table, schema)
+            wanted = self._options.table_for(table, schema)
         except RowError:
             return 0  # its rows are rejects, in the task
-        if self._is_new():
+        if self._warehouse.is_new:
             return 0
-        with self._asking(f"delete other rows of the table {wanted}"):
-            if not self._exists(wanted.id):
+        with self._warehouse.asking(f"delete other rows of the table {wanted}"):
+            if self._warehouse.find(wanted.id) is None:
                 return 0
             files = self._files()
             columns, _ = files.columns_of(wanted)
@@ -353,29 +383,32 @@ class LakeCoordinator(SinkCoordinator, Generic[There]):
 
     def filled(self, tables: Iterable[TableId]) -> set[str]:
         """Return the tables that are there and have rows. Raise IngestError."""
-        ids = {(*(one[:-1] or (self._lake_options.namespace,)), one[-1]) for one in tables}
-        if not ids or self._is_new():
+        names = set(map(self._options.name_of, tables))
+        if not names or self._warehouse.is_new:
             return set()
-        with self._asking("look tables up"):
-            return {f"table {show(one)}" for one in ids if self._exists(one) and self._has_rows(one)}
+        with self._warehouse.asking("look tables up"):
+            found = {name: self._warehouse.find(name) for name in names}
+            return {
+                f"table {show(name)}" for name, there in found.items() if there is not None and self._has_rows(there)
+            }
 
     def vanished(self, tables: Iterable[TableId]) -> set[str]:
         """Return the tables that are not there. Raise IngestError."""
-        ids = {(*(one[:-1] or (self._lake_options.namespace,)), one[-1]) for one in tables}
-        if not ids or self._is_new():
-            return {f"table {show(one)}" for one in ids}
-        with self._asking("look tables up"):
-            return {f"table {show(one)}" for one in ids if not self._exists(one)}
+        names = set(map(self._options.name_of, tables))
+        if not names or self._warehouse.is_new:
+            return {f"table {show(name)}" for name in names}
+        with self._warehouse.asking("look tables up"):
+            return {f"table {show(name)}" for name in names if self._warehouse.find(name) is None}
 
     def undeclared(self, schemas: Mapping[TableId, TableSchema]) -> set[str]:
         """Return the changes that `declare` would make, as statements. Raise what it would raise."""
         out: set[str] = set()
         for table, wanted in self._wanted(schemas):
-            if self._is_new():
+            if self._warehouse.is_new:
                 out.update(statements(wanted, None))
                 continue
-            with self._asking(f"look the table {wanted} up"), _refusing(table, wanted):
-                there = self._look_up(wanted)
+            with self._warehouse.asking(f"look the table {wanted} up"), _refusing(table, wanted):
+                there = self._find(wanted.id)
                 if there is not None:
                     self._meet(wanted.id, there)
                 out.update(statements(wanted, None if there is None else self._changes_of(table, wanted, there)))
@@ -386,7 +419,7 @@ class LakeCoordinator(SinkCoordinator, Generic[There]):
         """Yield the tables that rows need. Raise SchemaChangeRefused where two would be one."""
         for table, schema in schemas.items():
             try:
-                wanted = self._lake_options.table_for(table, schema)
+                wanted = self._options.table_for(table, schema)
             except RowError:
                 continue  # its rows are rejects, in the task
             other = self._places.setdefault(wanted.id, table)
@@ -399,7 +432,7 @@ class LakeCoordinator(SinkCoordinator, Generic[There]):
 
     def _check_wanted(self, table: TableId, schema: TableSchema, wanted: LakeTable) -> None:
         """Say that a table lacks the column of `sink.sequence-by`. Raise SchemaChangeRefused for one of no order."""
-        by = self._lake_options.sequence_by
+        by = self._options.sequence_by
         kind = next((one.type for one in schema.columns if one.name == by and one.type != types.NULL), None)
         if by is None or by in wanted.key:
             return
@@ -410,12 +443,6 @@ class LakeCoordinator(SinkCoordinator, Generic[There]):
             msg = f"the column {by!r} of the table {show(table)} is {types.name(kind)}, by which no change is newer"
             raise SchemaChangeRefused(f"{msg} than another one (sink.sequence-by)", "name another column")
 
-    def _neglect(self, name: tuple[str, ...], why: str) -> None:
-        """Say once that the upkeep of a table is not done."""
-        if name not in self._neglected:
-            self._neglected.add(name)
-            self._warn(f"table {show(name)}: {why} (said once)")
-
     def additions(self, delivered: Sequence[Any]) -> list[Any] | None:
         """Return the files that tasks wrote; None where there are none."""
         for one in delivered:
@@ -423,7 +450,7 @@ class LakeCoordinator(SinkCoordinator, Generic[There]):
             self._tell(one.table, one.emptied, "empty texts are null there, as the column makes partitions")
         return [one.to_json() for one in delivered] or None
 
-    def _tell(self, table: tuple[str, ...], counts: Iterable[tuple[str, int]], text: str) -> None:
+    def _tell(self, table: TableName, counts: Iterable[tuple[str, int]], text: str) -> None:
         """Say once for each column that values are not what rows had."""
         for column, count in counts:
             if (table, column, text) not in self._told:
@@ -433,7 +460,7 @@ class LakeCoordinator(SinkCoordinator, Generic[There]):
     def add(self, scope: str, batch: int, additions: list[Any]) -> Mapping[str, int]:
         """Commit a batch's files to their tables, where that is not done yet. Raise IngestError."""
         self._checkpoint = self._checkpoint or scope.partition(".")[0]
-        by_table: dict[tuple[str, ...], list[AddedFile]] = {}
+        by_table: dict[TableName, list[AddedFile]] = {}
         for one in map(AddedFile.from_json, additions):
             by_table.setdefault(one.table, []).append(one)
         with ThreadPoolExecutor(_AT_ONCE) as threads:

@@ -12,6 +12,7 @@ from ingest.encode.upsert_encoder import AppendEncoder, Coarse, UpsertEncoder
 from ingest.model.numbers import Numbers
 from ingest.model.reject import RowError
 from ingest.model.table import show
+from ingest.sinks.lake.table import LakeTable, StatesToWrite, stored_schema, table_of
 from ingest.sinks.rows import RowOptions
 from ingest.sinks.sink import SinkOptions
 
@@ -22,8 +23,7 @@ if TYPE_CHECKING:
     from ingest.model.table import TableId
     from ingest.schema.evolve import SourceTable
     from ingest.schema.infer import Inference
-    from ingest.sinks.lake.states import StatesToWrite
-    from ingest.sinks.lake.table import LakeTable
+    from ingest.sinks.lake.table import TableName, Warehouse
 
 
 class LakeOptions(RowOptions, SinkOptions):
@@ -38,6 +38,7 @@ class LakeOptions(RowOptions, SinkOptions):
     """Beginning of the options that become the properties of one, which has this name and `*`."""
     times: ClassVar[bool]
     """True if the lake has times of a day."""
+    lays_out: ClassVar[tuple[str, ...]] = ("partition-keys", "table-options")
 
     namespace: str = Field("default", alias="sink.default-namespace", min_length=1)
     """The namespace of tables whose id has one part. Of an id with more parts, the last one is the table and those
@@ -115,9 +116,18 @@ class LakeOptions(RowOptions, SinkOptions):
         """True if its tables keep each state of a row."""
         return self.write_mode == "append"
 
+    def name_of(self, table: TableId) -> TableName:
+        """Return the name of the table that rows of a sink table are in, with its namespace."""
+        return (*(table[:-1] or (self.namespace,)), table[-1])
+
     def place_of(self, table: TableId) -> str:
         """Return the name of the table that rows of a sink table are in."""
-        return show((*(table[:-1] or (self.namespace,)), table[-1]))
+        return show(self.name_of(table))
+
+    @property
+    def warehouse(self) -> Warehouse[Any]:
+        """The place of the tables, which is asked nothing yet."""
+        raise NotImplementedError
 
     @property
     def needs_key(self) -> bool:
@@ -133,8 +143,6 @@ class LakeOptions(RowOptions, SinkOptions):
     @property
     def states(self) -> StatesToWrite:
         """Which states of keys are written, and what becomes of deletes."""
-        from ingest.sinks.lake.states import StatesToWrite  # noqa: PLC0415  (`check` needs no library)
-
         return StatesToWrite(
             append=self.write_mode == "append", soft=self.deleted is not None, ignore=self.delete_strategy == "ignore"
         )
@@ -146,8 +154,6 @@ class LakeOptions(RowOptions, SinkOptions):
 
     def table_for(self, table: TableId, schema: TableSchema) -> LakeTable:
         """Return the table that rows of a target go to. Raise RowError for names that it cannot have."""
-        from ingest.sinks.lake.table import table_of  # noqa: PLC0415  (`check` needs no library)
-
         found, by = table_of(table, schema, self.namespace, times=self.times, deleted=self.deleted), self.sequence_by
         has = by not in found.key and any(one.name == by for one in found.columns)
         return replace(found, unique=self.write_mode == "upsert", sequence=by if has else None)
@@ -156,8 +162,6 @@ class LakeOptions(RowOptions, SinkOptions):
         self, table: TableId, source: SourceTable, target: TableId, sink: TableSchema, inference: Inference
     ) -> UpsertEncoder:
         """Return how rows of a table become JSON under their keys; raises RowError for names that cannot be."""
-        from ingest.sinks.lake.columns import stored_schema  # noqa: PLC0415  (`check` needs no library)
-
         to: Any = self.table_for(target, sink)
         if not to.has_key:
             msg = "a column of its primary key had only nulls so far"

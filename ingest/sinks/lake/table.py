@@ -1,28 +1,98 @@
-"""Tables of a lake, and the files that tasks write for them.
-
-A task writes rows into files, which belong to no table yet. What it gives the driver are `AddedFile`s. The driver
-stores them in the checkpoint and adds them to their tables.
-"""
+"""Tables of a lake as rows need them: names, columns, and the types that a lake has; no library is needed for it."""
 
 from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
 
 from ingest.model import types
+from ingest.model.data_type import ArrayType, DecimalType, MapType, NullType, StructType, TimeType
 from ingest.model.layout import PLAIN
 from ingest.model.reject import RowError
+from ingest.model.schema import TableSchema
 from ingest.model.table import show
-from ingest.sinks.lake.columns import LakeColumn, lake_columns, stored_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from contextlib import AbstractContextManager
 
+    from ingest.model.data_type import DataType
     from ingest.model.layout import TableLayout
-    from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
+
+TableName = tuple[str, ...]
+"""The name of a table in a lake, with its namespace."""
+
+
+class LibraryTable(Protocol):
+    """A table as the library of a lake has it."""
+
+    def delete(self) -> object:
+        """Delete all rows."""
+
+
+TableT = TypeVar("TableT", bound=LibraryTable)
+Table_co = TypeVar("Table_co", bound=LibraryTable, covariant=True)
+
+
+class Warehouse(Protocol[Table_co]):
+    """The place of a lake's tables. Methods raise what the library raises."""
+
+    @property
+    def is_new(self) -> bool:
+        """True where nothing of the lake is there, so that to look a table up would make it."""
+
+    def asking(self, what: str) -> AbstractContextManager[object]:
+        """Return a block whose errors of the library are those of a run. `what`: what is done, for their messages."""
+
+    def find(self, name: TableName) -> Table_co | None:
+        """Return a table as it is now; None where it is not there."""
+
+    def load(self, name: TableName) -> Table_co:
+        """Return a table that is there, as it is now."""
+
+    def close(self) -> None:
+        """Release connections."""
+
+
+@dataclass(frozen=True, slots=True)
+class LakeColumn:
+    """A column that rows have in a lake."""
+
+    name: str
+    type: DataType
+
+
+def has_order(data_type: DataType) -> bool:
+    """Return whether of two values of a type one is the larger one, as a lake has them."""
+    if isinstance(data_type, DecimalType):
+        return data_type.precision <= types.MAX_PRECISION
+    return data_type not in {types.BOOLEAN, types.BYTES} and not isinstance(data_type, (ArrayType, MapType, StructType))
+
+
+def stored_schema(schema: TableSchema, *, times: bool) -> TableSchema:
+    """Return the schema that rows are encoded by: a type that a lake does not have is STRING there.
+
+    `times`: whether it has times of a day. A column that had only nulls so far stays as it is: an encoder whose table
+    lacks it would count its nulls as values that were withheld.
+    """
+    columns = tuple(replace(one, type=_stored(one.type, times=times)) for one in schema.columns)
+    return TableSchema(columns, schema.primary_key)
+
+
+def lake_columns(schema: TableSchema) -> tuple[LakeColumn, ...]:
+    """Return the columns of a stored schema, without those that had only nulls so far."""
+    return tuple(LakeColumn(one.name, one.type) for one in schema.columns if not isinstance(one.type, NullType))
+
+
+def _stored(data_type: DataType, *, times: bool) -> DataType:
+    if isinstance(data_type, (ArrayType, MapType, StructType)):
+        return types.STRING
+    if isinstance(data_type, DecimalType) and data_type.precision > types.MAX_PRECISION:
+        return types.STRING
+    return types.STRING if isinstance(data_type, TimeType) and not times else data_type
+
 
 MAX_NAME: Final = 255
 """Bytes of a name: catalogs in databases have no more room."""
@@ -63,55 +133,6 @@ class LakeTable:
         return show(self.id)
 
 
-class PartitionValue(NamedTuple):
-    """The value that all rows of a file have in a column, which the file does not have."""
-
-    column: str
-    type: str
-    """The type's name, as the lake writes it."""
-    text: str | None
-    """The value, as the lake writes it; None for a null."""
-
-
-class AddedFile(NamedTuple):
-    """A file that a task has written."""
-
-    table: tuple[str, ...]
-    """The table's name, with its namespace."""
-    key: tuple[str, ...]
-    """Names of the columns by which a row supersedes others."""
-    path: str
-    rows: int
-    gone: bool
-    """True if the file has the keys of rows that are no more, and no rows."""
-    cut: tuple[tuple[str, int], ...] = ()
-    """By column: times that lost what is finer than a microsecond."""
-    deleted: str | None = None
-    """With `gone`: the column that becomes true in the rows of these keys, which stay; None where they are removed."""
-    sequence: str | None = None
-    """The column that says which of two rows is the newer one; None where the order of files does."""
-    partition: tuple[PartitionValue, ...] = ()
-    """The columns of its rows that the file does not have."""
-    emptied: tuple[tuple[str, int], ...] = ()
-    """By column: empty texts that are null in the table."""
-
-    def to_json(self) -> list[Any]:
-        """Return plain values, as a checkpoint stores them."""
-        return [*self[:-2], [list(one) for one in self.partition], self.emptied]
-
-    @classmethod
-    def from_json(cls, value: list[Any]) -> AddedFile:
-        """Return a file of plain values."""
-        table, key, path, rows, gone, _, deleted, sequence, partition, _ = value
-        values = tuple(PartitionValue(*one) for one in partition)
-        return cls(tuple(table), tuple(key), path, rows, gone, (), deleted, sequence, values)
-
-
-def digest_of(files: Sequence[AddedFile]) -> str:
-    """Return what tells the files of a batch from those of another one: 64 hexadecimal digits."""
-    return hashlib.sha256("\n".join(one.path for one in files).encode()).hexdigest()
-
-
 def table_of(
     table: TableId, schema: TableSchema, namespace: str, *, times: bool, deleted: str | None = None
 ) -> LakeTable:
@@ -136,6 +157,26 @@ def table_of(
     for one in columns:
         _check_name("column", one.name)
     return LakeTable(spaces, table[-1], columns, schema.primary_key, deleted)
+
+
+class StatesToWrite(NamedTuple):
+    """Which states of keys are written, and what becomes of deletes."""
+
+    append: bool = False
+    """All states are written, not only the last one of each key."""
+    soft: bool = False
+    """A delete is a row, or marks one."""
+    ignore: bool = False
+    """A delete is no state."""
+
+    @property
+    def all(self) -> bool:
+        """True if it takes more than the last states to tell what is written."""
+        return self.append or self.soft or self.ignore
+
+
+LAST_STATES: Final = StatesToWrite()
+"""The last state of each key is written, and a delete removes a row."""
 
 
 def _check_name(what: str, name: str) -> None:

@@ -11,7 +11,7 @@ from deltalake.exceptions import CommitFailedError
 from lake_sink import lake_schema
 
 from ingest.errors import Unavailable
-from ingest.sinks.delta import change, commit
+from ingest.sinks.delta import upkeep
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,7 +61,7 @@ def test_another_writer_that_is_faster_loses_nothing(sink: DeltaSinkSide, monkey
 
 def test_a_writer_that_is_always_faster_ends_the_run(sink: DeltaSinkSide, monkeypatch: pytest.MonkeyPatch) -> None:
     sink.side.declare({TABLE: SCHEMA})
-    monkeypatch.setattr(commit, "_PAUSE_S", 0)
+    monkeypatch.setattr("ingest.sinks.lake.commit._PAUSE_S", 0)
     before(monkeypatch, DeltaTable, "create_write_transaction", lambda call: other_writer(sink, 100 + call, n=5))
     found = sink.files(TABLE, SCHEMA, rows(1))
     with pytest.raises(Unavailable):
@@ -120,7 +120,7 @@ def test_a_table_that_is_written_anew_keeps_what_another_writer_added(
 ) -> None:
     sink.side.declare({TABLE: SCHEMA})
     sink.write(TABLE, SCHEMA, *rows(1))
-    before(monkeypatch, change, "write_deltalake", lambda _: other_writer(sink, 7, n=5))
+    before(monkeypatch, upkeep, "write_deltalake", lambda _: other_writer(sink, 7, n=5))
     with pytest.raises(Unavailable):
         sink.side.declare({TABLE: lake_schema("id INT", "n STRING")})
     monkeypatch.undo()
@@ -131,7 +131,7 @@ def test_a_table_that_is_written_anew_keeps_what_another_writer_added(
 
 def test_many_rows_become_few_files(sink: DeltaSinkSide, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also such files of rows that remain as have more than one group."""
-    monkeypatch.setattr("ingest.sinks.delta.superseded._GROUP_BYTES", 1000)
+    monkeypatch.setattr("ingest.sinks.delta.files._GROUP_BYTES", 1000)
     sink.side.declare({TABLE: SCHEMA})
     for start in range(10):
         sink.write(TABLE, SCHEMA, *rows(*range(start, 1000, 10)))

@@ -13,8 +13,7 @@ from deltalake.exceptions import DeltaError
 from lake_sink import lake_schema
 
 from ingest.errors import AccessError, ConfigError, IngestError, Unavailable
-from ingest.sinks.delta.failures import failure_of
-from ingest.sinks.delta.warehouse import DeltaWarehouse
+from ingest.sinks.delta.warehouse import DeltaWarehouse, failure_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

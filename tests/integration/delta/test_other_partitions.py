@@ -181,7 +181,7 @@ def test_partitions_that_a_table_cannot_have(tmp_path: Path, keys: str, why: str
 
 
 def test_too_many_partitions_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ingest.sinks.lake.partitions.MOST_FILES", 3)
+    monkeypatch.setattr("ingest.sinks.lake.files.MOST_FILES", 3)
     sink = made(tmp_path, "id")
     rows = [(f'{{"id":{key}}}', f'{{"id":{key}}}') for key in range(4)]
     with pytest.raises(ConfigError, match="4 rows are in 4 partitions") as refused:

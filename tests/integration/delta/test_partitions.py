@@ -20,8 +20,8 @@ from ingest.model import types
 from ingest.model.commit import RowsRefused
 from ingest.model.layout import TableLayout, partition_keys
 from ingest.model.schema import Column, TableSchema
-from ingest.sinks.delta import listing
-from ingest.sinks.delta.partitions import text_of
+from ingest.sinks.delta.superseded import candidates
+from ingest.sinks.delta.tables import text_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -181,7 +181,7 @@ def test_an_empty_text_is_null_and_that_is_said_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize("native", [True, False])
 def test_an_empty_text_in_a_key_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, native: bool) -> None:
     if not native:
-        monkeypatch.setattr("ingest.sinks.lake.native_rows.BUILT", False)
+        monkeypatch.setattr("ingest.sinks.lake.rows.BUILT", False)
     sink = DeltaSinkSide(tmp_path)
     columns = (
         Column("id", types.INT, nullable=False),
@@ -209,7 +209,7 @@ def test_a_search_by_a_key_that_makes_partitions_opens_files_of_these_only(tmp_p
     sink = made(tmp_path, "id")
     sink.write(TABLE, SCHEMA, *((f'{{"id":{n}}}', f'{{"id":{n},"kind":0}}') for n in range(20)))
     table = sink.lake.table(*TABLE)
-    (found,) = listing.candidates(table, pa.table({"k0": pa.array([7, 99], pa.int64())}), ["id"])
+    (found,) = candidates(table, pa.table({"k0": pa.array([7, 99], pa.int64())}), ["id"])
     assert found.known["id"].as_py() == 7
     before = set(sink.lake.active(*TABLE))
     sink.write(TABLE, SCHEMA, ('{"id":7}', '{"id":7,"kind":1}'), ('{"id":8}', None))

@@ -12,7 +12,7 @@ from postgres import running
 from sqlalchemy.exc import OperationalError
 
 from ingest.errors import AccessError, IngestError, Unavailable
-from ingest.sinks.iceberg.catalog import Warehouse
+from ingest.sinks.iceberg.warehouse import IcebergWarehouse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -83,6 +83,6 @@ def test_a_catalog_that_is_away(tmp_path: Path) -> None:
     (OperationalError("INSERT", {}, Exception("cannot execute INSERT in a read-only transaction")), AccessError),
 ])  # fmt: skip
 def test_a_warehouse_that_only_reads_needs_somebody(tmp_path: Path, raised: Exception, kind: type[IngestError]) -> None:
-    with pytest.raises(kind) as refused, Warehouse({"warehouse": str(tmp_path)}).asking("commit rows"):
+    with pytest.raises(kind) as refused, IcebergWarehouse({"warehouse": str(tmp_path)}).asking("commit rows"):
         raise raised
     assert type(refused.value) is kind

@@ -11,8 +11,8 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitStateUnknownException
 
 from ingest.errors import CheckpointError, ConfigError, SchemaChangeRefused, Unavailable
-from ingest.sinks.iceberg import commit, positions, superseded
-from ingest.sinks.iceberg.line import NOTE
+from ingest.sinks.iceberg import superseded
+from ingest.sinks.iceberg.history import NOTE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -84,7 +84,7 @@ def test_only_the_keys_of_a_batch_that_are_deletes(filled: LakeSink) -> None:
 
 def between(monkeypatch: pytest.MonkeyPatch, times: int, act: Callable[[], object]) -> None:
     """Do something between the search for positions and the commit, this many times."""
-    found, left = positions.deleted_positions, iter(range(times))
+    found, left = superseded.deleted_positions, iter(range(times))
 
     def look(*arguments: Any) -> Any:
         positions = found(*arguments)
@@ -117,7 +117,7 @@ def test_another_writer_in_between_is_seen(filled: LakeSink, monkeypatch: pytest
 def test_a_writer_that_is_always_faster_ends_the_run_to_be_tried_again(
     filled: LakeSink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(commit, "_PAUSE_S", 0.0)
+    monkeypatch.setattr("ingest.sinks.lake.commit._PAUSE_S", 0.0)
     files = filled.files(TABLE, SCHEMA, row(1, 1))
     rows = pa.table({"id": pa.array([0], pa.int64()), "n": pa.array([0], pa.int32())}, schema=pa.schema([
         pa.field("id", pa.int64(), nullable=False), pa.field("n", pa.int32()),

@@ -168,7 +168,7 @@ def test_a_column_that_makes_partitions_stays_what_it_is(tmp_path: Path) -> None
 
 
 def test_too_many_partitions_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ingest.sinks.lake.partitions.MOST_FILES", 3)
+    monkeypatch.setattr("ingest.sinks.lake.files.MOST_FILES", 3)
     sink = made(tmp_path, "id")
     rows = [(f'{{"id":{key}}}', f'{{"id":{key}}}') for key in range(4)]
     with pytest.raises(ConfigError, match="4 rows are in 4 partitions"):
@@ -217,7 +217,7 @@ def test_a_decimal_that_no_partition_can_have_is_a_reject(
     tmp_path: Path, native: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """-99 is cut to -100, which is no DECIMAL(2,0), so that no manifest could have it."""
-    monkeypatch.setattr("ingest.sinks.lake.native_rows.BUILT", native)
+    monkeypatch.setattr("ingest.sinks.lake.rows.BUILT", native)
     sink, schema = LakeSink(tmp_path), lake_schema("id BIGINT", "c DECIMAL(2,0)")
     sink.side.arrange({TABLE: TableLayout(partition_keys("truncate(10, c)"), ())})
     sink.side.declare({TABLE: schema})

@@ -20,7 +20,7 @@ from ingest.model.commit import RowsRefused
 from ingest.model.reject import RowError
 from ingest.model.schema import Column, TableSchema
 from ingest.sinks.iceberg.options import IcebergSink
-from ingest.sinks.iceberg.types import iceberg_type, our_type
+from ingest.sinks.iceberg.tables import iceberg_type, our_type
 from ingest.sinks.lake.table import folder_of, table_of
 
 if TYPE_CHECKING:

@@ -37,7 +37,7 @@ def kind(request: pytest.FixtureRequest) -> str:
 def reader(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Read rows by native code, and by the reference."""
     if request.param == "reference":
-        monkeypatch.setattr("ingest.sinks.lake.native_rows.BUILT", False)
+        monkeypatch.setattr("ingest.sinks.lake.rows.BUILT", False)
 
 
 def row(key: int, n: int) -> tuple[str, str]:

@@ -19,8 +19,8 @@ from ingest.model.schema import Column, TableSchema
 from ingest.schema.evolve import Policy, Schemas, SourceTable, StoredNumbers, evolve
 from ingest.schema.infer import Inference
 from ingest.schema.routes import Rules
-from ingest.sinks.delta.types import our_type
-from ingest.sinks.iceberg.types import iceberg_type
+from ingest.sinks.delta.tables import our_type
+from ingest.sinks.iceberg.tables import iceberg_type
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -250,7 +250,7 @@ def lake_table(folder: Path, *name: str) -> Any:
     """A table of Iceberg."""
     from pyiceberg.catalog import load_catalog
 
-    from ingest.sinks.iceberg.catalog import with_defaults
+    from ingest.sinks.iceberg.warehouse import with_defaults
 
     return load_catalog("default", **with_defaults({"warehouse": str(folder / "lake")})).load_table(name)
 

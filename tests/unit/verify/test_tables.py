@@ -12,7 +12,7 @@ from pyiceberg.catalog import load_catalog
 from verified import FilePipeline, found
 
 from ingest.sinks.delta.warehouse import DeltaWarehouse
-from ingest.sinks.iceberg.catalog import with_defaults
+from ingest.sinks.iceberg.warehouse import with_defaults
 
 if TYPE_CHECKING:
     from pathlib import Path

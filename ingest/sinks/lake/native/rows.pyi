@@ -3,7 +3,7 @@ from enum import IntFlag
 from typing import TypeAlias
 
 from ingest.native.records import EncodedBatch
-from ingest.sinks.lake.native_rows import LakeColumnSpec
+from ingest.sinks.lake.rows import LakeColumnSpec
 
 class LakeKind(IntFlag):
     LAKE_BOOL = ...

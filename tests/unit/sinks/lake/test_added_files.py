@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from ingest.sinks.lake.table import AddedFile, PartitionValue
+from ingest.sinks.lake.files import AddedFile, PartitionValue
 
 FILE = AddedFile(
     ("shop", "t"), ("id",), "a.parquet", 3, False, (("at", 2),), "_deleted", "v",

@@ -14,8 +14,9 @@ from ingest.encode.encode import encode
 from ingest.formats.debezium.options import DebeziumJson
 from ingest.model import types
 from ingest.native import native
-from ingest.sinks.lake.columns import LakeColumn, arrow_type, lake_columns, stored_schema
 from ingest.sinks.lake.rows import rows_to_batch
+from ingest.sinks.lake.table import LakeColumn, lake_columns, stored_schema
+from ingest.sinks.lake.types import arrow_type
 
 SOURCE = schema(
     {

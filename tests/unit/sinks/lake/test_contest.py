@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow as pa
 import pytest
 
-from ingest.sinks.lake.sequence import Contender, contest
+from ingest.sinks.lake.ordering import Contender, contest
 
 if TYPE_CHECKING:
     import numpy as np

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ingest.sinks.delta.actions import statistics_of, watch_nans
+from ingest.sinks.delta.files import statistics_of, watch_nans
 
 
 def found(values: list[Any], kind: pa.DataType, rows_in_group: int = 1000) -> tuple[Any, Any, Any]:

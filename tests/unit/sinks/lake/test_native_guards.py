@@ -12,7 +12,7 @@ pytestmark = pytest.mark.compiled
 if native.BUILT:
     from ingest.native.records import EncodedBatch
     from ingest.sinks.lake.native.rows import LakeKeys, LakeKind, LakeRows, keep_batch
-    from ingest.sinks.lake.native_rows import LakeColumnSpec
+    from ingest.sinks.lake.rows import LakeColumnSpec
 
     SPEC = (LakeColumnSpec(b"id", LakeKind.LAKE_LONG, of_key=True), LakeColumnSpec(b"a", LakeKind.LAKE_TEXT))
 

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from ingest.model import types
-from ingest.sinks.lake.columns import LakeColumn
 from ingest.sinks.lake.rows import UnfitRows, rows_to_batch, rows_to_batch_by_reference
+from ingest.sinks.lake.table import LakeColumn
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,10 +10,10 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from ingest.model import types
-from ingest.sinks.lake import native_rows
-from ingest.sinks.lake.columns import LakeColumn
-from ingest.sinks.lake.kept_rows import KeptRows
+from ingest.sinks.lake import rows as lake_rows
+from ingest.sinks.lake.pending_rows import PendingRows
 from ingest.sinks.lake.rows import UnfitRows, rows_to_batch_by_reference
+from ingest.sinks.lake.table import LakeColumn
 
 COLUMNS = (LakeColumn("id", types.BIGINT), LakeColumn("a", types.STRING), LakeColumn("n", types.INT))
 KEY = ("id",)
@@ -49,7 +49,7 @@ def expected(batches: list[list[Any]]) -> tuple[dict[str, list[Any]], list[list[
 
 
 def found(batches: list[list[Any]]) -> tuple[dict[str, list[Any]], list[list[int]]]:
-    kept = KeptRows(lambda _: (COLUMNS, KEY))
+    kept = PendingRows(lambda _: (COLUMNS, KEY))
     faults: list[list[int]] = []
     for batch in batches:
         try:
@@ -70,5 +70,5 @@ def test_each_key_has_its_last_state(batches: list[list[Any]]) -> None:
     event("all are rows" if not any(wanted[1]) else "some are no rows")
     assert found(batches) == wanted
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(native_rows, "BUILT", False)
+        patch.setattr(lake_rows, "BUILT", False)
         assert found(batches) == wanted

@@ -1,18 +1,54 @@
-"""Columns of tables that are rewritten, as values of a wider type.
+"""Types of a lake's columns: the Arrow type of each of ours, and columns whose values become those of a wider type.
 
-In: a column of Arrow. Out: the same values as another type has them, which holds them all. Rules:
-docs/spec/types.md#merging.
+Rules: docs/spec/types.md#merging.
 """
 
 from __future__ import annotations
 
 from base64 import b64encode
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ingest.model import types
+from ingest.model.data_type import DecimalType, TimeType
 from ingest.model.keytext import key_text
+
+if TYPE_CHECKING:
+    from ingest.model.data_type import DataType
+
+
+_PLAIN: Final = {
+    types.BOOLEAN: pa.bool_(),
+    types.TINYINT: pa.int32(),
+    types.SMALLINT: pa.int32(),
+    types.INT: pa.int32(),
+    types.BIGINT: pa.int64(),
+    types.FLOAT: pa.float32(),
+    types.DOUBLE: pa.float64(),
+    types.STRING: pa.string(),
+    types.BYTES: pa.binary(),
+    types.DATE: pa.date32(),
+    types.TIMESTAMP: pa.timestamp("us"),
+    types.TIMESTAMP_LTZ: pa.timestamp("us", tz="UTC"),
+}
+
+
+def arrow_type(data_type: DataType) -> pa.DataType:
+    """Return the Arrow type of a column's values. Raise TypeError for a type that no column of a lake has."""
+    if types.is_text(data_type):
+        return pa.string()
+    if isinstance(data_type, DecimalType) and data_type.precision <= types.MAX_PRECISION:
+        return pa.decimal128(data_type.precision, data_type.scale)
+    if isinstance(data_type, TimeType):
+        return pa.time64("us")
+    found = _PLAIN.get(data_type)
+    if found is None:
+        msg = f"a lake has no columns of {types.name(data_type)}"
+        raise TypeError(msg)
+    return found
 
 
 def converted(column: pa.ChunkedArray, to: pa.DataType, *, of_key: bool = False) -> pa.ChunkedArray:

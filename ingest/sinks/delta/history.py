@@ -16,12 +16,13 @@ from deltalake.exceptions import DeltaError
 
 from ingest.errors import ConfigError
 from ingest.model.table import show
-from ingest.sinks.lake.marks import Mark, TakenAway
+from ingest.sinks.lake.commit import Mark, TakenAway
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from deltalake import DeltaTable
+
 
 BATCH: Final = "ingest-batch"
 CHECKPOINT: Final = "ingest-checkpoint"

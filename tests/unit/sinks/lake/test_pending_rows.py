@@ -15,10 +15,11 @@ from ingest.formats.debezium.options import DebeziumJson
 from ingest.model import types
 from ingest.native import native
 from ingest.native.native import NativeEncoders
-from ingest.sinks.lake import kept_rows, native_rows
-from ingest.sinks.lake.columns import LakeColumn, lake_columns
-from ingest.sinks.lake.kept_rows import KeptRows
+from ingest.sinks.lake import pending_rows
+from ingest.sinks.lake import rows as lake_rows
+from ingest.sinks.lake.pending_rows import PendingRows
 from ingest.sinks.lake.rows import UnfitRows
+from ingest.sinks.lake.table import LakeColumn, lake_columns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,18 +28,18 @@ COLUMNS = (LakeColumn("id", types.BIGINT), LakeColumn("a", types.STRING), LakeCo
 
 
 @pytest.fixture(params=["natively", "by the reference"])
-def kept(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> KeptRows:
+def kept(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> PendingRows:
     if request.param == "by the reference":
-        monkeypatch.setattr(native_rows, "BUILT", False)
-        assert native_rows.keys_reader(COLUMNS, ["id"]) is None
-    return KeptRows(lambda _: (COLUMNS, ("id",)))
+        monkeypatch.setattr(lake_rows, "BUILT", False)
+        assert lake_rows.keys_reader(COLUMNS, ["id"]) is None
+    return PendingRows(lambda _: (COLUMNS, ("id",)))
 
 
 def row(key: int, value: str, *more: str) -> tuple[bytes, bytes]:
     return b'{"id":%d}' % key, ("{" + ",".join([f'"id":{key}', f'"a":{value}', *more]) + "}").encode()
 
 
-def taken(kept: KeptRows) -> dict[Any, list[tuple[int, Any, bool]]]:
+def taken(kept: PendingRows) -> dict[Any, list[tuple[int, Any, bool]]]:
     """Keys, values, and whether they are deletes, by destination."""
     out = {}
     for destination, states in kept.take():
@@ -48,7 +49,7 @@ def taken(kept: KeptRows) -> dict[Any, list[tuple[int, Any, bool]]]:
     return out
 
 
-def test_the_last_state_of_a_key_counts(kept: KeptRows) -> None:
+def test_the_last_state_of_a_key_counts(kept: PendingRows) -> None:
     kept.keep(
         [
             Record("t", *row(1, '"x"')),
@@ -76,7 +77,7 @@ def test_the_last_state_of_a_key_counts(kept: KeptRows) -> None:
     assert taken(kept) == {"t": [(1, "new", False)]}
 
 
-def test_records_that_cannot_be_rows_are_told_and_not_kept(kept: KeptRows) -> None:
+def test_records_that_cannot_be_rows_are_told_and_not_kept(kept: PendingRows) -> None:
     kept.keep([Record("t", *row(1, '"good"')), Record("t", *row(2, "{}"))])
     odd = ('"t":"25:00:00"',)
     with pytest.raises(UnfitRows) as failed:
@@ -90,7 +91,7 @@ def test_records_that_cannot_be_rows_are_told_and_not_kept(kept: KeptRows) -> No
     assert taken(kept) == {"t": [(1, "good", False), (2, "{}", False), (5, "e", False), (6, "[1]", False)]}
 
 
-def test_keys_that_are_equal_in_the_table_are_one_key(kept: KeptRows) -> None:
+def test_keys_that_are_equal_in_the_table_are_one_key(kept: PendingRows) -> None:
     kept.keep(
         [
             Record("t", *row(41, '"x"')),
@@ -114,14 +115,14 @@ def test_keys_of_any_type_are_compared() -> None:
         b'"TIMESTAMP_LTZ":"2020-01-31 00:00:00Z"}'
     )
     other = usual.replace(b'" 00:00:00', b"T00:00:00").replace(b'"DOUBLE":0.1', b'"DOUBLE":0.10000000000000000001')
-    kept = KeptRows(lambda _: (columns, kinds))
+    kept = PendingRows(lambda _: (columns, kinds))
     kept.keep([Record("t", usual, None), Record("t", other, b"{}"), Record("t", usual.replace(b'"x"', b'"z"'), b"{}")])
     ((_, states),) = kept.take()
     assert states.gone.to_pylist() == [False, False]
     assert states.rows["STRING"].to_pylist() == ["x", "z"]
 
 
-def test_how_much_is_kept_is_told(kept: KeptRows) -> None:
+def test_how_much_is_kept_is_told(kept: PendingRows) -> None:
     kept.keep([Record("t", *row(n % 3, '"' + "x" * 100 + '"')) for n in range(10)])
     kept.keep([Record("t", *row(n, "[1]")) for n in range(5)])
     count, size = kept.size()
@@ -129,18 +130,18 @@ def test_how_much_is_kept_is_told(kept: KeptRows) -> None:
     assert 1000 < size < 10_000
 
 
-def test_times_that_were_cut_are_counted_by_table(kept: KeptRows) -> None:
+def test_times_that_were_cut_are_counted_by_table(kept: PendingRows) -> None:
     fine = ('"t":"12:13:14.123456789"',)
     kept.keep([Record("t", *row(1, '"a"', *fine)), Record("t", *row(1, "[1]", *fine)), Record("u", *row(1, '"a"'))])
     assert {destination: states.cut for destination, states in kept.take()} == {"t": {"t": 2}, "u": {}}
 
 
-def test_a_record_without_a_key_is_an_error_of_ours(kept: KeptRows) -> None:
+def test_a_record_without_a_key_is_an_error_of_ours(kept: PendingRows) -> None:
     with pytest.raises(InternalError, match="without a key"):
         kept.keep([Record("t", None, b"{}")])
 
 
-def test_equal_destinations_are_one_table(kept: KeptRows) -> None:
+def test_equal_destinations_are_one_table(kept: PendingRows) -> None:
     one, other = (tuple(json.loads('["t", 1]')) for _ in range(2))
     assert one is not other
     kept.keep([Record(one, *row(1, '"x"')), Record(other, *row(1, '"y"'))])
@@ -174,8 +175,8 @@ def test_batches_of_native_code_are_kept_as_their_records_are(monkeypatch: pytes
         gone = n % 7 == 6
         messages.append(wrap("null" if gone else image, before=image if gone else "null", op="d" if gone else "c"))
     columns = lake_columns(ORDERS)
-    natively, objects = (KeptRows(lambda _: (columns, ("id",))) for _ in range(2))
-    monkeypatch.setattr(kept_rows.PlainKeys, "keep_record", None)  # nobody is to use it
+    natively, objects = (PendingRows(lambda _: (columns, ("id",))) for _ in range(2))
+    monkeypatch.setattr(pending_rows.PlainKeys, "keep_record", None)  # nobody is to use it
     for batch in native_batches(messages):
         natively.keep(batch)
         objects.keep(list(batch))

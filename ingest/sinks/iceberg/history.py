@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ingest.sinks.lake.marks import Mark, TakenAway
+from ingest.sinks.lake.commit import Mark, TakenAway
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
+
 
 NOTE: Final = "ingest."
 """Beginning of the property in which a table notes the last batch of a checkpoint. Its end is the progress' owner."""

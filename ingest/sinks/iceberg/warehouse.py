@@ -41,6 +41,9 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
 
+    from ingest.sinks.lake.table import TableName
+
+
 CATALOG: Final = "catalog.db"
 """Name of the file that is the catalog of a directory."""
 _NAME: Final = "default"
@@ -71,11 +74,10 @@ _KEYS: Final = re.compile(r"ACCESS_DENIED|INVALID_ACCESS_KEY|SIGNATURE_DOES_NOT_
 _NOWHERE: Final = re.compile(r"NO_SUCH_BUCKET|NoSuchBucket|ContainerNotFound")
 
 
-class Warehouse:
+class IcebergWarehouse:
     """A catalog, and what is in it. It is opened when it is asked first."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
-        """Open nothing yet."""
         self._properties = dict(properties)
         self._catalog: Catalog | None = None
 
@@ -100,6 +102,17 @@ class Warehouse:
         if self._catalog is None:
             self._catalog = load_catalog(_NAME, **with_defaults(self._properties))
         return self._catalog
+
+    def find(self, name: TableName) -> Table | None:
+        """Return a table as it is now; None where it is not there. Raise what the library raises."""
+        try:
+            return self.load(name)
+        except (NoSuchTableError, NoSuchNamespaceError):
+            return None
+
+    def load(self, name: TableName) -> Table:
+        """Return a table that is there, as it is now. Raise what the library raises."""
+        return self.catalog.load_table(name)
 
     @contextmanager
     def asking(self, what: str) -> Generator[Catalog]:

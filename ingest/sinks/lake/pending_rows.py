@@ -1,58 +1,132 @@
-"""Rows that wait for a commit: of the states of a key only the last one counts.
+"""Rows that wait for a commit: which states of a key are written, the last one or all, and what becomes of deletes.
 
 In: records of many tables, in native code's own batches or as objects. Out: for each table one record batch, with a row
 for each key that was written, in the order of their last states. Keys that are equal in the table are one key, however
 messages spell them: `41` and `"41"` in a BIGINT. A record is read when it is kept: one that cannot be a row is told at
-once, and is not kept. Rules: docs/spec/keys.md.
+once, and is not kept. Rules: docs/spec/keys.md, docs/spec/sinks.md#deleted-rows-of-tables.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ingest.errors import InternalError
-from ingest.sinks.lake.native_rows import batch_of, bits_array, keep_natively, keys_reader, targets_of
-from ingest.sinks.lake.rows import UnfitRows, add_counts, cuts_of, join_batches, rows_to_batch_by_reference
-from ingest.sinks.lake.states import StatesToWrite
+from ingest.sinks.lake.ordering import codes_of, later_mark, newest
+from ingest.sinks.lake.rows import (
+    UnfitRows,
+    add_counts,
+    batch_of,
+    bits_array,
+    cuts_of,
+    join_batches,
+    keep_natively,
+    keys_reader,
+    rows_to_batch_by_reference,
+    targets_of,
+)
+from ingest.sinks.lake.table import LAST_STATES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ingest.encode.upsert_encoder import Destination, Record
-    from ingest.sinks.lake.columns import LakeColumn
     from ingest.sinks.lake.native.rows import LakeKeys, LeftRecord, Parts
+    from ingest.sinks.lake.table import LakeColumn, LakeTable, StatesToWrite
 
 
 @dataclass(frozen=True, slots=True)
 class LastStates:
-    """The last states of the keys of one table, in their order."""
+    """The states of the keys of one table that are written, in their order."""
 
     rows: pa.RecordBatch
     gone: pa.BooleanArray
     """True for each row that is a delete: it has only the columns of its key."""
-    cut: dict[str, int]
+    cut: dict[str, int] = field(default_factory=dict)
     """By column: times that were finer than a microsecond, of all records, also of earlier states."""
     older: int = 0
     """Rows that came after a newer one of their key, and are left out."""
 
 
-class KeptRows:
+def written_states(
+    written: StatesToWrite, rows: pa.RecordBatch, gone: pa.BooleanArray, key: Sequence[str], table: LakeTable
+) -> LastStates:
+    """Return the states that are written, of all states in their order. `key`: names of the columns of the key."""
+    deleted = table.deleted
+    if written.ignore:
+        stays = pc.invert(gone)
+        rows, gone = rows.filter(stays), gone.filter(stays)
+    if written.append:
+        if deleted is None:
+            return LastStates(rows, gone)
+        marks = pc.or_(gone, pc.fill_null(rows[deleted], False))
+        return LastStates(_marked(rows, deleted, marks), pa.repeat(False, len(gone)))
+    if table.sequence is not None:
+        return _newest(rows, gone, key, table.sequence, deleted)
+    last, kept = _last(rows, gone, key)
+    # A row that came and went is there as it was, and is marked; one that only went is looked for in the table
+    places = pa.array(np.where(kept >= 0, kept, last))
+    is_gone = gone.take(pa.array(last))
+    left = pc.and_(is_gone, pa.array(kept < 0))
+    rows = rows.take(places)
+    return LastStates(rows if deleted is None else _marked(rows, deleted, is_gone), left)
+
+
+def _newest(
+    rows: pa.RecordBatch, gone: pa.BooleanArray, key: Sequence[str], sequence: str, deleted: str | None
+) -> LastStates:
+    """Return the keys of all deletes, and then the newest row of each key.
+
+    A row of the table may be newer than that: then it is the one which the delete is about.
+    """
+    codes, is_gone = codes_of([rows[name] for name in key]), gone.to_numpy(zero_copy_only=False)
+    deletes, alive = np.flatnonzero(is_gone), np.flatnonzero(~is_gone)
+    found = newest(codes[alive], rows[sequence].take(pa.array(alive)))
+    best = np.sort(alive[found.places])
+    marks = np.zeros(len(codes), bool)
+    if len(deletes):
+        marks[best] = later_mark(codes, best, deletes, np.arange(len(codes)))
+        deletes = deletes[np.unique(codes[deletes], return_index=True)[1]]
+    order = pa.array(np.concatenate([deletes, best]))
+    chosen = rows.take(order)
+    marked = chosen if deleted is None else _marked(chosen, deleted, pa.array(marks).take(order))
+    return LastStates(marked, gone.take(order), older=int(found.older.sum()))
+
+
+def _last(
+    rows: pa.RecordBatch, gone: pa.BooleanArray, key: Sequence[str]
+) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Return the place of the last state of each key, and of its last one that is a row: -1 where there is none."""
+    names = [f"k{at}" for at in range(len(key))]
+    at = np.arange(rows.num_rows)
+    alive = np.where(gone.to_numpy(zero_copy_only=False), -1, at)
+    table = pa.table([*(rows[name] for name in key), at, alive], [*names, "at", "alive"])
+    found = table.group_by(names, use_threads=False).aggregate([("at", "max"), ("alive", "max")]).sort_by("at_max")
+    return found["at_max"].to_numpy(), found["alive_max"].to_numpy()
+
+
+def _marked(rows: pa.RecordBatch, deleted: str, which: pa.BooleanArray) -> pa.RecordBatch:
+    """Return rows with the column that says whether they are deleted."""
+    return rows.set_column(rows.schema.names.index(deleted), deleted, which)
+
+
+class PendingRows:
     """The rows of many tables that wait for a commit."""
 
     def __init__(
         self,
         columns_of: Callable[[Destination], tuple[Sequence[LakeColumn], Sequence[str]]],
-        states: StatesToWrite = StatesToWrite(),  # noqa: B008  (it never changes)
+        states: StatesToWrite = LAST_STATES,
     ) -> None:
         """`columns_of` returns the columns of a destination's table, and the names of those of its key."""
         self._columns_of = columns_of
         self._states = states
-        self._tables: dict[Destination, _KeptTable] = {}
-        self._known: dict[int, tuple[Destination, _KeptTable]] = {}
+        self._tables: dict[Destination, _PendingTable] = {}
+        self._known: dict[int, tuple[Destination, _PendingTable]] = {}
         """Tables by the addresses of their destinations: to look one up by itself, all of its columns are hashed."""
 
     def keep(self, records: Sequence[Record]) -> None:
@@ -79,8 +153,8 @@ class KeptRows:
         taken = [(destination, one.take()) for destination, one in tables.items()]
         return [(destination, states) for destination, states in taken if states.rows.num_rows]
 
-    def _keep_objects(self, records: Sequence[Record]) -> list[_KeptTable]:
-        touched: dict[_KeptTable, None] = {}
+    def _keep_objects(self, records: Sequence[Record]) -> list[_PendingTable]:
+        touched: dict[_PendingTable, None] = {}
         for place, (destination, key, row) in enumerate(records):
             if key is None:
                 msg = "a row without a key"
@@ -90,18 +164,18 @@ class KeptRows:
             table.keys.keep_record(place, key, None if row is None else bytes(row))
         return [*touched]
 
-    def _table_of(self, destination: Destination) -> _KeptTable:
+    def _table_of(self, destination: Destination) -> _PendingTable:
         known = self._known.get(id(destination))
         if known is None:
             found = self._tables.get(destination)
             if found is None:
                 columns, key = self._columns_of(destination)
-                found = self._tables[destination] = _KeptTable(columns, key, self._states, destination)
+                found = self._tables[destination] = _PendingTable(columns, key, self._states, destination)
             known = self._known[id(destination)] = (destination, found)
         return known[1]
 
 
-class _KeptTable:
+class _PendingTable:
     """The rows of one table: those that native code has read are in `keys`, the others in record batches."""
 
     def __init__(
@@ -173,8 +247,7 @@ class _KeptTable:
     def _made(self, rows: pa.RecordBatch, gone: pa.BooleanArray) -> LastStates:
         """Return the states that are written: none whose key has a later one by another text."""
         if self._written.all:
-            chosen = self._written.chosen(rows, gone, self._key, self._table)
-            return LastStates(chosen.rows, chosen.gone, self._cut, chosen.older)
+            return replace(written_states(self._written, rows, gone, self._key, self._table), cut=self._cut)
         names = [f"k{at}" for at in range(len(self._key))]
         values = pa.table([*(rows[name] for name in self._key), _places(len(gone))], [*names, "at"])
         last = values.group_by(names, use_threads=False).aggregate([("at", "max")])["at_max"]
