@@ -10,7 +10,7 @@ from ingest.component.options import Duration, Options
 from ingest.encode.change_encoder import ChangeEncoder, RecordTemplate
 from ingest.encode.upsert_encoder import Destination, Record, TableEncoder
 from ingest.errors import ConfigError, DataLoss, IngestError, Unavailable
-from ingest.formats import Decoder, Format
+from ingest.formats.format import Decoder, FormatCapabilities, FormatOptions
 from ingest.formats.template import ColumnRef, ImageRef, ValueTemplate, json_key
 from ingest.formats.typed import TypedColumn
 from ingest.model import types
@@ -59,7 +59,8 @@ __all__ = [
     "Decoder",
     "Destination",
     "Duration",
-    "Format",
+    "FormatCapabilities",
+    "FormatOptions",
     "Headers",
     "ImageRef",
     "Inference",

@@ -17,7 +17,7 @@ os.environ["INGEST_DOCS"] = "1"  # before the models are made
 
 from ingest.config.pipeline import PipelineOptions, Route, Transform, UserFunction
 from ingest.deadletter.collector import DirtyDataCollector
-from ingest.formats import FORMATS, is_written_by_options, options_of_keys
+from ingest.formats import FORMATS, options_of_keys
 from ingest.model import types
 from ingest.sinks import SINKS
 from ingest.sources import SOURCES
@@ -100,7 +100,7 @@ def nested(schema: dict[str, Any]) -> dict[str, Any]:
 def pipeline_schema() -> dict[str, Any]:
     """The whole file's JSON Schema."""
     sources = [component(cls, dict(FORMATS)) for cls in SOURCES.values()]
-    written = {name: model for name, model in FORMATS.items() if is_written_by_options(model)}
+    written = {name: model for name, model in FORMATS.items() if model.capabilities.takes_sink_options}
     sinks = [component(cls, {} if cls.formats is None else written) for cls in SINKS.values()]
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

@@ -67,7 +67,7 @@ def entries() -> Iterator[tuple[str, str]]:
         yield f"code {code}", _code(f"{code} (code of rejects)", pages.get(code, meaning))
     for registry in (FORMATS, SINKS):
         for code, names in registry.codes().items():
-            meaning = getattr(registry[names[0]], "codes", {})[code]
+            meaning = registry[names[0]].codes[code]
             yield f"code {code}", _code(f"{code} (code of rejects, of {', '.join(names)})", pages.get(code, meaning))
     for code, error in sorted(kinds_of_errors().items()):
         yield f"code {code}", _code(f"{code} (error that ends a command)", pages.get(code, error.__doc__ or ""))

@@ -8,12 +8,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection, Mapping
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, NamedTuple, Self, TypeAlias
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, PrivateAttr, ValidationInfo, WithJsonSchema
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationInfo, WithJsonSchema
 
-from ingest.model.data_type import DataType
 from ingest.model.text import TextError
 
 if TYPE_CHECKING:
@@ -56,6 +54,9 @@ class Options(BaseModel):
         # Pydantic reads the source files for these descriptions, and a start should not wait for that
         use_attribute_docstrings="INGEST_DOCS" in os.environ,
     )
+
+    codes: ClassVar[Mapping[str, str]] = {}
+    """The codes of rejects that only this component makes, each with its meaning."""
 
     synonyms: ClassVar[Mapping[str, Synonym]] = {}
     """Other keys of options. Where a file has both, the option's own key counts."""
@@ -128,35 +129,6 @@ class Labelled(Options):
     def warnings(self) -> list[tuple[str, str]]:
         """Return the options that are accepted but have no effect: for each its key, and why it has none."""
         return [*super().warnings(), *label_warning(self.name)]
-
-
-class InlineSchemaOptions(Options):
-    """Options of a format whose messages may declare their columns' types."""
-
-    repeats_deletes: ClassVar[bool] = False
-    """True if a delete is a message of its own, which a tombstone follows."""
-
-    _declared: Mapping[tuple[str, ...], Mapping[str, DataType]] = PrivateAttr(default_factory=dict)
-
-    def beside(self, declared: Mapping[tuple[str, ...], Mapping[str, DataType]]) -> Self:
-        """Return a copy of these options for a pipeline that declares types of columns itself, by their tables."""
-        return self.holding(_declared=declared)
-
-    @property
-    def all_declared(self) -> Collection[Mapping[str, DataType]]:
-        """The columns of each table whose types the pipeline declares, with these types."""
-        return self._declared.values()
-
-    def declared(self, table: tuple[str, ...]) -> Mapping[str, DataType]:
-        """Return the columns of a table whose types the pipeline declares, with these types.
-
-        What messages say about these types does not count.
-        """
-        return self._declared.get(table, NOTHING_GIVEN)
-
-
-NOTHING_GIVEN: Final[Mapping[str, DataType]] = MappingProxyType({})
-"""The types that a pipeline declares which declares none."""
 
 
 class OptionErrors(ValueError):

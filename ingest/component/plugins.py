@@ -7,7 +7,7 @@ component of this package.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
@@ -35,15 +35,24 @@ class Registry(Mapping[str, type[T]], Generic[T]):
     those of other packages.
     """
 
-    def __init__(self, group: str, base: str, needed: Sequence[str], places: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        group: str,
+        base: str,
+        needed: Sequence[str],
+        places: Mapping[str, str],
+        claims: Callable[[type[T]], Iterable[tuple[str, str]]] = lambda _: (),
+    ) -> None:
         """`places` maps each name to the place of a class, `package.module:Class`; nothing is imported yet.
 
         Components of other packages have entry points in `group`. They must derive from the class at the place `base`
-        and have all attributes in `needed`; a field of an options model counts as one.
+        and have all attributes in `needed`; a field of an options model counts as one. `claims` returns those
+        capabilities of a class that need a method, each with the method.
         """
         self._group = group
         self._base = base
         self._needed = needed
+        self._claims = claims
         self._places = dict(places)
         self._others: dict[str, list[EntryPoint]] | None = None
 
@@ -94,6 +103,10 @@ class Registry(Mapping[str, type[T]], Generic[T]):
         if missing:
             msg = f"{what} lacks {', '.join(missing)}: {entry.value}"
             raise ComponentError(msg)
+        for ability, method in self._claims(found):
+            if not hasattr(found, method):
+                msg = f"{what} has the capability {ability}, and lacks the method {method}: {entry.value}"
+                raise ComponentError(msg)
         return found
 
     def names(self) -> list[str]:
@@ -107,7 +120,8 @@ class Registry(Mapping[str, type[T]], Generic[T]):
         """
         found: dict[str, list[str]] = {}
         for name in self.names():
-            for code in getattr(self.find(name), "codes", ()):
+            cls: Any = self.find(name)
+            for code in cls.codes:
                 found.setdefault(code, []).append(name)
         return found
 

@@ -15,7 +15,7 @@ from ingest.component.plugins import ComponentError
 from ingest.config.document import Mapping, Scalar, Sequence
 from ingest.config.messages import OTHER_CONNECTORS, SINK_NAMES, names, problems, quoted, redacted, source_advice
 from ingest.config.redaction import PROPERTIES, shown_key
-from ingest.formats import FORMATS, is_written_by_options, options_of_keys
+from ingest.formats import FORMATS, options_of_keys
 from ingest.packages import lacking
 from ingest.sinks.sink import SinkOptions
 
@@ -161,8 +161,10 @@ class ModelReader:
             found = FORMATS[name] if name in FORMATS else FORMATS.find(chosen or "") if others else None
         except ComponentError:  # the check of the option that names it reports this error
             return False
-        some: frozenset[str] | None = getattr(found, "written_options", None)
-        return is_written_by_options(found) if some is None else key in some
+        if found is None:
+            return False
+        some = found.capabilities.sink_options
+        return found.capabilities.takes_sink_options if some is None else key in some
 
     def _shortened(self, component: AnyOptions, value: Mapping, section: str) -> Mapping:
         """Return a component's options, those of the values' format without `value.`, as Flink spells them."""

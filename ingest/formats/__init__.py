@@ -13,33 +13,31 @@ from pydantic_core import PydanticCustomError
 
 from ingest.component.plugins import Registry
 from ingest.errors import ProgramMissing
+from ingest.formats.format import Decoder as Decoder
+from ingest.formats.format import FormatCapabilities, FormatOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
-    from ingest.component.options import AnyOptions, Options
+    from ingest.component.options import Options
     from ingest.formats.form import Form
     from ingest.formats.template import Value
     from ingest.formats.typed import TypedColumn
-    from ingest.model.change import Decoded
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
     from ingest.schema.type_hints import TypeHints
 
 
-class Decoder(Protocol):
-    """Object that turns the records of one chunk into changes. It keeps only what it learned about the topic."""
-
-    def decode(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> list[Decoded]:
-        """Return one result for each record, in order. Raise nothing for the content of a record."""
-
-
 class Format(Protocol):
-    """Interface of a format's options model."""
+    """What a source asks of the format of its values: `FormatOptions` has much of it."""
 
     @property
     def name(self) -> str:
         """The name of the format, as in the option `value.format`."""
+
+    @property
+    def capabilities(self) -> FormatCapabilities:
+        """What the format can do."""
 
     @property
     def ignore_parse_errors(self) -> bool:
@@ -49,29 +47,22 @@ class Format(Protocol):
     def reading(self) -> TypeHints:
         """The rules for values whose types no message declares."""
 
-    def value_of(self, table: TableId, schema: TableSchema, *, include_schema: bool = False) -> Value:
-        """Return the function that makes the values of a table's records, where the format can be written."""
-
     @property
     def form(self) -> Form | None:
         """The form that most messages of this format have, if native code knows it, or None."""
 
     @property
     def inline_types(self) -> tuple[str, Callable[[bytes], Mapping[str, TypedColumn]]] | None:
-        """The member in which messages declare their columns' types, and the function that reads it; or None.
-
-        None means that messages of this form declare no types. A format without this attribute has None. The function
-        raises one of MALFORMED.
-        """
+        """As in `FormatOptions`."""
 
     def decoder(self, topic: str, *, keyed: bool = False) -> Decoder:
         """Return a decoder for the records of one split. With `keyed`, the records' keys give columns, too."""
 
 
-FORMATS: Registry[Options] = Registry(
+FORMATS: Registry[FormatOptions] = Registry(
     "ingest.formats",
-    "ingest.component.options:Options",
-    ("name", "ignore_parse_errors", "reading", "form", "decoder"),
+    "ingest.formats.format:FormatOptions",
+    ("name", "ignore_parse_errors", "decoder"),
     {
         "debezium-json": "ingest.formats.debezium.options:DebeziumJson",
         "canal-json": "ingest.formats.canal.options:CanalJson",
@@ -88,49 +79,36 @@ FORMATS: Registry[Options] = Registry(
         "json-confluent": "ingest.formats.json.confluent:JsonConfluent",
         "debezium-json-confluent": "ingest.formats.debezium.confluent:DebeziumJsonConfluent",
     },
+    lambda found: found.capabilities.methods(),
 )
 """The formats that come with this package."""
 
-OF_ROWS: Final = frozenset(
-    {"json", "csv", "raw", "avro", "avro-confluent", "protobuf", "protobuf-confluent", "json-confluent"}
-)
-"""Formats whose values are rows. The fields of the keys are then the primary key, where the keys are read."""
+OF_ROWS: Final = ("json", "csv", "raw", "avro", "avro-confluent", "protobuf", "protobuf-confluent", "json-confluent")
+"""Our formats whose values are rows. Keys and the rows of upsert topics can be of these."""
+
+
+def capabilities_of(name: str) -> FormatCapabilities:
+    """Return what the format of this name can do: nothing where it is not installed."""
+    found = FORMATS.find(name)
+    return FormatCapabilities() if found is None else found.capabilities
 
 
 def is_of_rows(name: str) -> bool:
-    """Return whether the values of a format are rows: of ours, or of another package that says so."""
-    return name in OF_ROWS or bool(getattr(FORMATS.find(name), "of_rows", False))
+    """Return whether the values of a format are rows. Imports none of ours."""
+    return name in OF_ROWS or capabilities_of(name).rows
 
 
-def splits_keys(name: str) -> bool:
-    """Return whether an update that changes the key is written as a delete and an insert, as Debezium does."""
-    return bool(getattr(FORMATS.find(name), "splits_keys", False))
-
-
-def is_written_by_options(chosen: object) -> bool:
-    """Return whether a sink that writes a format takes options of it."""
-    return hasattr(chosen, "key_of") or has_schemas(chosen)
-
-
-def options_of_keys(chosen: AnyOptions, *, written: bool) -> AnyOptions:
+def options_of_keys(chosen: type[FormatOptions] | None, *, written: bool) -> type[Options] | None:
     """Return the class of the options that keys in a format take; None where they take none.
 
     `written`: a sink writes them.
     """
+    if chosen is None:
+        return None
+    capabilities = chosen.capabilities
     if written:
-        return chosen if hasattr(chosen, "row_writer") or hasattr(chosen, "key_of") else None
-    own = chosen if hasattr(chosen, "reader") or hasattr(chosen, "reader_of") else None
-    return getattr(chosen, "keys", own)
-
-
-def has_schemas(chosen: object) -> bool:
-    """Return whether a format is written with a schema for each table (`formats/written.py`)."""
-    return hasattr(chosen, "row_writer") or hasattr(chosen, "change_writer")
-
-
-def is_binary(chosen: object) -> bool:
-    """Return whether numbers of a format may be binary ones, so that those of too many digits are rounded."""
-    return (has_schemas(chosen) and not getattr(chosen, "keeps_digits", False)) or getattr(chosen, "name", "") == "raw"
+        return chosen if capabilities.writes_keys else None
+    return capabilities.key_options or (chosen if capabilities.reads_keys else None)
 
 
 def _name(value: str) -> str:
@@ -141,53 +119,48 @@ def _name(value: str) -> str:
 
 
 def _written(value: str) -> str:
-    found = FORMATS.find(_name(value))
-    if not (hasattr(found, "value_of") or has_schemas(found)):
+    found = capabilities_of(_name(value))
+    if not (found.writes_values or found.table_schemas):
         msg = f"{value!r} can be read, not written"
         raise ValueError(msg)
     return value
 
 
-def _able(value: str, *needed: str) -> str:
-    """Return the name of one of our formats, or of one of another package that has what is needed.
-
-    `needed`: names of attributes, of which one has to be there and be true.
-    """
+def _able(value: str, can: Callable[[FormatCapabilities], bool]) -> str:
+    """Return the name of one of our formats of rows, or of one of another package that can do it."""
 
     def able(name: str) -> bool:
-        return name not in FORMATS and any(getattr(FORMATS.find(name), attribute, False) for attribute in needed)
+        return name not in FORMATS and can(capabilities_of(name))
 
-    if value not in _OURS and not able(value):
-        *most, last = (repr(name) for name in (*_OURS, *filter(able, FORMATS.names())))
+    if value not in OF_ROWS and not able(value):
+        *most, last = (repr(name) for name in (*OF_ROWS, *filter(able, FORMATS.names())))
         raise PydanticCustomError("literal_error", "no such format", {"expected": f"{', '.join(most)} or {last}"})
     return value
 
 
 def _reads_keys(value: str) -> str:
-    return _able(value, "reader")
+    return _able(value, lambda found: found.reads_keys)
 
 
 def _reads_upserts(value: str) -> str:
-    return _able(value, "of_rows")
+    return _able(value, lambda found: found.rows)
 
 
 def _writes_keys(value: str) -> str:
-    return _able(value, "key_of", "row_writer")
+    return _able(value, lambda found: found.writes_keys)
 
 
 def _writes_upserts(value: str) -> str:
-    found = _able(value, "of_rows")
-    return found if found in _OURS else _written(found)
+    name = _able(value, lambda found: found.rows)
+    return name if name in OF_ROWS else _written(name)
 
 
-_OURS: Final = ("json", "csv", "raw", "avro", "avro-confluent", "protobuf", "protobuf-confluent", "json-confluent")
-"""Our formats of keys, and of the rows of upsert topics."""
 _SCHEMA: Final = WithJsonSchema({"enum": list(FORMATS), "type": "string"})
 FormatName = Annotated[str, AfterValidator(_name), _SCHEMA]
 """The name of a format of this or another package."""
 WrittenFormatName = Annotated[str, AfterValidator(_written), _SCHEMA]
 """The name of a format that can also be written."""
-_OURS_SCHEMA: Final = WithJsonSchema({"enum": list(_OURS), "type": "string"})
+_OURS_SCHEMA: Final = WithJsonSchema({"enum": list(OF_ROWS), "type": "string"})
 ReadKeyFormatName = Annotated[str, AfterValidator(_reads_keys), _OURS_SCHEMA]
 """The name of a format of keys that a source reads."""
 ReadUpsertFormatName = Annotated[str, AfterValidator(_reads_upserts), _OURS_SCHEMA]

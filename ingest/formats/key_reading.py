@@ -30,9 +30,8 @@ def key_reader(options: AnyOptions, table: TableId) -> ReadKey | None:
     """Return the function that reads keys of a table's records, by the options of their format; None without any."""
     if options is None:
         return None
-    # A format of another package may read the keys of all tables alike
-    made: ReadKey = options.reader_of(table) if hasattr(options, "reader_of") else options.reader()
-    return made
+    read: ReadKey = options.reader_of(table)
+    return read
 
 
 def read_key(read: ReadKey, key: bytes, table: TableId | None = None) -> tuple[msgspec.Raw, InlineSchema] | Reject:

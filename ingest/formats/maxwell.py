@@ -13,6 +13,7 @@ import msgspec
 from pydantic import Field
 
 from ingest.formats.form import Form, table_in_database
+from ingest.formats.format import FormatCapabilities, FormatOptions
 from ingest.formats.json.options import TimestampOptions
 from ingest.formats.key_schema import key_schema
 from ingest.formats.template import ImageRef, ValueTemplate
@@ -46,10 +47,13 @@ _ENCRYPTED: Final = "the message is encrypted; set encrypt=none where Maxwell ru
 _PREFIX: Final = "pk."
 
 
-class MaxwellJson(TimestampOptions):
+class MaxwellJson(TimestampOptions, FormatOptions):
     """Options of `value.format: maxwell-json`."""
 
     name: ClassVar[str] = "maxwell-json"
+    capabilities: ClassVar[FormatCapabilities] = FormatCapabilities(
+        writes_values=True, sink_options=frozenset({"maxwell-json.timestamp-format.standard"})
+    )
     codes: ClassVar[Mapping[str, str]] = {
         "unknown-type": "`type` is neither a change of rows nor a statement",
         "no-data": "`data` holds no rows",
@@ -75,10 +79,10 @@ class MaxwellJson(TimestampOptions):
     plain_decimals: bool = Field(False, alias="maxwell-json.encode.decimal-as-plain-number")
     """Accepted for pasted pipelines: a number keeps the text that it came as."""
 
-    form: ClassVar[Form] = Form("maxwell", table_of=table_in_database)
-    inline_types: ClassVar[None] = None
-    written_options: ClassVar[frozenset[str]] = frozenset({"maxwell-json.timestamp-format.standard"})
-    """The options that a sink takes; others say how messages are read."""
+    @property
+    def form(self) -> Form:
+        """Rows of one table in each message."""
+        return _FORM
 
     @property
     def reading(self) -> TypeHints:
@@ -92,6 +96,9 @@ class MaxwellJson(TimestampOptions):
     def value_of(self, table: TableId, schema: TableSchema, *, include_schema: bool = False) -> Value:
         """Return a function that makes the values of a table's records."""
         return self.respelling(schema.columns, _value_of(table, schema))
+
+
+_FORM: Final = Form("maxwell", table_of=table_in_database)
 
 
 class _Message(msgspec.Struct, gc=False):

@@ -13,6 +13,7 @@ import msgspec
 from pydantic import Field
 
 from ingest.formats.form import Form
+from ingest.formats.format import FormatCapabilities, FormatOptions
 from ingest.formats.json.options import TimestampOptions
 from ingest.formats.key_schema import key_schema
 from ingest.formats.template import ImageRef, ValueTemplate
@@ -36,10 +37,13 @@ _MARK: Final = "_isMissing"
 _MARK_BYTES: Final = b'_isMissing"'
 
 
-class OggJson(TimestampOptions):
+class OggJson(TimestampOptions, FormatOptions):
     """Options of `value.format: ogg-json`."""
 
     name: ClassVar[str] = "ogg-json"
+    capabilities: ClassVar[FormatCapabilities] = FormatCapabilities(
+        writes_values=True, sink_options=frozenset({"ogg-json.timestamp-format.standard"})
+    )
     codes: ClassVar[Mapping[str, str]] = {
         "unknown-op": "`op`, or `op_type`, is none of the format's",
         "unavailable-value": "the database did not send a value that did not change",
@@ -68,10 +72,6 @@ class OggJson(TimestampOptions):
 
     plain_decimals: bool = Field(False, alias="ogg-json.encode.decimal-as-plain-number")
     """Accepted for pasted pipelines: a number keeps the text that it came as."""
-
-    inline_types: ClassVar[None] = None
-    written_options: ClassVar[frozenset[str]] = frozenset({"ogg-json.timestamp-format.standard"})
-    """The options that a sink takes; others say how messages are read."""
 
     @property
     def form(self) -> Form | None:

@@ -6,12 +6,11 @@ In: the columns that a pipeline declares of each table. Out: options that know t
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import PrivateAttr
 
 from ingest.component.options import Options
-from ingest.schema.type_hints import TypeHints
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -26,9 +25,6 @@ if TYPE_CHECKING:
 class PositionalOptions(Options, ABC):
     """Options that such formats share."""
 
-    is_json: ClassVar[bool] = False
-    """False: values are not JSON, so that they stand within JSON as texts."""
-
     _tables: Any = PrivateAttr(default_factory=dict)
     _named: tuple[str, ...] = PrivateAttr(())
 
@@ -40,22 +36,12 @@ class PositionalOptions(Options, ABC):
         """Return a copy for keys whose fields have these names (`key.fields`), in tables that declare none."""
         return self.holding(_named=names)
 
-    @property
-    def own_names(self) -> tuple[str, ...]:
-        """The names that these options themselves give the fields; empty for none."""
-        return ()
-
     def for_keys(self) -> Self:
         """Return a copy for keys that have no options of their own: the names of columns are the values'."""
         named: dict[str, None] = {name: None for name in ("columns", "column") if name in type(self).model_fields}
         return self.model_copy(update=named)
 
-    @property
-    def reading(self) -> TypeHints:
-        """The types and hints that inference goes by: a text is a STRING."""
-        return TypeHints()
-
-    def declared(self, table: TableId) -> Mapping[str, DataType] | None:
+    def columns_of(self, table: TableId) -> Mapping[str, DataType] | None:
         """Return the columns that the pipeline declares of a table, in the order of the fields; None for none."""
         found: Mapping[str, DataType] | None = self._tables.get(table)
         return found

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal
 import msgspec
 from pydantic import AfterValidator, Field
 
+from ingest.formats.format import FormatCapabilities, FormatOptions
 from ingest.formats.positional import PositionalOptions
 from ingest.formats.raw_values import READABLE, charset_of, codec_of
 from ingest.formats.template import ColumnRef
@@ -34,10 +35,13 @@ if TYPE_CHECKING:
 _NO_TYPES: Final = InlineSchema()
 
 
-class Raw(PositionalOptions):
+class Raw(PositionalOptions, FormatOptions):
     """Options of `value.format: raw`."""
 
     name: ClassVar[str] = "raw"
+    capabilities: ClassVar[FormatCapabilities] = FormatCapabilities(
+        rows=True, reads_keys=True, writes_values=True, writes_keys=True, binary_numbers=True, json=False
+    )
     codes: ClassVar[Mapping[str, str]] = {
         "not-raw": "`raw` cannot write the row: several columns, a null, another type"
     }
@@ -54,9 +58,6 @@ class Raw(PositionalOptions):
 
     ignore_parse_errors: bool = Field(False, alias="raw.ignore-parse-errors")
     """Skip and count values that cannot be read, without counting them as errors."""
-
-    form: ClassVar[None] = None
-    inline_types: ClassVar[None] = None
 
     def unreadable(self, table: TableId, columns: Mapping[str, DataType]) -> str | None:
         """Return why values cannot have these columns of a table; None where they can."""
@@ -98,7 +99,7 @@ class Raw(PositionalOptions):
 
         A FLOAT is a binary number, of which the text has no more digits than tell it from others.
         """
-        declared = self.declared(table) or {(*self.own_names, *self._named, default)[0]: types.STRING}
+        declared = self.columns_of(table) or {(*self.own_names, *self._named, default)[0]: types.STRING}
         ((name, data_type),) = declared.items()
         codec = self._codec(data_type)
         assert codec is not None, "it was checked"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
-from ingest.component.options import NOTHING_GIVEN
+from ingest.formats.format import NOTHING_GIVEN
 from ingest.model.cache import Cache
 from ingest.model.change import Reject
 

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from ingest.component.options import Options
 from ingest.model.change import TOMBSTONE, Change, Kind, Reject
-from ingest.schema.type_hints import TypeHints
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     import msgspec
 
-    from ingest.formats.form import Form
     from ingest.model.change import Decoded, InlineSchema
     from ingest.model.table import TableId
 
@@ -44,18 +42,6 @@ class RowDecoder:
 
 class RowFormat(Options, ABC):
     """The part of an options model that is alike in formats whose messages say the types of their columns."""
-
-    inline_types: ClassVar[None] = None
-
-    @property
-    def form(self) -> Form | None:
-        """The form of most messages, if native code knows it."""
-        return None
-
-    @property
-    def reading(self) -> TypeHints:
-        """The types and hints that inference goes by."""
-        return TypeHints()
 
     def decoder(self, topic: str, *, keyed: bool = False) -> RowDecoder:
         """Return a decoder for one split's records; `keyed`: it reads their keys, too: a null value is a delete.

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from ingest.component.files import Files
     from ingest.formats import Decoder
+    from ingest.formats.format import FormatCapabilities
     from ingest.formats.key_reading import ReadKey
     from ingest.model.change import Decoded
     from ingest.model.table import TableId
@@ -37,6 +38,12 @@ class UpsertRows:
 
     form: ClassVar[None] = None
     inline_types: ClassVar[None] = None
+
+    @property
+    def capabilities(self) -> FormatCapabilities:
+        """What the values' format can do."""
+        capabilities: FormatCapabilities = self.rows.capabilities
+        return capabilities
 
     @property
     def name(self) -> str:

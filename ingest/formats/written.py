@@ -106,9 +106,9 @@ class Upserts:
         return None if kind is Kind.DELETE or after is None else self._rows(after)
 
     @property
-    def rounds(self) -> Mapping[str, Rounds] | None:
-        """What says of values whether they became other numbers, by column; None where a format does not say it."""
-        return getattr(self._rows, "rounds", None)
+    def rounds(self) -> Mapping[str, Rounds]:
+        """What `RowBytes.rounds` is, of the row after a change."""
+        return self._rows.rounds
 
     def register(self) -> None:
         """Register the schema of the rows. Raise IngestError."""

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import msgspec
 
 from ingest import compiled
-from ingest.component.options import InlineSchemaOptions
 from ingest.encode.change_encoder import ChangeEncoder
 from ingest.encode.coercer import Drift
 from ingest.encode.transform_input import TransformInputEncoder
 from ingest.encode.upsert_encoder import UpsertEncoder
+from ingest.formats.format import FormatOptions
 from ingest.formats.template import ValueTemplate
 from ingest.model import types
 from ingest.model.change import NOT_SELECTED, Kind
@@ -156,7 +156,7 @@ class NativeEncoders:
         Its values are the database's numbers then, and native code would write others.
         """
         numbers = [name for name, column in columns.items() if column.number is not None]
-        every = self._format.all_declared if numbers and isinstance(self._format, InlineSchemaOptions) else ()
+        every = self._format.all_declared if numbers and isinstance(self._format, FormatOptions) else ()
         return any(types.is_text(given[name]) for given in every for name in numbers if name in given)
 
     def _table(self, table: TableId) -> RowEncoder | None:
@@ -185,7 +185,7 @@ class NativeEncoders:
 
         Times of messages are numbers there, and native code would make their texts of them.
         """
-        given = self._format.declared(table) if isinstance(self._format, InlineSchemaOptions) else {}
+        given = self._format.declared(table) if isinstance(self._format, FormatOptions) else {}
         known = self._cache.schemas.sources.get(table)
         if not given or known is None:
             return False

@@ -321,7 +321,7 @@ def results_spec(merger: ResultMerger) -> ResultsSpec | None:
 
 def message_spec(messages: Format, topic: str) -> MessageSpec:
     """Return how the messages of a topic are read. The format has a `form`."""
-    form, inline_types = messages.form, getattr(messages, "inline_types", None)
+    form, inline_types = messages.form, messages.inline_types
     assert form is not None
     fields = tuple(text_of(name) for name in form.table_fields)
     member = None if inline_types is None else inline_types[0].encode()
@@ -399,7 +399,7 @@ def reads_keys(extra: ExtraColumns) -> bool:
 
 def _key_avro(extra: ExtraColumns) -> AvroSpec | None:
     """Return how keys in Avro are read; None for those of other formats."""
-    form: Form | None = getattr(extra.key_format, "form", None)
+    form: Form | None = None if extra.key_format is None else extra.key_format.form
     return None if form is None or form.avro is None or form.name != "rows" else _avro_specs(form.avro)[0]
 
 

@@ -22,7 +22,7 @@ from ingest.component.options import OptionErrors, Synonym
 from ingest.encode.change_encoder import ChangeEncoder
 from ingest.encode.upsert_encoder import Record
 from ingest.errors import AccessError, ConfigError, Unavailable, is_denied
-from ingest.formats import FORMATS, WrittenFormatName, has_schemas, is_of_rows, splits_keys, value_of
+from ingest.formats import WrittenFormatName, capabilities_of, is_of_rows, value_of
 from ingest.model.jsontext import object_of
 from ingest.model.reject import RowError
 from ingest.model.table import TableId, show
@@ -79,7 +79,7 @@ class FileSink(TypedSinkOptions, SinkOptions):
 
     @model_validator(mode="after")
     def _check_envelope(self) -> FileSink:
-        if has_schemas(FORMATS.find(self.value_format)) and not self.envelope:
+        if capabilities_of(self.value_format).table_schemas and not self.envelope:
             text = f"value.format: {self.value_format} needs file.envelope: true, where values are value-base64"
             raise OptionErrors(("value.format", f"{text}: its bytes may hold the end of a line"))
         return self
@@ -102,7 +102,7 @@ class FileSink(TypedSinkOptions, SinkOptions):
         _, typed = self.typed(target, sink)
         made = typed or value_of(self.value_format, target, sink, options=self.format)
         content = _Content.BYTES if typed else _Content.JSON
-        if not (typed or getattr(FORMATS.find(self.value_format), "is_json", True)):
+        if not (typed or capabilities_of(self.value_format).json):
             content = _Content.TEXT
 
         moves = self.envelope and is_of_rows(self.value_format)
@@ -120,7 +120,7 @@ class FileSink(TypedSinkOptions, SinkOptions):
         coarse = has_times if typed else None
         rounding = self.rounding(None, WrittenPart(self.format, {one.name: one for one in sink.columns}, typed))
         encoder = ChangeEncoder(table, source, sink, render, inference, coarse=coarse).with_rounding(rounding)
-        return encoder.with_splits(splits_keys(self.value_format))
+        return encoder.with_splits(capabilities_of(self.value_format).splits_keys)
 
     def topic_of(self, table: TableId) -> str:
         """Return what stands for a table in subjects: the name of its files."""

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, TypeAlias, Typ
 from pydantic import Field, PrivateAttr
 
 from ingest.component.options import Options
-from ingest.formats import has_schemas, is_binary
 from ingest.formats.written import Rounding, RowPlace, Upserts
 from ingest.model.numbers import Numbers, rounding_of
 from ingest.model.reject import RowError
@@ -40,21 +39,20 @@ class WrittenPart(NamedTuple):
     """The options of the format."""
     columns: Mapping[str, Column]
     """The columns of the table that are in them, by the names of their fields."""
-    writer: Any
+    writer: RowBytes | Upserts | ChangeBytes | None
     """The function that makes them, where their format has schemas."""
 
     @property
     def is_row(self) -> bool:
         """True if a value is the row after a change."""
-        return not hasattr(self.format, "change_writer")
+        return self.format is None or self.format.capabilities.table_schemas != "changes"
 
     @property
     def rounds(self) -> Mapping[str, Rounds]:
         """What says of values whether they became other numbers, by column: the writer, or else their types."""
-        found: Mapping[str, Rounds] | None = getattr(self.writer, "rounds", None)
-        if found is not None:
-            return found
-        columns = self.columns.values() if is_binary(self.format) else ()
+        if self.writer is not None:
+            return self.writer.rounds
+        columns = self.columns.values() if self.format is not None and self.format.capabilities.binary_numbers else ()
         return {one.name: rounds for one in columns if (rounds := rounding_of(one.type)) is not None}
 
 
@@ -89,7 +87,9 @@ class TypedSinkOptions(Options):
     @property
     def numbers(self) -> Numbers:
         """What becomes of a number that no binary number is: formats of binary numbers round it."""
-        of_values, *of_keys = map(is_binary, self.chosen_formats)
+        of_values, *of_keys = (
+            chosen is not None and chosen.capabilities.binary_numbers for chosen in self.chosen_formats
+        )
         return Numbers.COUNTED if of_values else Numbers.IN_KEYS if any(of_keys) else Numbers.TEXTS
 
     @property
@@ -100,15 +100,18 @@ class TypedSinkOptions(Options):
     @property
     def declares(self) -> bool:
         """True if the format of keys or values has a schema for each table."""
-        return any(map(has_schemas, self.chosen_formats))
+        return any(chosen is not None and chosen.capabilities.table_schemas for chosen in self.chosen_formats)
 
     def typed_value(self, table: TableId, columns: Mapping[str, Column]) -> Upserts | ChangeBytes | None:
         """Return the function that makes values of a format with schemas; None for another format. Raise RowError."""
+        schemas = None if self.format is None else self.format.capabilities.table_schemas
+        if schemas is None:
+            return None
         place = self._place("value", table)
-        if hasattr(self.format, "change_writer"):
-            made: ChangeBytes = self.format.change_writer(place, columns)
-            return made
-        return Upserts(self.format.row_writer(place, columns)) if hasattr(self.format, "row_writer") else None
+        if schemas == "rows":
+            return Upserts(self.format.row_writer(place, columns))
+        written: ChangeBytes = self.format.change_writer(place, columns)
+        return written
 
     def rounding(self, key: WrittenPart | None, value: WrittenPart) -> Callable[[], Rounding] | None:
         """Return what gives that which counts the numbers that are rounded, once a row was written.

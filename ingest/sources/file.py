@@ -16,7 +16,8 @@ from pydantic import Field, field_validator, model_validator
 
 from ingest.component.options import Labelled, OptionErrors
 from ingest.errors import ConfigError, DataLoss, Unavailable
-from ingest.formats import FORMATS, has_schemas
+from ingest.formats import capabilities_of
+from ingest.formats.csv.options import Csv
 from ingest.model.text import reason_of
 from ingest.paths import SharedPlace
 from ingest.sources import SourceCoordinator
@@ -67,7 +68,7 @@ class FileSource(Labelled, RecordOptions):
         if self.envelope:
             return self
         problems = []
-        if has_schemas(FORMATS.find(self.value_format)):
+        if capabilities_of(self.value_format).table_schemas:
             text = f"value.format: {self.value_format} needs file.envelope: true, where values are value-base64"
             problems.append(("value.format", f"{text}: its bytes may hold the end of a line"))
         if self.key_format is not None:
@@ -111,7 +112,7 @@ class FileSource(Labelled, RecordOptions):
     @property
     def has_header(self) -> bool:
         """True if the first line of each file has the names of columns."""
-        return bool(getattr(self.format, "header", False))
+        return isinstance(self.format, Csv) and self.format.header
 
     def decoder(self, split: Split, topic: str) -> Decoder:
         """Return a decoder for the lines of a file that are of one topic. Raise ConfigError, Unavailable."""

@@ -11,23 +11,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self
 
 from pydantic import Field, PrivateAttr, ValidationInfo, field_validator, model_validator
 
-from ingest.component.options import (
-    InlineSchemaOptions,
-    KeyFields,
-    OptionErrors,
-    Options,
-    Synonym,
-    metadata_names,
-    unprefixed,
-)
+from ingest.component.options import KeyFields, OptionErrors, Options, Synonym, metadata_names, unprefixed
 from ingest.formats import FORMATS, FormatName, ReadKeyFormatName, is_of_rows
-from ingest.formats.debezium.options import DebeziumJson, RegisteredDebezium
-from ingest.formats.json.confluent import JsonConfluent
+from ingest.formats.csv.options import Csv
+from ingest.formats.debezium.options import DebeziumJson
+from ingest.formats.format import FormatOptions
 from ingest.formats.json.options import JsonKeys
 from ingest.formats.metadata_columns import ExtraColumns
 from ingest.formats.positional import PositionalOptions
 from ingest.formats.raw import Raw
-from ingest.formats.row_decoder import RowFormat
 from ingest.model import types
 from ingest.model.data_type import BinaryType
 from ingest.model.record import METADATA
@@ -39,7 +31,7 @@ from ingest.schema.infer import Inference
 if TYPE_CHECKING:
     from ingest.component.files import Files
     from ingest.component.options import AnyOptions
-    from ingest.formats import Decoder, Format
+    from ingest.formats import Decoder
     from ingest.model.data_type import DataType
     from ingest.model.record import Split
     from ingest.model.schema import TableSchema
@@ -193,7 +185,7 @@ class RecordOptions(DeclaringOptions):
         )
         problems = [(key, f"{key} needs key.format") for key, is_given in given if is_given and self.key_format is None]
         problems += unprefixed(self.key_fields, self.key_prefix)
-        by_position = None if self.key_format is None else FORMATS.find(self.key_format)
+        by_position: AnyOptions = None if self.key_format is None else FORMATS.find(self.key_format)
         if by_position is not None and issubclass(by_position, PositionalOptions):
             found = (by_position().unreadable(table, columns) for table, columns in self._columns_of_keys().items())
             problems += [("key.format", f"key.format: {why}") for why in found if why is not None]
@@ -205,7 +197,7 @@ class RecordOptions(DeclaringOptions):
         """Return these options with those of the keys' format, where it has any."""
         if isinstance(chosen, PositionalOptions):
             chosen = chosen.with_tables(self._columns_of_keys()).with_names(self._key_names)
-        if isinstance(chosen, InlineSchemaOptions):
+        if isinstance(chosen, FormatOptions) and chosen.capabilities.says_types:
             chosen = chosen.beside(self._declared_with(self.key_prefix, self.value_prefix))
         made = self.holding(_key_options=None if isinstance(chosen, JsonKeys) else chosen)
         if "key_format" in self.model_fields_set or chosen.model_fields_set:
@@ -230,24 +222,24 @@ class RecordOptions(DeclaringOptions):
                 if lacking is not None:
                     where = f"the initial schema of {show(table)[:100]} has no column {lacking[:100]!r}"
                     return [("key.fields", f"key.fields: {where} (its columns: {', '.join(names)[:200]})")]
-        known: tuple[str, ...] = getattr(chosen, "own_names", ())
+        known: tuple[str, ...] = () if chosen is None else chosen.own_names
         missing = next((name for name in self._key_names if known and name not in known), None)
         if missing is None:
             return []
         text = f"key.fields: the key has no field {missing[:100]!r} (its fields: {', '.join(known)[:200]})"
         return [("key.fields", text)]
 
-    def with_format(self, chosen: Format) -> tuple[RecordOptions, list[tuple[str, str]]]:
+    def with_format(self, chosen: AnyOptions) -> tuple[RecordOptions, list[tuple[str, str]]]:
         """Return these options with those of the format; and what is wrong between them: option, and reason."""
         problems = []
         if chosen.reading.fixed and self.sample_size:
             text = "json.infer-schema.fixed-types needs scan.max.pre.fetch.records: 0"
             problems.append(("json.infer-schema.fixed-types", text))
-        if isinstance(chosen, InlineSchemaOptions):
+        if chosen.capabilities.says_types:
             chosen = chosen.beside(self._declared_with(self.value_prefix, self.key_prefix))
-        if isinstance(chosen, RegisteredDebezium):
+        if chosen.capabilities.asks_key_format:
             chosen = chosen.beside_keys(self.key_format)
-        if getattr(chosen, "header", False) and not self.reads_lines:
+        if isinstance(chosen, Csv) and chosen.header and not self.reads_lines:
             problems.append(("csv.header", "csv.header needs lines of files: type: file, without file.envelope"))
         if isinstance(chosen, PositionalOptions):
             tables = self._columns_of_values()
@@ -338,7 +330,7 @@ class RecordOptions(DeclaringOptions):
                 for column in schema.columns
                 if column.name in _RAW and isinstance(column.type, BinaryType)
             ),
-            compact=isinstance(self.format, RowFormat) and not isinstance(self.format, JsonConfluent),
+            compact=self.format.capabilities.compact,
             given=self._declared_with(self.key_prefix, self.value_prefix),
         )
 

@@ -37,7 +37,7 @@ class LoneTombstones:
     def __init__(self, setup: Setup) -> None:
         """Read nothing yet."""
         self._setup = setup
-        self._repeats = getattr(getattr(setup.source, "format", None), "repeats_deletes", False)
+        self._repeats = setup.source.format.capabilities.repeats_deletes
         self._last: dict[Split, tuple[bytes | None, bytes | None]] = {}
         """The key and the value of the last record of each split so far."""
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ingest.encode.upsert_encoder import UpsertEncoder
-from ingest.formats import FORMATS, has_schemas, is_of_rows
+from ingest.formats import FORMATS, capabilities_of, is_of_rows
 from ingest.formats.metadata_columns import MetadataColumns
 from ingest.model.change import Change, Reject
 from ingest.model.jsontext import key_image
@@ -88,8 +88,9 @@ class RecordsReader:
         self.sink: Any = KeyedRows(sink)
         self._options: Any = sink
         self._of_rows = is_of_rows(sink.value_format)
-        chosen = sink.format or FORMATS.find(sink.value_format)
-        self._coarse = has_schemas(chosen) or getattr(sink, "include_schema", False)
+        self._coarse = capabilities_of(sink.value_format).table_schemas is not None or getattr(
+            sink, "include_schema", False
+        )
         self._columns: dict[TableId, dict[str, DataType]] = {}
         self._keys: dict[TableId, tuple[str, ...]] = {}
         self._sources: dict[TableId, Any] = {}

@@ -14,7 +14,7 @@ from scenario_files import FILES, name
 
 from ingest.config.pipeline import PipelineOptions, Route, Transform
 from ingest.config.scenario import read
-from ingest.formats import FORMATS
+from ingest.formats import FORMATS, OF_ROWS
 from ingest.model.change import Kind, Reject, Skip
 from ingest.model.reject import CODES
 from ingest.model.table import MAX_PARTS
@@ -33,7 +33,7 @@ GARBAGE = [
     b"\x00" * 100,
 ]  # fmt: skip
 
-ALONE = {name: cls for name, cls in FORMATS.items() if not issubclass(cls, RegistryOptions)}
+ALONE = {name: cls for name, cls in FORMATS.items() if RegistryOptions not in cls.mro()}
 """Formats that need no registry. For the others, tests with a registry try the same."""
 
 
@@ -74,6 +74,15 @@ def test_a_format_owns_its_prefix(format_name: str, cls: Any) -> None:
     assert all(field.alias.startswith(f"{format_name}.") for field in cls.model_fields.values())
 
 
+@pytest.mark.parametrize(("format_name", "cls"), FORMATS.items(), ids=FORMATS)
+def test_a_format_has_the_methods_of_its_capabilities_and_no_other(format_name: str, cls: Any) -> None:
+    found = cls.capabilities
+    needed = {method for _, method in found.methods()}
+    methods = {"reader_of", "value_of", "key_of", "row_writer", "change_writer", "beside_keys"}
+    assert {method for method in methods if hasattr(cls, method)} == needed
+    assert found.rows == (format_name in OF_ROWS)
+
+
 @pytest.mark.parametrize(("format_name", "cls"), ALONE.items(), ids=ALONE)
 def test_a_decoder_never_raises_and_learns_nothing_wrong_from_garbage(
     scenarios: Scenarios, format_name: str, cls: Any
@@ -90,7 +99,7 @@ def test_a_decoder_never_raises_and_learns_nothing_wrong_from_garbage(
         assert len(out) == len(GARBAGE)
         for result in out:
             if isinstance(result, Reject):
-                assert result.code in {*CODES, *getattr(cls, "codes", ())}
+                assert result.code in {*CODES, *cls.codes}
             elif not isinstance(result, Skip):
                 assert rows_of(result)
         for before, after in zip(fresh.decode(keys, values), later.decode(keys, values), strict=True):

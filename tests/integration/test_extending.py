@@ -254,6 +254,17 @@ def test_a_component_that_lacks_an_attribute_is_refused_by_check(tmp_path: Path,
         assert text in found.out + found.err
 
 
+def test_a_format_that_lacks_the_method_of_a_capability_is_refused_by_check(tmp_path: Path) -> None:
+    site = tmp_path / "site"
+    code = PAIRS.replace("def reader_of(", "def reader(").replace("self.reader_of(", "self.reader(")
+    install(site, "acme_pairs", {"ingest.formats": {"pairs": "acme_pairs:Pairs"}}, code)
+    (tmp_path / "p.yaml").write_text(PIPELINE.replace("databus-json", "pairs"))
+    found = ingest_here(tmp_path, site, "check", "p.yaml")
+    assert found.code == 78
+    text = "'pairs' of the package acme_pairs has the capability reads_keys, and lacks the method reader_of"
+    assert text in found.out + found.err
+
+
 def test_a_package_that_is_broken_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     code = "raise RuntimeError('no licence\\nfound')\n"
     install(tmp_path / "1", "broken", {"some.group": {"a": "broken:A", "print": "broken:Print"}}, code)

@@ -99,7 +99,7 @@ NEEDED = {
     },
 }  # fmt: skip
 """Options that a format cannot do without."""
-ALONE = [name for name, cls in FORMATS.items() if not issubclass(cls, RegistryOptions)]
+ALONE = [name for name, cls in FORMATS.items() if RegistryOptions not in cls.mro()]
 """Formats that need no registry. Of the others, test_avro.py reads any bytes, and test_avro_confluent.py garbage."""
 
 

@@ -17,7 +17,7 @@ from picking import pick, pick_some
 from shapes import DECLARED, a_message
 
 from ingest.encode.encode import Encoded, encode
-from ingest.formats import splits_keys
+from ingest.formats import capabilities_of
 from ingest.formats.canal.options import CanalJson
 from ingest.formats.debezium.options import DebeziumJson
 from ingest.formats.json.options import Json
@@ -189,7 +189,7 @@ MOVED = Change(T, Kind.UPDATE, raw('{"id":2,"name":"a","n":1}'), ROW, b'{"id": 1
 )
 def test_plain_changes_are_taken(change: Any, to: Any) -> None:
     """All but what becomes two records in Debezium's form."""
-    left = change is MOVED and splits_keys(to.value_format)
+    left = change is MOVED and capabilities_of(to.value_format).splits_keys
     assert compare([change] * 3, ORDERS, ORDERS, keyed=True, to=to) == 3 * (not left)
 
 

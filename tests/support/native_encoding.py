@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from any_table import SINK, Message, cache_of, schema
 from hypothesis import currently_in_test_context, event
 
-from ingest.component.options import InlineSchemaOptions
 from ingest.encode.encode import encode
+from ingest.formats.format import FormatOptions
 from ingest.native import native
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def compare(
     `declared`: columns whose types the pipeline gives.
     """
     reference, natively = (cache_of(form, table, source, sink, keyed=keyed, to=to, declared=declared) for _ in range(2))
-    if declared and isinstance(form, InlineSchemaOptions):
+    if declared and isinstance(form, FormatOptions) and form.capabilities.says_types:
         form = form.beside({table: {column.name: column.type for column in source.columns if column.name in declared}})
     records: list[Any] = []
     encoders = native.NativeEncoders(form, natively)

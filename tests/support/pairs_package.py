@@ -5,7 +5,8 @@ from __future__ import annotations
 PAIRS = '''
 import msgspec
 
-from ingest.api import TOMBSTONE, Change, ColumnRef, InlineSchema, Kind, Options, Reject, RowError, TypeHints
+from ingest.api import TOMBSTONE, Change, ColumnRef, FormatCapabilities, FormatOptions
+from ingest.api import InlineSchema, Kind, Reject, RowError
 from pydantic import Field
 from typing import ClassVar
 
@@ -15,12 +16,13 @@ def texts(text):
     return {name: value for name, value in pairs}
 
 
-class Pairs(Options):
+class Pairs(FormatOptions):
     """Options of `value.format: pairs`: rows like `id=1;name=tea`."""
 
     name: ClassVar[str] = "pairs"
-    form: ClassVar[None] = None
-    of_rows: ClassVar[bool] = True
+    capabilities: ClassVar[FormatCapabilities] = FormatCapabilities(
+        rows=True, reads_keys=True, writes_values=True, writes_keys=True
+    )
 
     ignore_parse_errors: bool = Field(False, alias="pairs.ignore-parse-errors")
     """Skip and count messages that cannot be parsed."""
@@ -28,11 +30,7 @@ class Pairs(Options):
     sign: str = Field("=", alias="pairs.sign", max_length=1)
     """What is between a name and its value."""
 
-    @property
-    def reading(self):
-        return TypeHints()
-
-    def reader(self):
+    def reader_of(self, table):
         def read(text):
             try:
                 found = dict(pair.split(self.sign, 1) for pair in text.decode().split(";"))
@@ -43,7 +41,7 @@ class Pairs(Options):
         return read
 
     def decoder(self, topic, *, keyed=False):
-        return PairsDecoder(self.reader(), topic, keyed)
+        return PairsDecoder(self.reader_of((topic,)), topic, keyed)
 
     def value_of(self, table, schema, *, include_schema=False):
         def value(kind, before, after):

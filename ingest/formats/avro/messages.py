@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, ClassVar, Final, Protocol, TypeVar
 
 import msgspec
 
-from ingest.component.options import NOTHING_GIVEN
 from ingest.formats.avro.native_nodes import members_reader, row_reader
 from ingest.formats.avro.primitives import AvroError, read_long
 from ingest.formats.avro.resolution import Resolver
@@ -26,6 +25,7 @@ from ingest.formats.avro.rows import (
     why_malformed,
 )
 from ingest.formats.avro.schema import parse
+from ingest.formats.format import NOTHING_GIVEN
 from ingest.formats.registered import schemas_by_id
 from ingest.model import types
 from ingest.model.change import InlineSchema, Reject, Skip

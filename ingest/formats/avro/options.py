@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, ClassVar, Final, Self
 
 from pydantic import Field, PrivateAttr, ValidationInfo, model_validator
 
-from ingest.component.options import InlineSchemaOptions, OptionErrors, is_written
+from ingest.component.options import OptionErrors, is_written
 from ingest.formats.avro.messages import RowSchema, native_readers, schemas_of
 from ingest.formats.avro.rows import row_of
 from ingest.formats.avro.schema import SchemaError, check_defaults, parse
 from ingest.formats.avro.table_writer import AvroRows, derived, registered_rows
 from ingest.formats.form import AvroMessages, Form
+from ingest.formats.format import FormatCapabilities, FormatOptions
 from ingest.formats.registered import HEAD, read_row
 from ingest.formats.row_decoder import RowFormat
 from ingest.model.text import reason_of
@@ -35,10 +36,14 @@ _SCHEMA: Final = "avro.schema"
 _FILE: Final = "avro.schema-file"
 
 
-class Avro(RowFormat, InlineSchemaOptions):
+class Avro(RowFormat, FormatOptions):
     """Options of `value.format: avro`."""
 
     name: ClassVar[str] = "avro"
+    capabilities: ClassVar[FormatCapabilities] = FormatCapabilities(
+        rows=True, reads_keys=True, writes_keys=True, table_schemas="rows", says_types=True, compact=True,
+        binary_numbers=True,
+    )  # fmt: skip
 
     schema_text: str | None = Field(None, alias=_SCHEMA)
     """The schema of all messages, as JSON text. A source needs either this or `avro.schema-file`. A sink without them
@@ -95,10 +100,14 @@ class Avro(RowFormat, InlineSchemaOptions):
         return AvroRows(self._text or derived(columns), columns)
 
 
-class AvroConfluent(RowFormat, InlineSchemaOptions, RegistryOptions):
+class AvroConfluent(RowFormat, FormatOptions, RegistryOptions):
     """Options of `value.format: avro-confluent`."""
 
     name: ClassVar[str] = "avro-confluent"
+    capabilities: ClassVar[FormatCapabilities] = FormatCapabilities(
+        rows=True, reads_keys=True, writes_keys=True, table_schemas="rows", says_types=True, compact=True,
+        binary_numbers=True,
+    )  # fmt: skip
     model_config = keys_behind(name)
 
     @model_validator(mode="after")

@@ -8,11 +8,11 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from ingest.component.options import NOTHING_GIVEN
 from ingest.formats.avro import primitives
 from ingest.formats.avro.logical import is_number, logical, small_integer
 from ingest.formats.avro.primitives import AvroError, MemberBudget, has_long_symbol, weight
 from ingest.formats.avro.schema import SchemaError, takes_bytes
+from ingest.formats.format import NOTHING_GIVEN
 from ingest.model import floats, types
 from ingest.model.data_type import ArrayType, DecimalType, MapType, NullType, StructType, TimeType
 from ingest.model.floats import NotANumber

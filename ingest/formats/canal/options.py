@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, ClassVar, Final, Literal, TypeAlias
 import msgspec
 from pydantic import Field, field_validator
 
-from ingest.component.options import InlineSchemaOptions
 from ingest.formats.canal.types import by_code, by_mysql_name
 from ingest.formats.form import Form
+from ingest.formats.format import FormatCapabilities, FormatOptions
 from ingest.formats.template import ImageRef, ValueTemplate
 from ingest.formats.typed import Typed
 from ingest.model.cache import Cache
@@ -50,10 +50,11 @@ _LEFT_OUT: Final = Skip("not-included")
 _NO_ROWS: Final = Skip("no-rows")
 
 
-class CanalJson(InlineSchemaOptions):
+class CanalJson(FormatOptions):
     """Options of `value.format: canal-json`."""
 
     name: ClassVar[str] = "canal-json"
+    capabilities: ClassVar[FormatCapabilities] = FormatCapabilities(writes_values=True, says_types=True)
     codes: ClassVar[Mapping[str, str]] = {
         "unknown-type": "`type` is neither a change of rows nor a statement",
         "no-data": "`data` holds no rows",

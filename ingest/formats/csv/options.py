@@ -18,6 +18,7 @@ from ingest.errors import ConfigError
 from ingest.formats.csv.dialect import BOM, CsvError, Dialect
 from ingest.formats.csv.values import of_field
 from ingest.formats.form import Form, Lines
+from ingest.formats.format import FormatCapabilities, FormatOptions
 from ingest.formats.positional import PositionalOptions
 from ingest.formats.template import ColumnRef, ValueTemplate, csv_cells
 from ingest.model.change import TOMBSTONE, Change, InlineSchema, Kind, Reject, Skip
@@ -76,10 +77,13 @@ def _check_names(names: Sequence[str]) -> None:
 Character = Annotated[str, AfterValidator(_character)]
 
 
-class Csv(PositionalOptions):
+class Csv(PositionalOptions, FormatOptions):
     """Options of `value.format: csv`."""
 
     name: ClassVar[str] = "csv"
+    capabilities: ClassVar[FormatCapabilities] = FormatCapabilities(
+        rows=True, reads_keys=True, writes_values=True, writes_keys=True, json=False
+    )
     codes: ClassVar[Mapping[str, str]] = {
         "column-count": "a CSV row has more or fewer fields than its table has columns",
         "not-in-csv": "a text that CSV without quotes cannot say",
@@ -123,8 +127,6 @@ class Csv(PositionalOptions):
     """The first line of each file has the names of its columns, whose types are those of
     `scan.value.initial-schemas.ddls`, else STRING. For `type: file` only."""
 
-    inline_types: ClassVar[None] = None
-
     @model_validator(mode="after")
     def _check_together(self) -> Self:
         if self.no_quote and "quote" in self.model_fields_set:
@@ -162,7 +164,7 @@ class Csv(PositionalOptions):
         return Dialect(self.delimiter, quote, escape, self.null_literal, self.comments)
 
     def _names_of(self, table: TableId) -> Mapping[str, DataType | None] | None:
-        declared = self.declared(table)
+        declared = self.columns_of(table)
         if declared is not None:
             return declared
         return dict.fromkeys(self.own_names or self._named) or None
@@ -184,7 +186,7 @@ class Csv(PositionalOptions):
         except ValueError as exc:
             msg = f"the first line of {file} has no names of columns (csv.header): {exc}"
             raise ConfigError(msg, "correct the line, or declare the columns and leave out csv.header") from exc
-        types = self.declared((topic,)) or {}
+        types = self.columns_of((topic,)) or {}
         return CsvDecoder(CsvRows(self, {name: types.get(name) for name in names}, "_c"), topic, keyed=keyed)
 
     def reader_of(self, table: TableId) -> Callable[[bytes], tuple[msgspec.Raw, InlineSchema] | Reject]:

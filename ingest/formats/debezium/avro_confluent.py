@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, ClassVar, Final, Self
 import msgspec
 from pydantic import ValidationInfo, model_validator
 
-from ingest.component.options import InlineSchemaOptions, is_written
+from ingest.component.options import is_written
 from ingest.formats.avro.messages import FAILURES, EnvelopeSchema, key_schema, native_readers, reject, schemas_of
 from ingest.formats.avro.options import check_given
 from ingest.formats.avro.table_writer import AvroChanges, envelope_columns, registered_rows
 from ingest.formats.debezium.options import RegisteredDebezium, key_of_row, no_table, with_key
 from ingest.formats.debezium.unavailable import is_placeholder, known_of, may_hold_in_avro
 from ingest.formats.form import AvroMessages, Form
+from ingest.formats.format import FormatCapabilities, FormatOptions
 from ingest.formats.key_reading import read_key
 from ingest.formats.registered import HEAD, read_row
 from ingest.model.cache import Cache
@@ -40,15 +41,16 @@ _KINDS: Final = {b'"c"': Kind.INSERT, b'"r"': Kind.INSERT, b'"u"': Kind.UPDATE, 
 _OTHER_OPS: Final = {b'"t"': Skip("truncate"), b'"m"': Skip("logical-decoding-message")}
 
 
-class DebeziumAvroConfluent(RegisteredDebezium, InlineSchemaOptions, RegistryOptions):
+class DebeziumAvroConfluent(RegisteredDebezium, FormatOptions, RegistryOptions):
     """Options of `value.format: debezium-avro-confluent`."""
 
     name: ClassVar[str] = "debezium-avro-confluent"
+    capabilities: ClassVar[FormatCapabilities] = FormatCapabilities(
+        table_schemas="changes", says_types=True, asks_key_format=True, splits_keys=True, repeats_deletes=True,
+        binary_numbers=True,
+    )  # fmt: skip
     registered_keys: ClassVar[str] = "avro-confluent"
-    splits_keys: ClassVar[bool] = True
     model_config = keys_behind(name)
-
-    inline_types: ClassVar[None] = None
 
     @model_validator(mode="after")
     def _check_given(self, info: ValidationInfo) -> Self:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 import msgspec
 from pydantic import model_validator
 
-from ingest.component.options import InlineSchemaOptions
 from ingest.formats.debezium.options import DebeziumDecoder, RegisteredDebezium
 from ingest.formats.form import Form
+from ingest.formats.format import FormatCapabilities, FormatOptions
 from ingest.formats.json.confluent import KIND, refuse_schema
 from ingest.formats.json.schema import JsonSchema
 from ingest.formats.registered import HEAD, schemas_by_id
@@ -35,10 +35,13 @@ if TYPE_CHECKING:
 _raw = msgspec.json.Decoder(msgspec.Raw).decode
 
 
-class DebeziumJsonConfluent(RegisteredDebezium, InlineSchemaOptions, RegistryOptions):
+class DebeziumJsonConfluent(RegisteredDebezium, FormatOptions, RegistryOptions):
     """Options of `value.format: debezium-json-confluent`."""
 
     name: ClassVar[str] = "debezium-json-confluent"
+    capabilities: ClassVar[FormatCapabilities] = FormatCapabilities(
+        says_types=True, asks_key_format=True, repeats_deletes=True
+    )
     registered_keys: ClassVar[str] = "json-confluent"
     model_config = keys_behind(name)
 

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, ClassVar, Final, Literal, Self
 import msgspec
 from pydantic import Field, PrivateAttr
 
-from ingest.component.options import InlineSchemaOptions, Options
+from ingest.component.options import Options
 from ingest.formats.debezium.connect import envelope_schema, key_columns, payload_of, row_columns
 from ingest.formats.debezium.unavailable import is_placeholder, known_of, may_hold
 from ingest.formats.form import Form
+from ingest.formats.format import FormatCapabilities, FormatOptions
 from ingest.formats.template import ImageRef, ValueTemplate
 from ingest.formats.typed import Typed
 from ingest.model.cache import Cache
@@ -57,12 +58,13 @@ def no_table(*, documents: bool) -> Reject:
     return Reject("no-table", "source.table is missing, so the table is unknown")
 
 
-class DebeziumJson(InlineSchemaOptions):
+class DebeziumJson(FormatOptions):
     """Options of `value.format: debezium-json`."""
 
     name: ClassVar[str] = "debezium-json"
-    repeats_deletes: ClassVar[bool] = True
-    splits_keys: ClassVar[bool] = True
+    capabilities: ClassVar[FormatCapabilities] = FormatCapabilities(
+        writes_values=True, says_types=True, splits_keys=True, repeats_deletes=True
+    )
     codes: ClassVar[Mapping[str, str]] = {
         "unknown-op": "`op`, or `op_type`, is none of the format's",
         "unavailable-value": "the database did not send a value that did not change",
@@ -89,7 +91,10 @@ class DebeziumJson(InlineSchemaOptions):
         """The types and hints that inference goes by."""
         return TypeHints(self.as_string)
 
-    form: ClassVar[Form] = Form("debezium")
+    @property
+    def form(self) -> Form:
+        """Debezium's messages as they come."""
+        return _FORM
 
     @property
     def inline_types(self) -> tuple[str, Callable[[bytes], Mapping[str, TypedColumn]]]:
@@ -109,7 +114,6 @@ class DebeziumJson(InlineSchemaOptions):
 class RegisteredDebezium(Options):
     """Options that Debezium's formats with a schema registry share."""
 
-    repeats_deletes: ClassVar[bool] = True
     codes: ClassVar[Mapping[str, str]] = DebeziumJson.codes
     registered_keys: ClassVar[str]
     """The `key.format` of keys that have ids of schemas, too."""
@@ -124,11 +128,8 @@ class RegisteredDebezium(Options):
         """Return these options for records whose keys have this `key.format`; None: that of the values."""
         return self.holding(_keys_registered=key_format in {None, self.registered_keys})
 
-    @property
-    def reading(self) -> TypeHints:
-        """The types and hints that inference goes by."""
-        return TypeHints()
 
+_FORM: Final = Form("debezium")
 
 # The fields stand in the order in which Debezium writes them: msgspec looks for the next one first
 

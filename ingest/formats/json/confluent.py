@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, ClassVar, Final, Self
 import msgspec
 from pydantic import model_validator
 
-from ingest.component.options import NOTHING_GIVEN, InlineSchemaOptions, OptionErrors
+from ingest.component.options import OptionErrors
 from ingest.formats.form import Form
+from ingest.formats.format import NOTHING_GIVEN, FormatCapabilities, FormatOptions
 from ingest.formats.json.schema import Columns, JsonSchema, is_exact
 from ingest.formats.json.table_writer import RegisteredJsonRows
 from ingest.formats.registered import read_row, schemas_by_id
@@ -41,12 +42,13 @@ _MAX_KEPT: Final = 64
 """Sets of columns without a type that are kept for one schema."""
 
 
-class JsonConfluent(RowFormat, InlineSchemaOptions, RegistryOptions):
+class JsonConfluent(RowFormat, FormatOptions, RegistryOptions):
     """Options of `value.format: json-confluent`."""
 
     name: ClassVar[str] = "json-confluent"
-    keeps_digits: ClassVar[bool] = True
-    """True, as numbers are written as texts."""
+    capabilities: ClassVar[FormatCapabilities] = FormatCapabilities(
+        rows=True, reads_keys=True, writes_keys=True, table_schemas="rows", says_types=True
+    )
     model_config = keys_behind(name)
 
     @model_validator(mode="after")
@@ -60,7 +62,7 @@ class JsonConfluent(RowFormat, InlineSchemaOptions, RegistryOptions):
         return Form("rows", registered=True)
 
     @property
-    def inline_types(self) -> tuple[str, Callable[[bytes], Mapping[str, TypedColumn]]]:  # type: ignore[override]
+    def inline_types(self) -> tuple[str, Callable[[bytes], Mapping[str, TypedColumn]]]:
         """The types of columns by the head of a message, as far as a worker has read one of its schema."""
 
         def columns(head: bytes) -> Mapping[str, TypedColumn]:

@@ -14,6 +14,7 @@ from pydantic import AfterValidator, Field, PrivateAttr, ValidationInfo, field_v
 
 from ingest.component.options import Options, is_written
 from ingest.formats.form import Form
+from ingest.formats.format import FormatCapabilities, FormatOptions
 from ingest.formats.template import ColumnRef, ImageRef, ValueTemplate, json_cells
 from ingest.model import temporal, types
 from ingest.model.change import TOMBSTONE, Change, Kind, Reject
@@ -92,10 +93,13 @@ class TimestampOptions(Options):
         return lambda kind, before, after: value(kind, image(before), image(after))
 
 
-class Json(TimestampOptions):
+class Json(TimestampOptions, FormatOptions):
     """Options of `value.format: json`."""
 
     name: ClassVar[str] = "json"
+    capabilities: ClassVar[FormatCapabilities] = FormatCapabilities(
+        rows=True, writes_values=True, key_options=JsonKeys, sink_options=frozenset({"json.timestamp-format.standard"})
+    )
 
     standard: Literal["SQL", "ISO-8601"] = Field("SQL", alias="json.timestamp-format.standard")
     """How timestamps are written: `SQL` is `2020-12-30 12:13:14.123`, `ISO-8601` is `2020-12-30T12:13:14.123`. Texts
@@ -122,10 +126,6 @@ class Json(TimestampOptions):
     fixed_types: str | None = Field(None, alias="json.infer-schema.fixed-types")
     """Columns with types that no value changes, in Flink SQL: `id BIGINT, name VARCHAR(10)`. A value that says
     none of its type is a reject. Needs `scan.max.pre.fetch.records: 0`."""
-
-    keys: ClassVar[type[Options]] = JsonKeys
-    written_options: ClassVar[frozenset[str]] = frozenset({"json.timestamp-format.standard"})
-    """The options that a sink takes; others say how messages are read."""
 
     def row_of(self, columns: Iterable[Column]) -> Segments:
         """Return the pattern of rows of these columns."""
@@ -166,8 +166,6 @@ class Json(TimestampOptions):
     def form(self) -> Form | None:
         """Values are the rows."""
         return Form("rows", self.flatten, tuple(_names(self.table_fields or "")))
-
-    inline_types: ClassVar[None] = None
 
     def for_keys(self) -> JsonKeys:
         """Return the options for keys that have no options of their own."""

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, ClassVar, Final, Literal, Self
 
 from pydantic import Field, PrivateAttr, ValidationInfo, model_validator
 
-from ingest.component.options import InlineSchemaOptions, OptionErrors, Options, is_written
+from ingest.component.options import OptionErrors, Options, is_written
 from ingest.errors import IngestError
+from ingest.formats.format import FormatCapabilities, FormatOptions
 from ingest.formats.registered import read_row, schemas_by_id
 from ingest.formats.row_decoder import RowFormat
 from ingest.model.text import reason_of
@@ -72,10 +73,14 @@ class MessageOptions(Options):
         return self.unknown_fields == "ignore"
 
 
-class Protobuf(MessageOptions, RowFormat, InlineSchemaOptions):
+class Protobuf(MessageOptions, RowFormat, FormatOptions):
     """Options of `value.format: protobuf`."""
 
     name: ClassVar[str] = "protobuf"
+    capabilities: ClassVar[FormatCapabilities] = FormatCapabilities(
+        rows=True, reads_keys=True, writes_keys=True, table_schemas="rows", says_types=True, compact=True,
+        binary_numbers=True,
+    )  # fmt: skip
     model_config = keys_behind(name)
 
     descriptor_file: str | None = Field(None, min_length=1)
@@ -146,10 +151,14 @@ class Protobuf(MessageOptions, RowFormat, InlineSchemaOptions):
         return ProtobufRows(self._content, self.message_class_name, columns, self.write_null_string_literal)
 
 
-class ProtobufConfluent(MessageOptions, RowFormat, InlineSchemaOptions, RegistryOptions):
+class ProtobufConfluent(MessageOptions, RowFormat, FormatOptions, RegistryOptions):
     """Options of `value.format: protobuf-confluent`."""
 
     name: ClassVar[str] = "protobuf-confluent"
+    capabilities: ClassVar[FormatCapabilities] = FormatCapabilities(
+        rows=True, reads_keys=True, writes_keys=True, table_schemas="rows", says_types=True, compact=True,
+        binary_numbers=True,
+    )  # fmt: skip
     model_config = keys_behind(name)
 
     schema_text: str | None = Field(None, min_length=1)

@@ -16,7 +16,7 @@ from pydantic import Field, PrivateAttr, field_validator, model_validator
 from ingest.component.options import KeyFields, OptionErrors, Synonym, unprefixed
 from ingest.encode.change_encoder import ChangeEncoder, RecordTemplate, TypedKey, TypedRecords
 from ingest.expressions.user_code import CodeError
-from ingest.formats import WrittenFormatName, WrittenKeyFormatName, is_of_rows, splits_keys, value_of
+from ingest.formats import WrittenFormatName, WrittenKeyFormatName, capabilities_of, is_of_rows, value_of
 from ingest.formats.template import ColumnRef, KeyForm, fill, json_cells, json_key, table_member, without
 from ingest.model.data_type import TimestampNTZType, TimeType
 from ingest.model.reject import RowError
@@ -230,7 +230,7 @@ class KafkaSink(TopicsOptions):
         typed_key, typed_value = self.typed(target, sink)
         value = typed_value or self._value(target, sink, left_out)
         moves, (key_columns, columns) = is_of_rows(self.value_format), self._parts(sink)
-        splits = splits_keys(self.value_format)
+        splits = capabilities_of(self.value_format).splits_keys
         key_part = None if self.key_format is None else WrittenPart(self.key_options, key_columns, typed_key)
         rounding = self.rounding(key_part, WrittenPart(self.format, columns, typed_value))
         coarse = has_times if typed_value is not None else _counted if self.include_schema else None

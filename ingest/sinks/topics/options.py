@@ -207,7 +207,7 @@ class TopicsOptions(KafkaConnection, TypedSinkOptions, SinkOptions):
 
         `columns` are the primary key's, by the names of their fields. Raise RowError.
         """
-        if not hasattr(self._key_options, "row_writer"):
+        if self._key_options is None or self._key_options.capabilities.table_schemas is None:
             return None
         chosen: WrittenFormat = self._key_options
         return chosen.row_writer(self._place("key", table), columns)

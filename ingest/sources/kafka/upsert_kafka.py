@@ -20,7 +20,6 @@ from ingest.sources.kafka.options import KafkaSource
 
 if TYPE_CHECKING:
     from ingest.component.options import AnyOptions
-    from ingest.formats import Format
     from ingest.formats.metadata_columns import ExtraColumns
     from ingest.sources.records import RecordOptions
 
@@ -92,7 +91,7 @@ class UpsertKafkaSource(KafkaSource):
             raise OptionErrors(*((k, f"{k} needs value.fields-include: EXCEPT_KEY") for k, value in given if value))
         return self
 
-    def with_format(self, chosen: Format) -> tuple[RecordOptions, list[tuple[str, str]]]:
+    def with_format(self, chosen: AnyOptions) -> tuple[RecordOptions, list[tuple[str, str]]]:
         """Return these options with those of the format; and what is wrong between them: option, and reason."""
         made, problems = super().with_format(chosen)
         return made.model_copy(update={"format": UpsertRows(made.format)}), problems

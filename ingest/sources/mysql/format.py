@@ -13,15 +13,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import msgspec
 from pydantic import PrivateAttr
 
-from ingest.component.options import InlineSchemaOptions
 from ingest.formats.debezium.options import DebeziumDecoder
 from ingest.formats.form import Form
+from ingest.formats.format import FormatCapabilities, FormatOptions
 from ingest.formats.typed import Reads, Typed, TypedColumn
 from ingest.model.change import TOMBSTONE, Change, Reject
 from ingest.model.data_type import BooleanType, DateType, TimestampType, TimeType
 from ingest.model.jsontext import MALFORMED, fields_of, reason
 from ingest.model.types import TIMES
-from ingest.schema.type_hints import TypeHints
 from ingest.sources.mysql.history import KnownSchemas
 from ingest.sources.mysql.row_decoder import PARTIAL
 from ingest.sources.mysql.types import is_no_day
@@ -45,11 +44,11 @@ def head_of(entry: int) -> bytes:
     return b"\0" + entry.to_bytes(4, "big")
 
 
-class MySqlRows(InlineSchemaOptions):
+class MySqlRows(FormatOptions):
     """The form of records, which has no options."""
 
     name: ClassVar[str] = "mysql"
-    codes: ClassVar[Mapping[str, str]] = {}
+    capabilities: ClassVar[FormatCapabilities] = FormatCapabilities(says_types=True)
     ignore_parse_errors: ClassVar[bool] = False
     as_string: ClassVar[bool] = False
     unavailable_value: ClassVar[str] = "keep"
@@ -61,11 +60,6 @@ class MySqlRows(InlineSchemaOptions):
     def schemas(self) -> KnownSchemas:
         """The entries of the history that this process knows."""
         return self._schemas
-
-    @property
-    def reading(self) -> TypeHints:
-        """The types and hints that inference goes by."""
-        return TypeHints()
 
     @property
     def form(self) -> Form:

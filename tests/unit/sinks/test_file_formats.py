@@ -10,7 +10,7 @@ import pytest
 from inmemory import run
 
 from ingest.config.loader import load_text
-from ingest.formats import FORMATS, has_schemas
+from ingest.formats import FORMATS
 
 ROW = '{"type":"record","name":"r","fields":[{"name":"id","type":"int"},{"name":"n","type":["null","long"]}]}'
 PROTO = 'syntax = "proto3"; message Row { int32 id = 1; optional int64 n = 2; }'
@@ -32,7 +32,7 @@ def file(**options: Any) -> dict[str, Any]:
 
 
 def test_these_are_all_formats_with_schemas() -> None:
-    assert sorted(WITH_SCHEMAS) == sorted(name for name in FORMATS if has_schemas(FORMATS.find(name)))
+    assert sorted(WITH_SCHEMAS) == sorted(name for name in FORMATS if FORMATS[name].capabilities.table_schemas)
 
 
 @pytest.mark.parametrize("wire", WITH_SCHEMAS)
