@@ -36,7 +36,7 @@ from ingest.sinks import (
     TransactionOwner,
     Writer,
 )
-from ingest.sinks.sink import PlainWriter, SinkOptions
+from ingest.sinks.sink import PlainWriter, SinkCapabilities, SinkOptions
 from ingest.sources import OffsetPublisher, Reader, Source, SourceCoordinator
 from ingest.sources.records import RecordOptions
 
@@ -84,6 +84,7 @@ __all__ = [
     "SchemaChange",
     "SchemaKeeper",
     "Sink",
+    "SinkCapabilities",
     "SinkCoordinator",
     "SinkOptions",
     "Skip",

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
     from ingest.component.options import AnyOptions
     from ingest.model.layout import PartitionKey
-    from ingest.sinks.sink import SinkOptions
 
 _COLLECTOR: Final = "dirty-data.collector."
 _FUNCTIONS: Final = "user-defined-function"
@@ -298,10 +297,10 @@ class _Loader:
         if self._code and self._folder is not None and str(self._folder) not in sys.path:
             sys.path.append(str(self._folder))  # last, so that no file in this directory replaces a module of Python
 
-    def _check_code(self, root: Mapping, sink: SinkOptions | None) -> None:
+    def _check_code(self, root: Mapping, sink: AnyOptions) -> None:
         """Import the code of the user's that options of the sink name; report what cannot be used."""
         section = root.items.get("sink")
-        if not self._code or sink is None or not isinstance(section, Mapping) or not sink.names_code:
+        if not self._code or sink is None or not isinstance(section, Mapping) or not sink.capabilities.names_code:
             return
         self._search_folder()
         for key, text in sink.load_code():
@@ -309,23 +308,23 @@ class _Loader:
                 said = redacted(text, section.items.get(key), key)
                 self._document.report(section.items[key].span, f"{key}: {said}")
 
-    def _check_layouts(self, root: Mapping, sink: SinkOptions) -> Iterator[str]:
+    def _check_layouts(self, root: Mapping, sink: AnyOptions) -> Iterator[str]:
         """Report layouts that no table of the sink can have. Yield warnings of those that the sink does not follow."""
-        section = root.items.get("transform")
-        why = "tables of this sink have none" if sink.lays_out else "it is for sinks that create tables"
+        section, lays_out = root.items.get("transform"), sink.capabilities.lays_out
+        why = "tables of this sink have none" if lays_out else "it is for sinks that create tables"
         for entry in section.items if isinstance(section, Sequence) else []:
             if not isinstance(entry, Mapping):
                 continue
             options = entry.items
             values = {key: item for key in _LAYOUT if isinstance(item := options.get(key), Scalar) and item.value}
-            for key in [key for key in values if key not in sink.lays_out]:
+            for key in [key for key in values if key not in lays_out]:
                 del values[key]
                 text = f"{key} has no effect: {why}"
                 self._document.report(entry.keys[key], text, severity="warning")
                 yield f"transform: {text}"
             if any(item.unresolved for item in values.values()):
                 continue
-            for key, problem in sink.check_layout(self._layout(options, values)):
+            for key, problem in sink.check_layout(self._layout(options, values)) if lays_out else ():
                 self._document.report(values[key].span, f"{key}: {redacted(problem, values[key], key)}")
 
     def _layout(self, options: dict[str, Value], values: dict[str, Scalar]) -> TableLayout:

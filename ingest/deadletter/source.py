@@ -18,6 +18,7 @@ from ingest.model.change import NOT_SELECTED
 from ingest.model.record import Chunk, offset_of
 from ingest.sources import Reader, SourceCoordinator
 from ingest.sources.derived import DerivedSource
+from ingest.sources.records import SourceCapabilities
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Mapping
@@ -38,9 +39,8 @@ class LetterSource(DerivedSource):
     selection: Selection
     earlier: tuple[Replayed, ...] = ()
 
-    left_out: ClassVar[str] = NOT_SELECTED
+    capabilities: ClassVar[SourceCapabilities] = SourceCapabilities(left_out=NOT_SELECTED)
     only: ClassVar[None] = None
-    upserts: ClassVar[bool] = False
     rate_limit: ClassVar[None] = None
     wanted: ClassVar[None] = None
     tolerated: ClassVar[int] = 1 << 62

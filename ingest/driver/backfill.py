@@ -210,15 +210,15 @@ class BackfillStartup:
     def _refuse_twice(self, stored: Schemas) -> None:
         """Refuse tables with all states of rows that have some; warn of a log that has. Raise IngestError."""
         sink = self._context.pipeline.sink
-        if sink.supersedes:
+        if sink.capabilities.supersedes:
             return
         targets = {target for table in self._tables for target in stored.sources[table].targets}
         filled = sorted(filled_places(self._parts.sink, targets) or ())
-        if filled and sink.keeps_states:
+        if filled and sink.capabilities.keeps_states:
             store_note(self._checkpoint, self._number, replace(self._note, finished=True))
             msg = f"{filled[0]} has rows, and keeps all states of a row: those that are read again would be there twice"
             raise ConfigError(msg, "empty it first, or route the table to a new one")
-        if sink.keeps_states:
+        if sink.capabilities.keeps_states:
             self._give_up_others()
         for name in filled:
             self._context.warn(
@@ -246,7 +246,7 @@ class BackfillStartup:
         A table with all states of rows has those that the pipeline wrote while this backfill stood still.
         """
         reached: dict[Split, int] = main.positions
-        if self._context.pipeline.sink.keeps_states:
+        if self._context.pipeline.sink.capabilities.keeps_states:
             reached = self._note.ends
         coordinator = cast("BackfillCoordinator", self._parts.source)
         first = coordinator.bound({split: at for split, at in reached.items() if source.reads(split)}, main.ids)

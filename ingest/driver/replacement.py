@@ -74,7 +74,7 @@ class TableReplacement:
         """
         sink, sources = self._parts.endpoints.sink, self._schemas.schemas.sources
         chosen = chosen_tables(names, sources, self._context.settings.checkpoint) if names else None
-        if not sink.supersedes:
+        if not sink.capabilities.supersedes:
             targets = {target for table in chosen or sources for target in sources[table].targets}
             filled = sorted(filled_places(self._parts.sink, targets) or ())
             if filled:
@@ -82,7 +82,7 @@ class TableReplacement:
                 raise ConfigError(msg, "empty it first, or route the table to a new one")
         tables = self._memory.read_again(chosen)
         for table in tables:
-            if sink.supersedes and self._is_changed(table) and not self._schemas.beside(table):
+            if sink.capabilities.supersedes and self._is_changed(table) and not self._schemas.beside(table):
                 self._memory.empty_first(table)
                 self._memory.have_replaced(table)
         return tables
@@ -100,7 +100,7 @@ class TableReplacement:
             self._memory.mark(table, why)
         for table in self._memory.replaced():
             source = self._schemas.schemas.sources.get(table)
-            targets = () if source is None or not self._parts.endpoints.sink.supersedes else source.targets
+            targets = () if source is None or not self._parts.endpoints.sink.capabilities.supersedes else source.targets
             done = [self._replace(table, target) for target in targets]
             if all(done):
                 self._memory.have_replaced(table)

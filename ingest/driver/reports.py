@@ -151,7 +151,7 @@ class Reports:
     def _warn_of_tombstones(self) -> None:
         source = self._context.pipeline.source
         if not source.format.capabilities.repeats_deletes:
-            unkeyed = is_of_rows(source.format.name) and getattr(source, "key_format", None) is None
+            unkeyed = is_of_rows(source.format.name) and not source.extra.key
             why = "key.format reads them as deletes" if unkeyed else "they name no table"
             self._context.warn_once(f"records without a value are skipped and counted (tombstone): {why}")
 

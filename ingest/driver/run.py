@@ -144,7 +144,7 @@ def _noted(
 
 def _refuse_start_time(context: RunContext) -> None:
     """Raise ConfigError where `--from-timestamp` means nothing to the source."""
-    if context.settings.from_time is not None and (why := context.pipeline.source.no_start_time):
+    if context.settings.from_time is not None and (why := context.pipeline.source.capabilities.no_start_time):
         msg = f"--from-timestamp is not possible: {why}"
         raise ConfigError(msg, "leave it out")
 
@@ -173,11 +173,13 @@ def stop_signal(context: RunContext) -> StopSignal:
 
 def spark_parts(context: RunContext, source: Source, engine: SparkEngine, stop: Stop) -> RunParts:
     """Return the parts of a run on Spark, with the pipeline's own sink; connects to nothing yet. Raises ConfigError."""
-    pipeline = context.pipeline
+    pipeline, sink = context.pipeline, context.pipeline.sink
+    if sink.capabilities.names_code:
+        sink = sink.packed(pipeline.folder)
     return make_parts(
         context,
         pipeline.rules,
-        Endpoints(source, pipeline.sink.packed(pipeline.folder), pipeline.pipeline.collector),
+        Endpoints(source, sink, pipeline.pipeline.collector),
         engine,
         stop,
         Listeners(tell_rejects(context), warn_withheld(context)),
@@ -299,7 +301,7 @@ def setup_of(context: RunContext, parts: RunParts, start: Start) -> Setup:
         inference=parts.rules.inference,
         max_tables=options.max_tables,
         rules=parts.rules.rules,
-        changelog=start.source.upserts and parts.endpoints.sink.changelog,
+        changelog=start.source.capabilities.upserts and parts.endpoints.sink.capabilities.changelog,
         look_ahead=parts.look_ahead,
         marks=context.marks,
     )

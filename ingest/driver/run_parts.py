@@ -74,22 +74,22 @@ def make_parts(
 ) -> RunParts:
     """Return the parts of a run, which is connected to nothing yet; raises ConfigError."""
     options, source, sink = context.pipeline.pipeline, endpoints.source, endpoints.sink
-    compiler = _compiler(context, rules, engine)
+    can, compiler = sink.capabilities, _compiler(context, rules, engine)
     shape = unchanged if compiler is None else compiler.shape
     coordinator, reading = sink.coordinator(context.name, context.warn), source.coordinator(context.name, context.warn)
     if (keeper := reading.stateful) is not None:
-        once, policy = getattr(sink, "guarantee", "") == "exactly-once", policy_of(context.pipeline)
+        once, policy = can.guarantee == "exactly-once", policy_of(context.pipeline)
         empties, refuses = policy.allows_kind("truncate.table"), policy.behavior == "exception"
         # An expression needs the columns that did not come
-        parts = sink.writes_parts and not rules.change_rows
-        keeper.writes(SinkHabits(sink.supersedes, once, empties, refuses, parts))
+        parts = can.writes_parts and not rules.change_rows
+        keeper.writes(SinkHabits(can.supersedes, once, empties, refuses, parts))
     tries, tables = options.behavior == "try_evolve", coordinator.tables
     unfit = all_fit if tables is None or not tries else tables.unfit
     numbers = None
-    if sink.numbers is Numbers.STORED:
+    if can.numbers is Numbers.STORED:
         numbers = StoredNumbers() if tables is None else StoredNumbers(tables.beyond, tables.unfit)
     inference = replace(
-        source.inference(options.max_columns), unfit_is_null=tries, infinite=sink.infinite_times, numbers=sink.numbers
+        source.inference(options.max_columns), unfit_is_null=tries, infinite=can.infinite_times, numbers=can.numbers
     )
     return RunParts(
         endpoints=endpoints,
@@ -98,7 +98,7 @@ def make_parts(
         engine=engine,
         compiler=compiler,
         rules=SchemaRules(rules, policy_of(context.pipeline), inference, shape, unfit, numbers),
-        pacing=Pacing(options.batch_interval, source.rate_limit, sink.most_per_batch, sink.rest_s, context.clock),
+        pacing=Pacing(options.batch_interval, source.rate_limit, can.most_per_batch, can.rest_s, context.clock),
         stop=stop,
         listeners=listeners,
         look_ahead=look_ahead,

@@ -78,8 +78,8 @@ def policy_of(pipeline: Pipeline) -> Policy:
     """Return which schema changes a pipeline wants, and which it stops at."""
     options, sink = pipeline.pipeline, pipeline.sink
     included, excluded = frozenset(sink.include), frozenset(sink.exclude)
-    sequence: str | None = getattr(sink, "sequence_by", None)
-    return Policy(options.behavior, included, excluded, options.max_tables, sink.needs_key, sequence)
+    can = sink.capabilities
+    return Policy(options.behavior, included, excluded, options.max_tables, can.needs_key, can.sequence_by)
 
 
 class SchemaStore:
@@ -221,8 +221,8 @@ class SchemaStore:
 
     def _warn_of_other_keys(self, evolution: Evolution, widening: Widening) -> None:
         """Warn of columns whose values are other keys from now on. Rules: docs/spec/keys.md, K30 and K31."""
-        sink = self._context.pipeline.sink
-        key_format = getattr(sink, "key_format", None)
+        sink = self._context.pipeline.sink.capabilities
+        key_format = sink.key_format
         as_texts = key_format not in _KEYS_OF_TEXTS or self._rules.inference.reading.as_string
         if not sink.writes_keys or sink.numbers is Numbers.STORED or (as_texts and key_format != "raw"):
             return

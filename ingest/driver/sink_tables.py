@@ -356,6 +356,6 @@ def remedy(pipeline: Pipeline, tables: Iterable[TableId]) -> str:
     known = [*tables]
     if not known:
         return "to have them, start over with another --checkpoint"
-    if pipeline.sink.keeps_states:
+    if pipeline.sink.capabilities.keeps_states:
         return f"to have them, empty the table; then {command(pipeline, known)} reads all of its rows again"
     return f"{command(pipeline, known)} reads them again"

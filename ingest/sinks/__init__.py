@@ -18,14 +18,13 @@ if TYPE_CHECKING:
     from ingest.kafka.admin import Topic
     from ingest.model.commit import CommitScope, ResumePoint
     from ingest.model.layout import TableLayout
-    from ingest.model.numbers import Numbers
     from ingest.model.probe import SideProbe
     from ingest.model.record import Split
     from ingest.model.schema import SchemaChange, StoredTypes, TableComments, TableSchema
     from ingest.model.table import TableId
     from ingest.schema.evolve import SourceTable
     from ingest.schema.infer import Inference
-    from ingest.sinks.sink import SinkOptions
+    from ingest.sinks.sink import SinkCapabilities, SinkOptions
 
 
 class Writer(Protocol):
@@ -239,44 +238,12 @@ class Sink(Protocol):
     """The options model of a sink: what it offers beside what all of them have (`SinkOptions`)."""
 
     @property
-    def needs_key(self) -> bool:
-        """True if only tables with a primary key can be written."""
-
-    @property
-    def writes_keys(self) -> bool:
-        """True if records are found again by their key, so that a row has to keep it."""
-
-    @property
-    def infinite_times(self) -> bool:
-        """True if the sink's times have `infinity` and `-infinity`."""
-
-    @property
-    def most_per_batch(self) -> int | None:
-        """Records of a shard in one batch, where the sink cannot take any number."""
-
-    @property
-    def rest_s(self) -> float:
-        """The time in seconds between two batches that begin when all was read."""
+    def capabilities(self) -> SinkCapabilities:
+        """What the sink does, by its options."""
 
     @property
     def parallelism(self) -> int | None:
         """The number of tasks that write at once, at most."""
-
-    @property
-    def numbers(self) -> Numbers:
-        """What becomes of a number that no binary number is."""
-
-    @property
-    def changelog(self) -> bool:
-        """True if an insert is written otherwise than an update, or the row before a change is shown."""
-
-    @property
-    def supersedes(self) -> bool:
-        """True if a row that comes again takes the place of the one that is there, so that the last state stays."""
-
-    @property
-    def writes_parts(self) -> bool:
-        """True if of a row it writes the columns that came, and leaves the others as they are."""
 
     def prefix(self, pipeline: str) -> str | None:
         """Return what the names of its transactions begin with; None where it has none."""

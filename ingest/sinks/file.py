@@ -29,7 +29,7 @@ from ingest.model.table import TableId, show
 from ingest.model.text import reason_of
 from ingest.model.values import has_times
 from ingest.paths import SharedPlace
-from ingest.sinks.sink import PlainWriter, SinkOptions
+from ingest.sinks.sink import PlainWriter, SinkCapabilities, SinkOptions
 from ingest.sinks.typed import TypedSinkCoordinator, TypedSinkOptions, WrittenPart
 
 if TYPE_CHECKING:
@@ -55,7 +55,6 @@ _PLAIN: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 class FileSink(TypedSinkOptions, SinkOptions):
     """Options of `sink:` with `type: file`."""
 
-    keyed: ClassVar[bool] = False
     formats: ClassVar[str | None] = "value.format"
     codes: ClassVar[Mapping[str, str]] = {"no-line": "a value that cannot stand on one line of a file"}
     synonyms: ClassVar[Mapping[str, Synonym]] = {"format": Synonym("value.format")}
@@ -85,14 +84,14 @@ class FileSink(TypedSinkOptions, SinkOptions):
         return self
 
     @property
-    def writes_keys(self) -> bool:
-        """True if lines have keys."""
-        return self.envelope
-
-    @property
-    def changelog(self) -> bool:
-        """True if an insert is written otherwise than an update, or the row before a change is shown."""
-        return not is_of_rows(self.value_format)
+    def capabilities(self) -> SinkCapabilities:
+        """Lines have keys in envelopes only."""
+        return SinkCapabilities(
+            needs_key=False,
+            writes_keys=self.envelope,
+            changelog=not is_of_rows(self.value_format),
+            numbers=self.numbers,
+        )
 
     def encoder(
         self, table: TableId, source: SourceTable, target: TableId, sink: TableSchema, inference: Inference

@@ -16,7 +16,7 @@ from ingest.model.change import Kind
 from ingest.model.table import TableId, show
 from ingest.model.text import one_line
 from ingest.sinks import SinkCoordinator
-from ingest.sinks.sink import PlainWriter, SinkOptions
+from ingest.sinks.sink import PlainWriter, SinkCapabilities, SinkOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -32,8 +32,9 @@ if TYPE_CHECKING:
 class PrintSink(SinkOptions):
     """Options of `sink:` with `type: print`, or `values`."""
 
-    keyed: ClassVar[bool] = False
-    most_per_batch: ClassVar[int | None] = 20_000
+    capabilities: ClassVar[SinkCapabilities] = SinkCapabilities(
+        needs_key=False, writes_keys=False, most_per_batch=20_000
+    )
 
     type: Literal["print", "values"]
     """`print`, or `values`, which is the same."""

@@ -5,7 +5,8 @@ Rules: docs/spec/schema-changes.md#which-events-reach-the-sink.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Self
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Self
 
 from pydantic import BeforeValidator, Field, field_validator
 
@@ -13,10 +14,7 @@ from ingest.component.options import Options, label_warning
 from ingest.model.numbers import Numbers
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from ingest.model.commit import CommitScope, ResumePoint
-    from ingest.model.layout import TableLayout
     from ingest.model.table import TableId
 
 FAMILIES: Final = (
@@ -33,6 +31,47 @@ def _split(value: object) -> object:
 Changes = Annotated[tuple[str, ...], BeforeValidator(_split)]
 
 
+@dataclass(frozen=True)
+class SinkCapabilities:
+    """What a sink does with rows, by its options: the driver and tasks go by it, whatever the sink is."""
+
+    needs_key: bool = True
+    """Only tables with a primary key can be written."""
+    writes_keys: bool = True
+    """Records are found again by their key, so that a row has to keep it."""
+    key_format: str | None = None
+    """The format of keys, where an option chooses one."""
+    changelog: bool = True
+    """An insert is written otherwise than an update, or the row before a change is shown."""
+    supersedes: bool = False
+    """A row that comes again takes the place of the one that is there, so that the last state stays."""
+    keeps_states: bool = False
+    """Its tables keep each state of a row, so that one that comes again is there twice."""
+    writes_parts: bool = False
+    """Of a row it writes the columns that came, and leaves the others as they are."""
+    sequence_by: str | None = None
+    """The column that says which of two changes of a row is the newer one."""
+    guarantee: Literal["none", "at-least-once", "exactly-once"] = "at-least-once"
+    numbers: Numbers = Numbers.TEXTS
+    """What becomes of a number that no binary number is."""
+    infinite_times: bool = False
+    """Times have `infinity` and `-infinity`."""
+    most_per_batch: int | None = None
+    """Records of a shard in one batch, where the sink cannot take any number."""
+    rest_s: float = 0.0
+    """The time in seconds between two batches that begin when all was read: where each batch costs something."""
+    holds_back: bool = False
+    """Writers hold records back by their keys, so that they pass through Python."""
+    lays_out: tuple[str, ...] = ()
+    """Those of `partition-keys` and `table-options` that the sink follows in tables that it makes: `check_layout`
+    returns what of a layout no table can have, as pairs of the option and the reason."""
+    packages: tuple[str, ...] = ()
+    """The names of the extras that the sink needs (`ingest.packages.EXTRAS`)."""
+    names_code: bool = False
+    """An option names code of the user's: `load_code` imports it and returns what is wrong with it, as pairs of the
+    option and the reason; `packed(folder)` returns the options with the code, for workers, and raises ConfigError."""
+
+
 class SinkOptions(Options):
     """Options that sinks share."""
 
@@ -40,19 +79,11 @@ class SinkOptions(Options):
     """A label for people; it has no effect."""
 
     formats: ClassVar[str | None] = None
-    keyed: ClassVar[bool] = True
-    """True if only tables with a primary key can be written, where no option says otherwise."""
-    infinite_times: ClassVar[bool] = False
-    """True if the sink's times have `infinity` and `-infinity`."""
 
-    most_per_batch: ClassVar[int | None] = None
-    """Records of a shard in one batch, where the sink cannot take any number."""
-
-    needed_packages: ClassVar[tuple[str, ...]] = ()
-    """The names of the extras that the sink needs (`ingest.packages.EXTRAS`)."""
-
-    lays_out: ClassVar[tuple[str, ...]] = ()
-    """Those of `partition-keys` and `table-options` that the sink follows in tables that it makes."""
+    @property
+    def capabilities(self) -> SinkCapabilities:
+        """What the sink does, by these options. A class variable does where no option bears on it."""
+        return SinkCapabilities()
 
     def warnings(self) -> list[tuple[str, str]]:
         """Return the options that are accepted but have no effect: for each its key, and why it has none."""
@@ -60,16 +91,7 @@ class SinkOptions(Options):
 
     def packages(self) -> list[tuple[str, str]]:
         """Return the options that need packages which may be missing: for each its key, and the name of the extra."""
-        return [*super().packages(), *(("type", name) for name in self.needed_packages)]
-
-    def check_layout(self, _layout: TableLayout) -> list[tuple[str, str]]:
-        """Return what of a layout no table of the sink's can have: the option, and the reason."""
-        return []
-
-    @property
-    def rest_s(self) -> float:
-        """The time in seconds between two batches that begin when all was read: where each batch costs something."""
-        return 0.0
+        return [*super().packages(), *(("type", name) for name in self.capabilities.packages)]
 
     parallelism: int | None = Field(None, alias="sink.parallelism", ge=1, le=10_000)
     """How many tasks write at once, at most."""
@@ -92,60 +114,9 @@ class SinkOptions(Options):
                 raise ValueError(msg)
         return value
 
-    @property
-    def numbers(self) -> Numbers:
-        """What becomes of a number that no binary number is."""
-        return Numbers.TEXTS
-
-    @property
-    def changelog(self) -> bool:
-        """True if an insert is written otherwise than an update, or the row before a change is shown."""
-        return True
-
-    @property
-    def needs_key(self) -> bool:
-        """True if only tables with a primary key can be written."""
-        return self.keyed
-
-    @property
-    def supersedes(self) -> bool:
-        """True if a row that comes again takes the place of the one that is there, so that the last state stays."""
-        return False
-
-    @property
-    def writes_parts(self) -> bool:
-        """True if of a row it writes the columns that came, and leaves the others as they are."""
-        return False
-
-    @property
-    def keeps_states(self) -> bool:
-        """True if its tables keep each state of a row, so that one that comes again is there twice."""
-        return False
-
     def place_of(self, _table: TableId) -> str:
         """Return where a sink table's rows are; empty where nothing but its id says that."""
         return ""
-
-    @property
-    def writes_keys(self) -> bool:
-        """True if records are found again by their key, so that a row has to keep it."""
-        return self.needs_key
-
-    @property
-    def names_code(self) -> bool:
-        """True if an option names code of the user's."""
-        return False
-
-    def load_code(self) -> list[tuple[str, str]]:
-        """Import the code that options name. Return what is wrong with it: the option, and the reason."""
-        return []
-
-    def packed(self, _folder: Path | None) -> Self:
-        """Return these options with the code that they name, for workers, which have no files of the user's.
-
-        `_folder`: the directory of the pipeline file. Raise ConfigError.
-        """
-        return self
 
     def prefix(self, _pipeline: str) -> str | None:
         """Return what the names of its transactions begin with; None where it has none."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ingest.model.reject import IgnoredErrors
     from ingest.model.table import TableId
     from ingest.schema.infer import Inference
-    from ingest.sources.records import RecordOptions
+    from ingest.sources.records import RecordOptions, SourceCapabilities
     from ingest.sources.stateful import RowLetters, StatefulCoordinator, StatefulReader
 
 
@@ -128,16 +128,12 @@ class Source(Protocol):
     """The options model of a source; `RecordOptions` has much of it."""
 
     @property
-    def left_out(self) -> str:
-        """The name by which records that are not wanted are counted."""
+    def capabilities(self) -> SourceCapabilities:
+        """What there is to know of its records."""
 
     @property
     def only(self) -> frozenset[TableId] | None:
         """The tables that are read; None if all are. Its decoders leave the others out, and native code does."""
-
-    @property
-    def upserts(self) -> bool:
-        """True if its records are rows by their keys, so that an insert may be an update."""
 
     @property
     def format(self) -> Format:
@@ -187,7 +183,7 @@ class Source(Protocol):
 SOURCES: Registry[RecordOptions] = Registry(
     "ingest.sources",
     "ingest.sources.records:RecordOptions",
-    ("type", "left_out", "wanted", "rate_limit", "coordinator", "reader"),
+    ("type", "wanted", "rate_limit", "coordinator", "reader"),
     {
         "kafka": "ingest.sources.kafka.options:KafkaSource",
         "upsert-kafka": "ingest.sources.kafka.upsert_kafka:UpsertKafkaSource",

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ingest.model.record import Headers, Split
     from ingest.model.table import TableId
     from ingest.sources import Reader
+    from ingest.sources.records import SourceCapabilities
 
 _SHOWN: Final = 5
 """Splits that a warning names."""
@@ -40,14 +41,9 @@ class BackfillSource(DerivedSource):
         return self.tables
 
     @property
-    def left_out(self) -> str:
+    def capabilities(self) -> SourceCapabilities:
         """The pipeline's."""
-        return self.source.left_out
-
-    @property
-    def upserts(self) -> bool:
-        """The pipeline's."""
-        return self.source.upserts
+        return self.source.capabilities
 
     @property
     def tolerated(self) -> int:

@@ -23,7 +23,7 @@ from ingest.paths import SharedPlace
 from ingest.sources import SourceCoordinator
 from ingest.sources.envelopes import EnvelopeDecoder
 from ingest.sources.lines import FileReader, first_line, stem_of
-from ingest.sources.records import RecordOptions
+from ingest.sources.records import RecordOptions, SourceCapabilities
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -38,8 +38,7 @@ _MAX_FILES: Final = 10_000
 class FileSource(Labelled, RecordOptions):
     """Options of `source:` with `type: file`."""
 
-    left_out: ClassVar[str] = "left-out"
-    no_start_time: ClassVar[str] = "lines of files have no time"
+    capabilities: ClassVar[SourceCapabilities] = SourceCapabilities(no_start_time="lines of files have no time")
 
     type: Literal["file"]
     """`file`."""

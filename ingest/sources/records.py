@@ -6,7 +6,7 @@ Rules: docs/spec/columns.md and docs/spec/dirty-data.md.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self
 
 from pydantic import Field, PrivateAttr, ValidationInfo, field_validator, model_validator
@@ -42,17 +42,27 @@ if TYPE_CHECKING:
 _RAW: Final = frozenset({"__raw_key__", "__raw_value__"})
 
 
+@dataclass(frozen=True)
+class SourceCapabilities:
+    """What there is to know of a source's records, whatever the source is."""
+
+    left_out: str = "left-out"
+    """The name by which records that are not wanted are counted."""
+    upserts: bool = False
+    """Records are rows by their keys, so that an insert may be an update."""
+    no_start_time: str = ""
+    """The reason why `--from-timestamp` cannot say where to start; empty where it can."""
+    native_records: bool = False
+    """Native code makes the records, in the memory that native encoders read."""
+
+
 class DeclaringOptions(Options):
     """Options that all sources share, whatever their records are: types that are declared, and rejects that pass."""
 
+    capabilities: ClassVar[SourceCapabilities] = SourceCapabilities()
+
     only: ClassVar[None] = None
     """None: all tables are read."""
-
-    upserts: ClassVar[bool] = False
-    """True if its records are rows by their keys, so that an insert may be an update."""
-
-    no_start_time: ClassVar[str] = ""
-    """The reason why `--from-timestamp` cannot say where to start; empty where it can."""
 
     ddls: str | None = Field(None, alias="scan.value.initial-schemas.ddls")
     """Schemas that tables have before their first record: Flink SQL's `CREATE TABLE db.t (id BIGINT, name

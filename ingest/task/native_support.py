@@ -51,15 +51,15 @@ def in_python(setup: Setup) -> list[str]:
     source, sink = setup.source, setup.sink
     why = [] if native.BUILT else [compiled.ABSENT]
     why += [f"messages are decoded by Python: {reason}" for reason in decoded_in_python(setup)]
-    if not isinstance(source, KafkaConnection):
-        why += [] if getattr(source, "native_records", False) else ["records are not read from Kafka"]
+    if not source.capabilities.native_records:
+        why.append("records are not read from Kafka")
     elif source.wanted is not None:
         why.append("every record's headers are looked at (scan.header-filter)")
     if native.BUILT and not _written_natively(setup):
         why.append("the sink's records are made by Python, by its options")
     if not isinstance(sink, KafkaConnection):
         why.append("records are not written to Kafka")
-    elif getattr(sink, "buffered", False):
+    elif sink.capabilities.holds_back:
         why.append("records are held back by their keys (sink.buffer-flush.max-rows)")
     if native.BUILT and (isinstance(source, KafkaConnection) or isinstance(sink, KafkaConnection)):
         from ingest.kafka.handle import unusable  # noqa: PLC0415  (the client is slow to import)

@@ -116,13 +116,13 @@ class RecordEncoders:
             return
         self._transforms = transforms
         setup = self._setup
-        upserts = setup.source.upserts and not setup.changelog
+        upserts = setup.source.capabilities.upserts and not setup.changelog
         self.cache.transform_input = lambda table, source: TransformInputEncoder(
             transforms,
             table,
             source,
             setup.inference,
-            images=setup.sink.changelog,
+            images=setup.sink.capabilities.changelog,
             upserts=upserts,
             stored=self.cache.schemas.number_types(table) if setup.inference.numbers is Numbers.STORED else {},
         )

@@ -205,7 +205,7 @@ class WriteHalf:
         self.within: set[Split] = set()
         """Splits of which records are written whose position others have as well that are not: a commit is no progress
         there, and would leave in the sink what is read again."""
-        self._left_out = setup.source.left_out
+        self._left_out = setup.source.capabilities.left_out
         self._counters, self._telemetry = result.counters, result.telemetry
 
     def write(self, split: Split, part: EncodedPart) -> None:

@@ -131,7 +131,7 @@ def report(
     found = DryRunReport(
         pipeline=pipeline.pipeline.name,
         checkpoint=run.start.checkpoint.where if run.start.resumed else None,
-        guarantee=str(getattr(pipeline.sink, "guarantee", "at-least-once")),
+        guarantee=pipeline.sink.capabilities.guarantee,
         splits=len(sample.starts),
         waiting=sample.waiting,
         looked_at=sample.looked_at,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from ingest.model.record import Chunk
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from ingest.encode.upsert_encoder import TableEncoder
     from ingest.formats import Decoder, Format
     from ingest.formats.metadata_columns import ExtraColumns
-    from ingest.model.numbers import Numbers
     from ingest.model.record import Headers, Split
     from ingest.model.reject import IgnoredErrors
     from ingest.model.schema import TableSchema
@@ -22,7 +21,9 @@ if TYPE_CHECKING:
     from ingest.schema.evolve import SourceTable
     from ingest.schema.infer import Inference
     from ingest.sinks import Sink, SinkCoordinator, Writer
+    from ingest.sinks.sink import SinkCapabilities
     from ingest.sources import Source
+    from ingest.sources.records import SourceCapabilities
     from ingest.sources.stateful import RowLetters
 
 
@@ -86,8 +87,7 @@ class InMemorySource:
     """Makes a task's side."""
     tolerated: int
     """The number of rejects that a run tolerates."""
-    upserts: bool
-    """True if records are rows by their keys, so that an insert may be an update."""
+    capabilities: SourceCapabilities
     rate_limit: float | None
     """Records in a second, at most."""
 
@@ -95,11 +95,6 @@ class InMemorySource:
     def row_letters(self) -> RowLetters | None:
         """What makes dead letters of records that are no messages."""
         return self.options.row_letters
-
-    @property
-    def left_out(self) -> str:
-        """The name by which records that are not wanted are counted."""
-        return self.options.left_out
 
     @property
     def only(self) -> frozenset[TableId] | None:
@@ -155,7 +150,7 @@ def in_memory(options: Source, records: dict[Split, list[MemoryRecord]]) -> InMe
         InMemoryCoordinator(records),
         lambda: InMemoryReader(records),
         options.tolerated,
-        options.upserts,
+        options.capabilities,
         options.rate_limit,
     )
 
@@ -256,54 +251,14 @@ class InMemorySink:
     """Makes a task's side."""
 
     @property
-    def needs_key(self) -> bool:
-        """True if only tables with a primary key can be written."""
-        return self.options.needs_key
-
-    @property
-    def writes_keys(self) -> bool:
-        """True if records are found again by their key."""
-        return self.options.writes_keys
-
-    @property
-    def rest_s(self) -> float:
-        """The time in seconds between two batches that begin when all was read: none."""
-        return 0.0
-
-    @property
-    def infinite_times(self) -> bool:
-        """True if the sink's times have `infinity` and `-infinity`."""
-        return self.options.infinite_times
-
-    @property
-    def most_per_batch(self) -> int | None:
-        """Records of a shard in one batch, where the sink cannot take any number."""
-        return self.options.most_per_batch
+    def capabilities(self) -> SinkCapabilities:
+        """What the pipeline's sink does, without a pause between batches."""
+        return replace(self.options.capabilities, rest_s=0.0)
 
     @property
     def parallelism(self) -> int | None:
         """The number of tasks that write at once, at most."""
         return self.options.parallelism
-
-    @property
-    def numbers(self) -> Numbers:
-        """What becomes of a number that no binary number is."""
-        return self.options.numbers
-
-    @property
-    def changelog(self) -> bool:
-        """True if an insert is written otherwise than an update, or the row before a change is shown."""
-        return self.options.changelog
-
-    @property
-    def supersedes(self) -> bool:
-        """True if a row that comes again takes the place of the one that is there."""
-        return self.options.supersedes
-
-    @property
-    def writes_parts(self) -> bool:
-        """True if of a row it writes the columns that came, and leaves the others as they are."""
-        return self.options.writes_parts
 
     def prefix(self, pipeline: str) -> str | None:
         """Return the beginning of the names of its transactions; None where it has none."""

@@ -98,7 +98,9 @@ class SampleRun:
 
         Raises IngestError for what ends a run before it reads anything.
         """
-        return self.drive(tolerated, DiscardingWriter, Pacing(0.0, None, self._sink.most_per_batch), NoStop(), _ignore)
+        return self.drive(
+            tolerated, DiscardingWriter, Pacing(0.0, None, self._sink.capabilities.most_per_batch), NoStop(), _ignore
+        )
 
     def drive(
         self, tolerated: int, writers: Callable[[], Writer], pacing: Pacing, stop: Stop, observe: Observer
@@ -147,7 +149,12 @@ class SampleRun:
         """Return the pipeline's source, with the sample. Nobody asks which row was there before what goes nowhere."""
         sample = self.source.sample
         return InMemorySource(
-            self.options, self.source, lambda: SampledReader(sample), tolerated, upserts=False, rate_limit=None
+            self.options,
+            self.source,
+            lambda: SampledReader(sample),
+            tolerated,
+            replace(self.options.capabilities, upserts=False),
+            rate_limit=None,
         )
 
     def _engine(self, context: RunContext) -> InProcessEngine:

@@ -53,7 +53,7 @@ class TransformReadStage:
             native = NativeToRows(encoders, rows)
         self._source = ReadHalf(task, state, native, limit, result, deadline, marked=True)
         self._spill = SpillStage(
-            transforms, rows, store, encoders, limit, setup.source.left_out, self._positions, result
+            transforms, rows, store, encoders, limit, setup.source.capabilities.left_out, self._positions, result
         )
         self._counters = EncoderCounters(encoders.cache, encoders.native, result)
         self._progress = result.progress

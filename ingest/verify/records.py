@@ -46,13 +46,10 @@ _TABLE_ID = "TableId"
 class KeyedRows:
     """A sink's options, by which rows become JSON under their keys, whatever the sink's own format is."""
 
-    changelog = False
-    needs_key = True
-    writes_keys = True
-
     def __init__(self, sink: AnyOptions) -> None:
         """Take the sink's options."""
         self._sink = sink
+        self.capabilities = replace(sink.capabilities, changelog=False, needs_key=True, writes_keys=True)
 
     def __getattr__(self, name: str) -> AnyOptions:
         """Return what the sink's options have."""

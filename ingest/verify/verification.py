@@ -197,7 +197,7 @@ class Verification:
         self._numbers = {target: number for number, target in enumerate(self._sources)}
         found = self._reader.tables({one: schemas.sinks[one] for one in self._sources})
         source: AnyOptions = self._pipeline.source
-        forgets = source.type == "mysql" or source.upserts
+        forgets = source.type == "mysql" or source.capabilities.upserts
         self._there = [
             replace(found[target], rules=replace(found[target].rules, forgets=forgets)) for target in self._sources
         ]

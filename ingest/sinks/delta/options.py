@@ -58,7 +58,7 @@ class DeltaSink(LakeOptions):
 
     prefix_of_properties: ClassVar[str] = PREFIX
     times: ClassVar[bool] = False
-    needed_packages: ClassVar[tuple[str, ...]] = ("delta",)
+    package: ClassVar[str] = "delta"
 
     type: Literal["delta"]
     """`delta`."""

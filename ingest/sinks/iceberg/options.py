@@ -41,7 +41,7 @@ class IcebergSink(LakeOptions):
 
     prefix_of_properties: ClassVar[str] = PREFIX
     times: ClassVar[bool] = True
-    needed_packages: ClassVar[tuple[str, ...]] = ("iceberg",)
+    package: ClassVar[str] = "iceberg"
 
     type: Literal["iceberg"]
     """`iceberg`."""

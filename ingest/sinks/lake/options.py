@@ -14,7 +14,7 @@ from ingest.model.reject import RowError
 from ingest.model.table import show
 from ingest.sinks.lake.table import LakeTable, StatesToWrite, stored_schema, table_of
 from ingest.sinks.rows import RowOptions
-from ingest.sinks.sink import SinkOptions
+from ingest.sinks.sink import SinkCapabilities, SinkOptions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,11 +31,10 @@ class LakeOptions(RowOptions, SinkOptions):
 
     codes: ClassVar[Mapping[str, str]] = {"bad-name": "a name that the table, its namespace or a column cannot have"}
 
-    guarantee: ClassVar[str] = "exactly-once"
-    """Guarantee of one commit for each table and batch, which notes the batch."""
-
     prefix_of_properties: ClassVar[str]
     """Beginning of the options that become the properties of one, which has this name and `*`."""
+    package: ClassVar[str]
+    """The name of the extra with the lake's library."""
     times: ClassVar[bool]
     """True if the lake has times of a day."""
     lays_out: ClassVar[tuple[str, ...]] = ("partition-keys", "table-options")
@@ -61,11 +60,6 @@ class LakeOptions(RowOptions, SinkOptions):
 
     compaction_interval: int = Field(50, alias="sink.compaction.commit.interval", ge=2, le=100_000)
     """The number of a table's snapshots, or versions, between two compactions."""
-
-    @property
-    def numbers(self) -> Numbers:
-        """What becomes of a number that no binary number is: its column becomes a wider one, where that can be."""
-        return Numbers.STORED
 
     @model_validator(mode="before")
     @classmethod
@@ -107,14 +101,21 @@ class LakeOptions(RowOptions, SinkOptions):
         return self
 
     @property
-    def supersedes(self) -> bool:
-        """True if a row that comes again takes the place of the one that is there."""
-        return self.write_mode == "upsert"
-
-    @property
-    def keeps_states(self) -> bool:
-        """True if its tables keep each state of a row."""
-        return self.write_mode == "append"
+    def capabilities(self) -> SinkCapabilities:
+        """A batch is one commit for each table, which notes the batch."""
+        upserts = self.write_mode == "upsert"
+        return SinkCapabilities(
+            needs_key=upserts,
+            writes_keys=upserts,
+            supersedes=upserts,
+            keeps_states=not upserts,
+            sequence_by=self.sequence_by,
+            guarantee="exactly-once",
+            numbers=Numbers.STORED,
+            rest_s=self.commit_interval,
+            lays_out=("partition-keys", "table-options"),
+            packages=(self.package,),
+        )
 
     def name_of(self, table: TableId) -> TableName:
         """Return the name of the table that rows of a sink table are in, with its namespace."""
@@ -130,11 +131,6 @@ class LakeOptions(RowOptions, SinkOptions):
         raise NotImplementedError
 
     @property
-    def needs_key(self) -> bool:
-        """True if only tables with a primary key can be written."""
-        return self.write_mode == "upsert"
-
-    @property
     def deleted(self) -> str | None:
         """The column that says of a row that it is deleted; None where no row says so."""
         says = self.delete_strategy == "soft" or (self.write_mode == "append" and self.delete_strategy == "hard")
@@ -146,11 +142,6 @@ class LakeOptions(RowOptions, SinkOptions):
         return StatesToWrite(
             append=self.write_mode == "append", soft=self.deleted is not None, ignore=self.delete_strategy == "ignore"
         )
-
-    @property
-    def rest_s(self) -> float:
-        """The time in seconds between two batches that begin when all was read."""
-        return self.commit_interval
 
     def table_for(self, table: TableId, schema: TableSchema) -> LakeTable:
         """Return the table that rows of a target go to. Raise RowError for names that it cannot have."""

@@ -6,6 +6,7 @@ Rules: docs/spec/postgres.md.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
@@ -17,7 +18,7 @@ from ingest.model.reject import RowError
 from ingest.model.table import show
 from ingest.sinks.postgres.types import MAX_NAME, SYSTEM_COLUMNS
 from ingest.sinks.rows import RowOptions
-from ingest.sinks.sink import SinkOptions
+from ingest.sinks.sink import SinkCapabilities, SinkOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -48,13 +49,6 @@ class SqlSinkOptions(RowOptions, SinkOptions):
     """Options of a sink on such a server."""
 
     codes: ClassVar[Mapping[str, str]] = {"bad-name": "a name that the table, its namespace or a column cannot have"}
-
-    guarantee: ClassVar[str] = "exactly-once"
-    """Guarantee of rows and progress in one transaction."""
-
-    needed_packages: ClassVar[tuple[str, ...]] = ("postgres",)
-
-    lays_out: ClassVar[tuple[str, ...]] = ("table-options",)
 
     port: ClassVar[int] = 5432
     """The port of an endpoint that has none."""
@@ -146,24 +140,22 @@ class SqlSinkOptions(RowOptions, SinkOptions):
         return value
 
     @property
-    def supersedes(self) -> bool:
-        """True if a row that comes again takes the place of the one that is there."""
-        return self.write_mode == "upsert"
-
-    @property
-    def keeps_states(self) -> bool:
-        """True if its tables keep each state of a row."""
-        return self.write_mode == "history"
-
-    @property
     def removes_rows(self) -> bool:
         """True if nothing is left of a row that is deleted: a history has it, with its end."""
         return super().removes_rows and self.write_mode == "upsert"
 
     @property
-    def numbers(self) -> Numbers:
-        """What becomes of a number that no binary number is: its column becomes a wider one, where that can be."""
-        return Numbers.STORED
+    def capabilities(self) -> SinkCapabilities:
+        """Rows and progress are in one transaction."""
+        return SinkCapabilities(
+            supersedes=self.write_mode == "upsert",
+            keeps_states=self.write_mode == "history",
+            sequence_by=self.sequence_by,
+            guarantee="exactly-once",
+            numbers=Numbers.STORED,
+            lays_out=("table-options",),
+            packages=("postgres",),
+        )
 
     @property
     def dialect(self) -> SqlDialect:
@@ -204,7 +196,7 @@ class SqlSinkOptions(RowOptions, SinkOptions):
         from ingest.sinks.postgres.tables import HistoryColumns, table_of  # noqa: PLC0415  (`check` needs no driver)
 
         dialect = self.dialect
-        history = HistoryColumns(self.valid_from, self.valid_to, dialect.unit) if self.keeps_states else None
+        history = HistoryColumns(self.valid_from, self.valid_to, dialect.unit) if self.write_mode == "history" else None
         return table_of(table, schema, self.default_schema, self.deleted, dialect, self.sequence_by, history)
 
     def encoder(
@@ -216,7 +208,14 @@ class SqlSinkOptions(RowOptions, SinkOptions):
             msg = "a column of its primary key had only nulls so far"
             raise RowError("null-key", msg)
         return UpsertEncoder(
-            table, source, sink, to, inference, coarse=Coarse.ROWS, parts=self.writes_parts, sequence=to.sequence
+            table,
+            source,
+            sink,
+            to,
+            inference,
+            coarse=Coarse.ROWS,
+            parts=self.capabilities.writes_parts,
+            sequence=to.sequence,
         )
 
     def coordinator(self, pipeline: str, warn: Callable[[str], None]) -> PostgresCoordinator:
@@ -237,15 +236,14 @@ class SqlSinkOptions(RowOptions, SinkOptions):
 class PostgresSink(SqlSinkOptions):
     """Options of `sink:` with `type: postgres`."""
 
-    infinite_times: ClassVar[bool] = True
-
     type: Literal["postgres"]
     """`postgres`."""
 
     @property
-    def writes_parts(self) -> bool:
-        """True if of a row it writes the columns that came: of tables with one row per key, in the order of changes."""
-        return self.write_mode == "upsert" and self.sequence_by is None
+    def capabilities(self) -> SinkCapabilities:
+        """The columns that came are written alone where a table has one row per key, in the order of changes."""
+        parts = self.write_mode == "upsert" and self.sequence_by is None
+        return replace(super().capabilities, infinite_times=True, writes_parts=parts)
 
     def check_layout(self, layout: TableLayout) -> list[tuple[str, str]]:
         """Return what of a layout no table can have: names that no storage parameter has."""

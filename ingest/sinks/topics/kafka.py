@@ -22,6 +22,7 @@ from ingest.model.data_type import TimestampNTZType, TimeType
 from ingest.model.reject import RowError
 from ingest.model.table import Selector, SelectorError, selector, show
 from ingest.model.values import has_times
+from ingest.sinks.sink import SinkCapabilities
 from ingest.sinks.topics.options import TopicDestination, TopicsOptions, topic_name
 from ingest.sinks.topics.partitioner import NAMES, Partitioner, load, packed
 from ingest.sinks.typed import WrittenPart
@@ -45,7 +46,6 @@ if TYPE_CHECKING:
 class KafkaSink(TopicsOptions):
     """Options of `sink:` with `type: kafka`."""
 
-    keyed: ClassVar[bool] = False
     synonyms: ClassVar[Mapping[str, Synonym]] = {**TopicsOptions.synonyms, "format": Synonym("value.format")}
     cleanup: ClassVar[str] = "delete"
     codes: ClassVar[Mapping[str, str]] = {
@@ -167,35 +167,34 @@ class KafkaSink(TopicsOptions):
         return super().topic_of(table)
 
     @property
-    def writes_keys(self) -> bool:
-        """True if records have keys, or are spread over partitions by them."""
-        return self.key_format is not None or self.strategy == "hash-by-key"
+    def capabilities(self) -> SinkCapabilities:
+        """Records have keys, or are spread over partitions by them, as options say."""
+        return SinkCapabilities(
+            needs_key=False,
+            writes_keys=self.key_format is not None or self.strategy == "hash-by-key",
+            key_format=self.key_format,
+            changelog=not is_of_rows(self.value_format) or bool(self.key_fields),
+            guarantee=self.guarantee,
+            numbers=self.numbers,
+            names_code=self.partitioner is not None and self.partitioner not in NAMES,
+        )
 
     @property
     def hashes_keys(self) -> bool:
         """True if records are spread over partitions by their keys."""
         return self.partitioner is None and self.strategy == "hash-by-key"
 
-    @property
-    def names_code(self) -> bool:
-        """True if the partitioner is a class of the user's."""
-        return self.partitioner is not None and self.partitioner not in NAMES
-
     def load_code(self) -> list[tuple[str, str]]:
         """Import the user's partitioner. Return what is wrong with it: the option, and the reason."""
-        if self.partitioner is None or self.partitioner in NAMES:
-            return []
         try:
-            load(self.partitioner)
+            load(self.partitioner or "")
         except CodeError as exc:
             return [("sink.partitioner", str(exc))]
         return []
 
     def packed(self, folder: Path | None) -> Self:
         """Return these options with the user's partitioner, for workers. Raise ConfigError."""
-        if self.partitioner is None or self.partitioner in NAMES:
-            return self
-        return self.holding(_partitioner_code=packed(self.partitioner, folder))
+        return self.holding(_partitioner_code=packed(self.partitioner or "", folder))
 
     def writer(self, pipeline: str, run: int) -> Writer:
         """Return a task's side."""
@@ -204,11 +203,6 @@ class KafkaSink(TopicsOptions):
         from ingest.sinks.topics.partitioning import PartitioningWriter  # noqa: PLC0415  (few pipelines need it)
 
         return PartitioningWriter(self.kafka_writer(pipeline), self.partitioner or "", self._partitioner_code)
-
-    @property
-    def changelog(self) -> bool:
-        """True if an insert is written otherwise than an update, or the row before a change is needed."""
-        return not is_of_rows(self.value_format) or bool(self.key_fields)
 
     @property
     def _key_form(self) -> KeyForm:

@@ -19,6 +19,7 @@ from ingest.formats.template import KeyForm, ValueTemplate, json_key
 from ingest.model.commit import release
 from ingest.model.schema import TableSchema
 from ingest.model.values import has_times
+from ingest.sinks.sink import SinkCapabilities
 from ingest.sinks.topics.options import TopicsOptions
 from ingest.sinks.typed import WrittenPart
 
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
 class UpsertKafka(TopicsOptions):
     """Options of `sink:` with `type: upsert-kafka`."""
 
-    keyed: ClassVar[bool] = True
     synonyms: ClassVar[Mapping[str, Synonym]] = {**TopicsOptions.synonyms, "format": Synonym("value.format")}
     cleanup: ClassVar[str] = "compact"
 
@@ -96,25 +96,22 @@ class UpsertKafka(TopicsOptions):
         return found
 
     @property
-    def supersedes(self) -> bool:
-        """True: a topic has the last row of each key."""
-        return True
-
-    @property
-    def changelog(self) -> bool:
-        """A row is a row, whatever was before it."""
-        return False
-
-    @property
-    def buffered(self) -> bool:
-        """True if records are held back."""
-        return bool(self.max_rows and self.interval)
+    def capabilities(self) -> SinkCapabilities:
+        """A topic has the last row of each key, whatever was before it."""
+        return SinkCapabilities(
+            key_format=self.key_format,
+            changelog=False,
+            supersedes=True,
+            guarantee=self.guarantee,
+            numbers=self.numbers,
+            holds_back=bool(self.max_rows and self.interval),
+        )
 
     @property
     def _as_it_came(self) -> bool:
         """True if a row that fits can be written as the very bytes it came in."""
         plain = (self.key_format, self.value_format, self.fields_include) == ("json", "json", "ALL")
-        return plain and not self.metadata_names and not getattr(self.format, "respells", False)
+        return plain and not self.metadata_names and not (isinstance(self.format, Json) and self.format.respells)
 
     def encoder(
         self, table: TableId, source: SourceTable, target: TableId, sink: TableSchema, inference: Inference
@@ -177,7 +174,7 @@ class UpsertKafka(TopicsOptions):
     def writer(self, pipeline: str, _run: int) -> Writer:
         """Return a task's side."""
         writer = self.kafka_writer(pipeline)
-        return Buffer(writer, self.max_rows, self.interval) if self.buffered else writer
+        return Buffer(writer, self.max_rows, self.interval) if self.capabilities.holds_back else writer
 
 
 MAX_HELD: Final = 64 << 20

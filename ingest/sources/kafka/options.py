@@ -17,7 +17,7 @@ from ingest.kafka.connection import KafkaConnection
 from ingest.kafka.offsets import parse_offsets
 from ingest.kafka.properties import CREATE, TRUE
 from ingest.model.table import checked_pattern, full_matcher
-from ingest.sources.records import RecordOptions
+from ingest.sources.records import RecordOptions, SourceCapabilities
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,7 +37,7 @@ Millis = Annotated[int, Field(ge=0, lt=1 << 62)]
 class KafkaSource(KafkaConnection, Labelled, RecordOptions):
     """Options of `source:` with `type: kafka`."""
 
-    left_out: ClassVar[str] = "header-filter"
+    capabilities: ClassVar[SourceCapabilities] = SourceCapabilities(left_out="header-filter", native_records=True)
     scope: ClassVar[Literal["C", "P"]] = "C"
 
     type: Literal["kafka"]

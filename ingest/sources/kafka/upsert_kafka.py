@@ -17,6 +17,7 @@ from ingest.formats import ReadKeyFormatName, ReadUpsertFormatName
 from ingest.formats.json.options import Json
 from ingest.formats.upsert_rows import UpsertRows
 from ingest.sources.kafka.options import KafkaSource
+from ingest.sources.records import SourceCapabilities
 
 if TYPE_CHECKING:
     from ingest.component.options import AnyOptions
@@ -33,8 +34,9 @@ _ENDS: Final = frozenset({"latest", "largest", "end"})
 class UpsertKafkaSource(KafkaSource):
     """Options of `source:` with `type: upsert-kafka`; those of `type: kafka` that fit are options here, too."""
 
-    upserts: ClassVar[bool] = True
-    no_start_time: ClassVar[str] = FROM_THE_BEGINNING
+    capabilities: ClassVar[SourceCapabilities] = replace(
+        KafkaSource.capabilities, upserts=True, no_start_time=FROM_THE_BEGINNING
+    )
 
     type: Literal["upsert-kafka"]  # type: ignore[assignment]
     """`upsert-kafka`."""

@@ -16,7 +16,7 @@ from ingest.model.table import MAX_ID, selector
 from ingest.schema.infer import Inference
 from ingest.sources.mysql.chunks import chunk_columns
 from ingest.sources.mysql.format import MySqlRows
-from ingest.sources.records import DeclaringOptions
+from ingest.sources.records import DeclaringOptions, SourceCapabilities
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,13 +61,11 @@ _NO_EFFECT: Final = {
 class MySqlSource(Labelled, DeclaringOptions):
     """Options of `source:` with `type: mysql`."""
 
-    left_out: ClassVar[str] = "not-selected"
+    capabilities: ClassVar[SourceCapabilities] = SourceCapabilities(left_out="not-selected", native_records=True)
     formats: ClassVar[None] = None
     sample_size: ClassVar[int] = 0
     """No row is looked at before the first batch: the server says what its tables are."""
     chosen_formats: ClassVar[tuple[Any, ...]] = ()
-    native_records: ClassVar[bool] = True
-    """True: records are made by native code, in the memory that native encoders read."""
 
     type: Literal["mysql"]
     """`mysql`."""

@@ -367,7 +367,10 @@ def test_infinity_of_a_message_arrives_as_such(
     made(sink, name, table)
     pipe = pipeline()
     source: Any = in_memory(pipe.source, {SPLIT: messages})
-    rules, inference = pipe.rules, dataclasses.replace(pipe.source.inference(10), infinite=sink.infinite_times)
+    rules, inference = (
+        pipe.rules,
+        dataclasses.replace(pipe.source.inference(10), infinite=sink.capabilities.infinite_times),
+    )
     known = Schemas(1, {(name, "t"): SourceTable(table, ((name, "t"),), key_from_message=True)}, {(name, "t"): table})
     run = int(name[1:], 16)  # a worker keeps what it has of a run
     owned(sink, run)

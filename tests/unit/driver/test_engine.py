@@ -419,7 +419,7 @@ UPSERTS = {"type": "upsert-kafka", "properties.bootstrap.servers": "memory:1", "
 )  # fmt: skip
 def test_a_worker_says_why_records_pass_through_python(sections: dict[str, Any], why: list[str]) -> None:
     found = pipeline(**sections)
-    changelog = found.source.upserts and found.sink.changelog
+    changelog = found.source.capabilities.upserts and found.sink.capabilities.changelog
     setup = Setup("s", 1, "p", found.source, found.sink, None, found.source.inference(100), 9, found.rules, changelog)
     said = in_python(setup)
     assert len(said) == len(why), said

@@ -116,7 +116,7 @@ class Sink:
     """A pipeline's sink with another writer."""
 
     def __init__(self, options: Any, writer: Writer) -> None:
-        self.needs_key, self.changelog, self.encoder = options.needs_key, options.changelog, options.encoder
+        self.capabilities, self.encoder = options.capabilities, options.encoder
         self._writer = writer
 
     def writer(self, _pipeline: str, _run: int) -> Writer:
