@@ -87,6 +87,9 @@ class DeadLetters(Protocol):
     def commit(self) -> None:
         """Make durable what was taken; raises IngestError."""
 
+    def close(self) -> None:
+        """Release connections, and give up what was not committed."""
+
 
 class DeadLetterTopic:
     """A task's way to the topic of dead letters."""

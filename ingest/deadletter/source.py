@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from ingest.deadletter.letter import Replayed, Selection
     from ingest.formats import Decoder
-    from ingest.model.client_report import ClientReport
+    from ingest.model.client_report import Reporting
     from ingest.model.record import Record, Split
 
 
@@ -199,9 +199,10 @@ class LetterReader(Reader):
         """Return the next position that this split's range would give."""
         return self.reader.position(split)
 
-    def report(self) -> ClientReport | None:
-        """Return what the client told since the last call; None where that is nothing."""
-        return self.reader.report()
+    @property
+    def reporting(self) -> Reporting:
+        """The reader of letters, whose client has logs and statistics."""
+        return self.reader
 
     def first(self, split: Split) -> int:
         """Return the first position that a split still has."""

@@ -8,6 +8,7 @@ killed before takes it again. Rule: docs/spec/mysql.md#rows-that-are-read-again.
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -193,7 +194,8 @@ def chosen_tables(names: Sequence[str], sources: Iterable[TableId], where: str) 
 
 def _close(rows: Iterable[TableKeys]) -> None:
     for _, groups in rows:
-        release(groups)
+        if isinstance(groups, Generator):
+            release(groups)
 
 
 LOOK_S: Final = 1.0

@@ -7,7 +7,7 @@ never by counting: compaction, transaction markers and aborted records leave gap
 from __future__ import annotations
 
 from bisect import bisect_left
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Self
 
 from confluent_kafka import KafkaException
 
@@ -164,6 +164,11 @@ class RangeReader:
             return self.consumer.watermarks(*split, FIRST_S)[0]
         except KafkaException as exc:
             raise explain(exc, f"ask for the first offset of {split[0]}[{split[1]}]", self._servers) from exc
+
+    @property
+    def reporting(self) -> Self:
+        """Itself: its client has logs and statistics."""
+        return self
 
     def report(self) -> ClientReport | None:
         """Return what the client told since the last call; None where that is nothing."""

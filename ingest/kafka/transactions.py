@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import time
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 import msgspec
 from confluent_kafka import KafkaException
@@ -209,6 +209,8 @@ class TransactionalWriter:
 
     failures = 0
 
+    leaving_out: None = None
+
     def __init__(self, conf: Mapping[str, str], prefix: str) -> None:
         """Connect to nothing yet."""
         self._conf = conf
@@ -253,6 +255,11 @@ class TransactionalWriter:
             )
             raise Fenced(msg, "nothing is lost; see that only one run of a pipeline is started")
         return notes
+
+    @property
+    def by_one(self) -> Self:
+        """Itself: chunks are committed by themselves where it is told so."""
+        return self
 
     def apart(self, *, on: bool) -> None:
         """See `ByOne`: hold what is written until the commit, or send it at once."""
@@ -323,6 +330,11 @@ class TransactionalWriter:
     def delivered(self) -> list[Any]:
         """Return nothing for the driver: it is in Kafka."""
         return []
+
+    @property
+    def reporting(self) -> Self:
+        """Itself: its client has logs and statistics."""
+        return self
 
     def report(self) -> ClientReport | None:
         """Return what the client told since the last call; None where that is nothing."""

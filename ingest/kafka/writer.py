@@ -6,7 +6,7 @@ nothing where all is well. A full local queue is back-pressure, not an error.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from confluent_kafka import KafkaException
 
@@ -64,6 +64,8 @@ def narrower(conf: Mapping[str, str]) -> Mapping[str, str]:
 
 class KafkaWriter:
     """One producer; a commit checks what was delivered since the one before."""
+
+    leaving_out: None = None
 
     def __init__(self, conf: Mapping[str, str], *, checked: bool) -> None:
         """`checked`: whether a failed delivery fails the commit (every guarantee but `none`)."""
@@ -134,6 +136,11 @@ class KafkaWriter:
         self._producer.keep_partitions(self._partitions)
         self._held, self._told = None, False
         return None
+
+    @property
+    def by_one(self) -> Self:
+        """Itself: chunks are committed by themselves where it is told so."""
+        return self
 
     def apart(self, *, on: bool) -> None:
         """See `ByOne`: hold what is written until the commit, or send it at once."""
@@ -253,6 +260,11 @@ class KafkaWriter:
     def delivered(self) -> list[Any]:
         """Return nothing for the driver: it is in Kafka."""
         return []
+
+    @property
+    def reporting(self) -> Self:
+        """Itself: its client has logs and statistics."""
+        return self
 
     def report(self) -> ClientReport | None:
         """Return what the client told since the last call; None where that is nothing."""

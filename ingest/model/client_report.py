@@ -21,13 +21,12 @@ class ClientReport:
 
 
 class Reporting(Protocol):
-    """A reader or writer whose client has something to tell. Those of other sources and sinks need not be such."""
+    """The part of a reader or writer whose client has something to tell."""
 
     def report(self) -> ClientReport | None:
         """Return what the client told since the last call; None where that is nothing."""
 
 
-def reports(*clients: object) -> list[ClientReport]:
-    """Return what those of some readers and writers have to tell that are `Reporting`."""
-    asked = [report for client in clients if (report := getattr(client, "report", None)) is not None]
-    return [found for report in asked if (found := report()) is not None]
+def reports(*clients: Reporting | None) -> list[ClientReport]:
+    """Return what clients have to tell, as far as there are any."""
+    return [report for client in clients if client is not None and (report := client.report()) is not None]

@@ -53,38 +53,31 @@ class ResumePoint:
 
 
 class LeavingOut(Protocol):
-    """A writer whose sink may leave changes out. Those of other sinks need not be such."""
+    """The part of a writer whose sink may leave changes out."""
 
     def left_out(self) -> Mapping[str, int]:
         """Return, by reason, how many changes have been left out by what was committed since the last call."""
 
 
-def left_out_by(writer: object) -> Mapping[str, int]:
-    """Return what a writer has left out, if it is `LeavingOut`."""
-    ask = getattr(writer, "left_out", None)
-    return {} if ask is None else ask()
-
-
 class ByOne(Protocol):
-    """A writer that looks for records which its sink refuses in small commits only. Others need not be such."""
+    """The part of a writer that looks for records which its sink refuses in small commits only."""
 
     def apart(self, *, on: bool) -> None:
         """Say whether each chunk is committed by itself from now on, as records of the last commit were refused."""
 
 
-def tell_apart(writer: object, *, apart: bool) -> None:
-    """Tell a writer whether each chunk is committed by itself from now on, if it is `ByOne`."""
-    tell = getattr(writer, "apart", None)
-    if tell is not None:
-        tell(on=apart)
+class Closing(Protocol):
+    """Object with connections or files."""
+
+    def close(self) -> None:
+        """Release them. Raise IngestError."""
 
 
-def release(client: object) -> None:
-    """Close what has connections, if it has any to close; a failure of that tells nothing to those who are done."""
-    close = getattr(client, "close", None)
-    if close is not None:
+def release(client: Closing | None) -> None:
+    """Close a client, if there is one; a failure of that tells nothing to those who are done."""
+    if client is not None:
         with suppress(IngestError):
-            close()
+            client.close()
 
 
 class RefusedRow(NamedTuple):

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
     from ingest.encode.upsert_encoder import Record, TableEncoder
     from ingest.kafka.admin import Topic
-    from ingest.model.commit import CommitScope, ResumePoint
+    from ingest.model.client_report import Reporting
+    from ingest.model.commit import ByOne, CommitScope, LeavingOut, ResumePoint
     from ingest.model.layout import TableLayout
     from ingest.model.probe import SideProbe
     from ingest.model.record import Split
@@ -58,6 +59,21 @@ class Writer(Protocol):
 
     def abort(self) -> None:
         """Give up what was written since the last commit, as far as the guarantee allows."""
+
+    def close(self) -> None:
+        """Release connections and files, and give up what was not committed."""
+
+    @property
+    def leaving_out(self) -> LeavingOut | None:
+        """The part that leaves changes out; None where all are written."""
+
+    @property
+    def by_one(self) -> ByOne | None:
+        """The part that looks for refused records in small commits only; None where each commit finds them."""
+
+    @property
+    def reporting(self) -> Reporting | None:
+        """The client that has something to tell; None where there is none."""
 
 
 class TopicOwner(Protocol):

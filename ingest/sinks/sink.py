@@ -5,6 +5,7 @@ Rules: docs/spec/schema-changes.md#which-events-reach-the-sink.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Self
 
@@ -132,10 +133,13 @@ class SinkOptions(Options):
         return self
 
 
-class PlainWriter:
+class PlainWriter(ABC):
     """A task's side of a sink that always starts where the plan says."""
 
     failures = 0
+    leaving_out: None = None
+    by_one: None = None
+    reporting: None = None
 
     def begin(self, _scope: CommitScope) -> ResumePoint | None:
         """Return None: it starts where the plan says."""
@@ -144,3 +148,11 @@ class PlainWriter:
     def delivered(self) -> list[Any]:
         """Return nothing for the driver."""
         return []
+
+    @abstractmethod
+    def abort(self) -> None:
+        """Give up what was written since the last commit."""
+
+    def close(self) -> None:
+        """Give up what was not committed: there is no connection."""
+        self.abort()

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from ingest.formats import Decoder, Format
     from ingest.formats.metadata_columns import ExtraColumns
+    from ingest.model.client_report import Reporting
     from ingest.model.probe import SideProbe
     from ingest.model.record import Chunk, Headers, Split
     from ingest.model.reject import IgnoredErrors
@@ -31,6 +32,11 @@ class Reader(Protocol):
     """The part for a source with a state; None where the source has none."""
     is_sample: bool = False
     """True if nobody knows what was before its records."""
+
+    @property
+    def reporting(self) -> Reporting | None:
+        """The client that has something to tell; None where there is none."""
+        return None
 
     @abstractmethod
     def read(self, ranges: Mapping[Split, tuple[int, int]]) -> Generator[Chunk | None]:

@@ -186,6 +186,6 @@ class ReadHalf:
 
     def close(self) -> None:
         """Close the changelog; what of it was not committed is forgotten. Keep the reports of the reader's client."""
-        self._result.telemetry.reports += reports(self._reader)
+        self._result.telemetry.reports += reports(self._reader.reporting)
         if self.changelog is not None:
             self.changelog.close()

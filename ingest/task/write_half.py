@@ -15,7 +15,7 @@ from pyspark import TaskContext
 
 from ingest.errors import CommitOutcomeUnknown, Fenced, IngestError, PartitionerError
 from ingest.model.client_report import reports
-from ingest.model.commit import CommitScope, RowsRefused, left_out_by, tell_apart
+from ingest.model.commit import CommitScope, RowsRefused
 from ingest.model.record import offset_of
 from ingest.task.counters import Counters, add_counts
 from ingest.task.rejects import Rejects
@@ -100,7 +100,7 @@ class Committer:
             failed = False
         finally:
             lost = self._writer.failures - self._lost_before
-            self._result.telemetry.reports += reports(self._writer)
+            self._result.telemetry.reports += reports(self._writer.reporting)
             if failed:
                 with suppress(IngestError):  # what went wrong before says more
                     self._writer.abort()
@@ -116,7 +116,7 @@ class Committer:
         """
         progress, reached, lost = self._result.progress, dict(self._positions), self._writer.failures
         self._writer.abort()
-        tell_apart(self._writer, apart=True)
+        self.come_apart(apart=True)
         self._lost_before += self._writer.failures - lost
         self._counters.collect()
         self._result.counters.restore(self._committed)
@@ -128,7 +128,8 @@ class Committer:
 
     def come_apart(self, *, apart: bool) -> None:
         """Tell the writer whether each chunk is committed by itself from now on."""
-        tell_apart(self._writer, apart=apart)
+        if self._writer.by_one is not None:
+            self._writer.by_one.apart(on=apart)
 
     def resume(self, task: Task, worker: str) -> bool:
         """Take the shard over, and go on where an earlier attempt ended, if the sink knows that.
@@ -176,7 +177,8 @@ class Committer:
         if self.changelog is not None:
             self.changelog.commit(positions)
         result.progress.delivered += self._writer.delivered()
-        add_counts(result.counters.skipped, left_out_by(self._writer))
+        if self._writer.leaving_out is not None:
+            add_counts(result.counters.skipped, self._writer.leaving_out.left_out())
         if result.telemetry.first_ack is None and result.counters.read:
             result.telemetry.first_ack = time.time()
         result.progress.positions = positions

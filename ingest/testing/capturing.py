@@ -137,3 +137,7 @@ class CapturingLetters:
         """Keep them for good."""
         self._captured.letters += self._queued
         self._queued = []
+
+    def close(self) -> None:
+        """Forget what was not committed."""
+        self._queued = []

@@ -160,3 +160,6 @@ class CountingCollector:
 
     def commit(self) -> None:
         """Keep nothing."""
+
+    def close(self) -> None:
+        """Keep what was counted."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Self
 
 import pyarrow.compute as pc
 
@@ -173,6 +173,9 @@ class LakeWriter:
 
     failures = 0
 
+    by_one: None = None
+    reporting: None = None
+
     def __init__(self, files: LakeFiles[Any], states: StatesToWrite) -> None:
         self._files = files
         self._states = states
@@ -216,6 +219,11 @@ class LakeWriter:
         """Return the files that were committed since this was asked last."""
         out, self._committed = self._committed, []
         return list(out)
+
+    @property
+    def leaving_out(self) -> Self:
+        """Itself: changes that are older than their rows are left out."""
+        return self
 
     def left_out(self) -> Mapping[str, int]:
         """Return, by reason, how many changes were left out since this was asked last."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Self
 
 import psycopg
 
@@ -70,6 +70,9 @@ class PostgresWriter:
     """A task's side: keeps rows until the commit, which writes them with the progress."""
 
     failures = 0
+
+    by_one: None = None
+    reporting: None = None
 
     def __init__(
         self, server: Server, progress: ProgressTables, application: str, deletes: Literal["hard", "soft", "ignore"]
@@ -352,6 +355,11 @@ class PostgresWriter:
     def delivered(self) -> list[Any]:
         """Return nothing for the driver: it is in the tables."""
         return []
+
+    @property
+    def leaving_out(self) -> Self:
+        """Itself: changes that are older than their rows are left out."""
+        return self
 
     def left_out(self) -> dict[str, int]:
         """Return, by reason, how many changes have been left out by what was committed since the last call."""

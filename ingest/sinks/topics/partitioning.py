@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from ingest.kafka.refusals import Letter
     from ingest.kafka.transactions import TransactionalWriter
     from ingest.kafka.writer import KafkaWriter
-    from ingest.model.client_report import ClientReport
-    from ingest.model.commit import CommitScope, ResumePoint
+    from ingest.model.client_report import Reporting
+    from ingest.model.commit import ByOne, CommitScope, ResumePoint
     from ingest.model.record import Split
     from ingest.sinks.topics.options import TopicDestination
     from ingest.sinks.topics.partitioner import UserPartitioner
@@ -47,6 +47,8 @@ class _RoundRobin:
 
 class PartitioningWriter:
     """A writer that chooses the partition of each record before it writes it."""
+
+    leaving_out: None = None
 
     def __init__(self, writer: KafkaWriter | TransactionalWriter, name: str, code: bytes | None) -> None:
         """`name`: the option; `code`: the user's class, as `packed` returns it. Raises ConfigError."""
@@ -114,9 +116,10 @@ class PartitioningWriter:
         """Write one record, which is no row, where the client puts it."""
         self._writer.send(letter)
 
-    def apart(self, *, on: bool) -> None:
-        """Say whether chunks are committed by themselves: see `ByOne`."""
-        self._writer.apart(on=on)
+    @property
+    def by_one(self) -> ByOne:
+        """The writer: see `ByOne`."""
+        return self._writer
 
     def commit(self, positions: Mapping[Split, int], metadata: bytes, *, final: bool) -> None:
         """Commit with the writer; what is refused is told of as it came here, without partitions."""
@@ -130,9 +133,10 @@ class PartitioningWriter:
         """Return what the writer has for the driver."""
         return self._writer.delivered()
 
-    def report(self) -> ClientReport | None:
-        """Return the report of the writer's client; None where it has nothing to tell."""
-        return self._writer.report()
+    @property
+    def reporting(self) -> Reporting:
+        """The writer, whose client has logs and statistics."""
+        return self._writer
 
     def abort(self) -> None:
         """Give up what was not committed."""

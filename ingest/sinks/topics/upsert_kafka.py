@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from ingest.kafka.refusals import Letter
     from ingest.kafka.transactions import TransactionalWriter
     from ingest.kafka.writer import KafkaWriter
-    from ingest.model.client_report import ClientReport
-    from ingest.model.commit import CommitScope, ResumePoint
+    from ingest.model.client_report import Reporting
+    from ingest.model.commit import ByOne, CommitScope, ResumePoint
     from ingest.model.record import Split
     from ingest.model.schema import Column
     from ingest.model.table import TableId
@@ -184,6 +184,8 @@ MAX_HELD: Final = 64 << 20
 class Buffer:
     """A writer that holds records back for a while, and writes the last one of each key."""
 
+    leaving_out: None = None
+
     def __init__(self, writer: KafkaWriter | TransactionalWriter, most: int, seconds: float) -> None:
         """Hold nothing yet."""
         self._writer = writer
@@ -227,9 +229,10 @@ class Buffer:
         """Write one record at once."""
         self._writer.send(letter)
 
-    def apart(self, *, on: bool) -> None:
-        """Say whether chunks are committed by themselves: see `ByOne`."""
-        self._writer.apart(on=on)
+    @property
+    def by_one(self) -> ByOne:
+        """The writer: see `ByOne`."""
+        return self._writer
 
     def commit(self, positions: Mapping[Split, int], metadata: bytes, *, final: bool) -> None:
         """Write what is held back, and commit."""
@@ -240,9 +243,10 @@ class Buffer:
         """Return what the writer has for the driver."""
         return self._writer.delivered()
 
-    def report(self) -> ClientReport | None:
-        """Return the report of the writer's client; None where it has nothing to tell."""
-        return self._writer.report()
+    @property
+    def reporting(self) -> Reporting:
+        """The writer, whose client has logs and statistics."""
+        return self._writer
 
     def abort(self) -> None:
         """Forget what is held back, and what was not committed."""

@@ -192,7 +192,7 @@ def test_what_a_client_tells_of_itself_is_logged_and_not_shown(terminal: tuple[T
 
     show, shown = terminal
     before = [*shown]
-    events = [*client_events(reports(Reader(), Quiet(), object()))]
+    events = [*client_events(reports(Reader(), Quiet(), None))]
     for event in events:
         show(event)
     assert shown == before

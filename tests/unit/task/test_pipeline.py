@@ -21,6 +21,7 @@ from ingest.model.schema import Column, TableSchema
 from ingest.native import native
 from ingest.schema.evolve import Schemas, SourceTable
 from ingest.sinks.sink import PlainWriter
+from ingest.sources import Reader
 from ingest.task.assignment import Setup, Task
 from ingest.task.counters import Counters, TableCounters
 from ingest.task.pipeline import run_task
@@ -30,7 +31,7 @@ from ingest.transform.spill import SpillStore
 from ingest.transform.stages import run_read_stage, run_write_stage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from ingest.task.result import TaskResult
@@ -422,13 +423,13 @@ def test_every_error_of_a_sink_reaches_the_driver_with_its_own_text(tmp_path: Pa
         assert type(found) is (IngestError if isinstance(error, OddError) else type(error))
 
 
-class Grouped:
+class Grouped(Reader):
     """A reader of chunks that have one position each, as those of a snapshot: `groups` of messages come together."""
 
     def __init__(self, chunks: Sequence[Sequence[Sequence[tuple[bytes | None, bytes | None]]]]) -> None:
         self.chunks, self.at = chunks, 0
 
-    def read(self, ranges: dict[Any, tuple[int, int]]) -> Iterator[Any]:
+    def read(self, ranges: Mapping[Any, tuple[int, int]]) -> Generator[Any]:
         self.at, end = ranges[SPLIT]
         for position in range(self.at, end):
             for index, group in enumerate(self.chunks[position]):
@@ -439,6 +440,12 @@ class Grouped:
 
     def position(self, _split: Any) -> int:
         return self.at
+
+    def first(self, _split: Any) -> int:
+        return 0
+
+    def close(self) -> None:
+        self.at = -1
 
 
 def grouped(chunks: Any, tolerated: int = 100, bad: frozenset[int] = frozenset()) -> Case:

@@ -32,6 +32,8 @@ class Broadcast:
 class Steps:
     """A sink's writer, dead letters and a changelog, which note what they are told to do."""
 
+    leaving_out = by_one = reporting = None
+
     def __init__(self, resumed: ResumePoint | None = None, error: Exception | None = None) -> None:
         self.failures = 3
         self.done: list[Any] = []
