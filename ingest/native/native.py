@@ -38,6 +38,9 @@ if TYPE_CHECKING:
     from ingest.native.message_schemas import RowCodec
     from ingest.native.native_encoder import NativeEncoder
     from ingest.native.row_encoder import RowEncoder
+    from ingest.native.transform_rows import TransformRows
+
+    MergeResults: TypeAlias = Callable[..., tuple[Any, int, int, int, dict[int, tuple[int, int]]]]
 
 Target: TypeAlias = "tuple[Any, tuple[tuple[TableId, Kind], ...]]"
 """A destination, and the changes that are done when a record has gone there."""
@@ -54,10 +57,8 @@ if compiled.BUILT:
         transform_rows,
     )
 
-    merge_results, TransformRows = merge.merge_results, transform_rows.TransformRows
-
 BUILT: Final = compiled.USED
-"""True if native code is there, and wanted."""
+"""True if native code is there, and wanted. Only functions of this module ask: what they return decides for others."""
 _MAX_TARGETS: Final = 20_000
 """Targets and their changes that are kept beside those of tables, of which each has seven."""
 
@@ -228,6 +229,34 @@ class TargetTable:
         self._tables += 1
         insert, update, delete = (self.place(destination, ((table, kind),)) for kind in Kind)
         return insert, update, delete, self.place(destination, ())
+
+
+def absence() -> str:
+    """Return why this process has no native code; an empty text where it has some."""
+    return "" if BUILT else compiled.ABSENT
+
+
+def encoders_of(
+    messages: Format,
+    cache: EncoderCache,
+    targets: TargetTable | None,
+    extra: ExtraColumns,
+    *,
+    decodes: bool,
+    only: frozenset[TableId] | None,
+) -> NativeEncoders | None:
+    """Return native encoders, with the parameters of their class; None where the reference does all."""
+    return NativeEncoders(messages, cache, targets, extra, decodes=decodes, only=only) if BUILT else None
+
+
+def transform_rows_of(kinds: bytes) -> TransformRows | None:
+    """Return native rows for Spark whose slots are of these kinds; None where they are made by the reference."""
+    return transform_rows.TransformRows(kinds) if BUILT else None
+
+
+def results_merger() -> MergeResults | None:
+    """Return the native function that merges rows with their results; None where the reference does it."""
+    return merge.merge_results if BUILT else None
 
 
 def writes(encoder: TableEncoder) -> bool:

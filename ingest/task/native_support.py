@@ -49,19 +49,20 @@ def in_python(setup: Setup) -> list[str]:
     Python in any pipeline.
     """
     source, sink = setup.source, setup.sink
-    why = [] if native.BUILT else [compiled.ABSENT]
+    absent = native.absence()
+    why = [absent] if absent else []
     why += [f"messages are decoded by Python: {reason}" for reason in decoded_in_python(setup)]
     if not source.capabilities.native_records:
         why.append("records are not read from Kafka")
     elif source.wanted is not None:
         why.append("every record's headers are looked at (scan.header-filter)")
-    if native.BUILT and not _written_natively(setup):
+    if not absent and not _written_natively(setup):
         why.append("the sink's records are made by Python, by its options")
     if not isinstance(sink, KafkaConnection):
         why.append("records are not written to Kafka")
     elif sink.capabilities.holds_back:
         why.append("records are held back by their keys (sink.buffer-flush.max-rows)")
-    if native.BUILT and (isinstance(source, KafkaConnection) or isinstance(sink, KafkaConnection)):
+    if not absent and (isinstance(source, KafkaConnection) or isinstance(sink, KafkaConnection)):
         from ingest.kafka.handle import unusable  # noqa: PLC0415  (the client is slow to import)
 
         if why_not := unusable():

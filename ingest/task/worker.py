@@ -22,7 +22,7 @@ from ingest.formats.metadata_columns import MetadataColumns
 from ingest.model.commit import release
 from ingest.model.numbers import Numbers
 from ingest.native import native
-from ingest.native.native import NativeEncoders, TargetTable
+from ingest.native.native import TargetTable
 from ingest.paths import unseen, unshared
 from ingest.schema.evolve import Schemas
 from ingest.task.native_support import decoded_in_python
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from ingest.encode.compiled_transform import CompiledTransforms, ResultMerger
     from ingest.encode.upsert_encoder import TableEncoder
     from ingest.model.table import TableId
+    from ingest.native.native import NativeEncoders
     from ingest.native.row_encoder import RowEncoder
     from ingest.sinks import Writer
     from ingest.sources import Reader
@@ -105,10 +106,8 @@ class RecordEncoders:
         """Native encoders; None where there is no native code."""
 
     def _native(self, targets: TargetTable | None) -> NativeEncoders | None:
-        if not native.BUILT:
-            return None
         source, decodes = self._setup.source, not decoded_in_python(self._setup)
-        return NativeEncoders(source.format, self.cache, targets, source.extra, decodes=decodes, only=source.only)
+        return native.encoders_of(source.format, self.cache, targets, source.extra, decodes=decodes, only=source.only)
 
     def send_to_expressions(self, transforms: CompiledTransforms) -> None:
         """Make rows that a transform changes into rows for Spark from here on, by these transforms."""

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from ingest.encode.compiled_transform import CompiledTransforms
     from ingest.model.record import Record
     from ingest.model.table import TableId
-    from ingest.native.native import Target
+    from ingest.native.native import MergeResults, Target
     from ingest.native.row_encoder import RowEncoder
     from ingest.sources import Reader
     from ingest.task.refused_rows import RefusedRecords
@@ -189,7 +189,8 @@ class ChunkMerger:
         self._mergers = {p.number: ResultMerger(transforms, p, standard) for p in transforms.of.values()}
         self._targets: list[Target] = []
         """Destinations of ready-made records, each with the changes that are done then, by their numbers."""
-        self._native = NativeMerge(transforms, self._mergers, state, result)
+        merge = native.results_merger()
+        self._native = None if merge is None else NativeMerge(merge, transforms, self._mergers, state, result)
         self._rows = RowResults(self._mergers, state.results, result.counters)
         self._state = state
         self._limit = limit
@@ -209,9 +210,9 @@ class ChunkMerger:
         out = MergedChunk()
         rejects = deque(sorted(manifest.rejects, key=lambda reject: reject.at))
         offsets, transforms, size = retained.offsets, retained.transforms, retained.size
-        for_native = native.BUILT and results.simple and not refused
+        for_native = self._native if results.simple and not refused else None
         index = row = 0
-        left = not for_native
+        left = False
         """True if native code has left the next message."""
         while index < size or rejects:
             at = offsets[index] if index < size else NEVER
@@ -227,12 +228,12 @@ class ChunkMerger:
             if at < first:
                 index, row = stop, stop_row
                 continue
-            if not left and self._native.supports(transforms[index]):
+            if for_native is not None and not left and for_native.supports(transforms[index]):
                 limit = rejects[0].at if rejects else NEVER
-                index, row = self._native.merge(retained, results, self._targets, index, row, limit, out.parts)
+                index, row = for_native.merge(retained, results, self._targets, index, row, limit, out.parts)
                 left = index < size and offsets[index] < limit
                 continue
-            left = not for_native
+            left = False
             try:
                 reject = self._merge_message(range(index, stop), row, retained, results, out.reference_part(), refused)
             except LeftForLater:
@@ -342,9 +343,15 @@ class NativeMerge:
     """Native encoders of rows and their results."""
 
     def __init__(
-        self, transforms: CompiledTransforms, mergers: dict[int, ResultMerger], state: WorkerState, result: TaskResult
+        self,
+        merge_results: MergeResults,
+        transforms: CompiledTransforms,
+        mergers: dict[int, ResultMerger],
+        state: WorkerState,
+        result: TaskResult,
     ) -> None:
         """`mergers`: by the number of a transform."""
+        self._merge_results = merge_results
         self._transforms = transforms
         self._mergers = mergers
         self._encoders = state.results
@@ -375,7 +382,7 @@ class NativeMerge:
         """
         columns = results.columns()
         while True:
-            batch, stop, row, filtered, done = native.merge_results(
+            batch, stop, row, filtered, done = self._merge_results(
                 self._tables, targets, retained.size, retained.columns, results.kinds, results.size, columns, start,
                 row, limit,
             )  # fmt: skip

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from ingest.encode.compiled_transform import CompiledTransforms
-    from ingest.native.transform_rows import Parts
+    from ingest.native.transform_rows import Parts, TransformRows
 
 META: Final = (pa.int32(), pa.int32(), pa.int64(), pa.int32(), pa.binary(), pa.binary())
 """The columns of every row: transform (`READY` if it has none), target, offset, event, text, key."""
@@ -105,10 +105,10 @@ def _parts_of(array: pa.Array) -> Parts:
 class NativeRows:
     """Rows of a chunk, in native code, which adds to them by itself."""
 
-    def __init__(self, schema: pa.Schema) -> None:
+    def __init__(self, schema: pa.Schema, rows: TransformRows) -> None:
         """`schema`: that of the rows that go, as `layout` gives it."""
         self._schema = schema
-        self.native = native.TransformRows("".join(field.name[0] for field in schema)[1:].encode())
+        self.native = rows
         """The rows, for native encoders to add to."""
 
     def add(self, meta: tuple[Any, ...], values: tuple[Any, ...]) -> None:
@@ -140,7 +140,8 @@ def _buffers(column: Parts) -> list[bytes | None]:
 
 def rows_of(schema: pa.Schema) -> Rows:
     """Return an empty collection of rows: a native one where that was built."""
-    return NativeRows(schema) if native.BUILT else ReferenceRows(schema)
+    rows = native.transform_rows_of("".join(field.name[0] for field in schema)[1:].encode())
+    return ReferenceRows(schema) if rows is None else NativeRows(schema, rows)
 
 
 class Texts:

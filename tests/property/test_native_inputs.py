@@ -27,7 +27,7 @@ from ingest.task.read_half import ReadChunk
 from ingest.task.rejects import RejectLimit
 from ingest.task.result import TaskProgress, TaskResult
 from ingest.testing.in_memory import MemoryRecord
-from ingest.transform.rows import NativeRows, ReferenceRows, RetainedRows, layout
+from ingest.transform.rows import ReferenceRows, RetainedRows, layout, rows_of
 from ingest.transform.spill import NativeToRows, SpillStage
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ def send(changes: list[Decoded], cache: EncoderCache, transforms: CompiledTransf
     stage = None
     if natively:
         encoders.native = native.NativeEncoders(DebeziumJson(), cache, targets, decodes=False)
-        rows = NativeRows(layout(transforms))
+        rows = rows_of(layout(transforms))
         stage = NativeToRows(encoders, rows)
     result = TaskResult(0, TaskProgress({SPLIT: 0}))
     limit = RejectLimit(1000, result.counters, IgnoredErrors())

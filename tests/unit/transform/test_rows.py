@@ -12,23 +12,14 @@ from ingest.encode.compiled_transform import CompiledTransforms
 from ingest.errors import InternalError, Unavailable
 from ingest.model.reject import RowError
 from ingest.transform import spill
-from ingest.transform.rows import (
-    BATCH_ROWS,
-    MARK,
-    READY,
-    NativeRows,
-    ReferenceRows,
-    Results,
-    RetainedRows,
-    Rows,
-    layout,
-)
+from ingest.transform.rows import BATCH_ROWS, MARK, READY, ReferenceRows, Results, RetainedRows, Rows, layout, rows_of
 from ingest.transform.spill import WAITING, ChunkManifest, FlushPadding, Spilled, SpillStore
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
-KINDS = [ReferenceRows, pytest.param(NativeRows, marks=pytest.mark.compiled)]
+KINDS = [ReferenceRows, pytest.param(rows_of, marks=pytest.mark.compiled)]
 SLOTS = ("s0", "l0", "d0", "b0")
 META: list[tuple[Any, ...]] = [
     (3, -1, 10, 0, b'{"id":1}', None), (READY, 0, 11, 0, None, b"key"), (READY, 1, 12, 0, b"{}", None),
@@ -41,7 +32,7 @@ def manifest(end: int) -> ChunkManifest:
     return ChunkManifest(("t", 0), end, [range(end)], 0, [], [], [(1, "tombstone")])
 
 
-def filled(kind: type[ReferenceRows | NativeRows]) -> Rows:
+def filled(kind: Callable[[pa.Schema], Rows]) -> Rows:
     rows = kind(layout(CompiledTransforms({}, SLOTS, ())))
     for meta, values in zip(META, VALUES, strict=True):
         rows.add(meta, values)
@@ -49,7 +40,7 @@ def filled(kind: type[ReferenceRows | NativeRows]) -> Rows:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_rows_that_have_a_transform_go_and_all_stay(kind: type[ReferenceRows | NativeRows]) -> None:
+def test_rows_that_have_a_transform_go_and_all_stay(kind: Callable[[pa.Schema], Rows]) -> None:
     rows = filled(kind)
     assert rows.size() == (2, 10)
     rows.mark(MARK, 2)
