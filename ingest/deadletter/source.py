@@ -17,7 +17,7 @@ from ingest.kafka.reader import RangeReader
 from ingest.model.change import NOT_SELECTED
 from ingest.model.record import Chunk, offset_of
 from ingest.sources import Reader, SourceCoordinator
-from ingest.sources.derived import DerivedSource
+from ingest.sources.backfill import DerivedSource
 from ingest.sources.records import SourceCapabilities
 
 if TYPE_CHECKING:

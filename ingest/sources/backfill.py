@@ -7,23 +7,56 @@ of other tables are counted and left out before anything is learned of them. Rul
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from ingest.formats import OF_ROWS
 from ingest.model.change import NOT_SELECTED, Change, Reject, Skip
 from ingest.model.record import is_another
 from ingest.sources import SourceCoordinator
-from ingest.sources.derived import DerivedSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from ingest.formats import Decoder
+    from ingest.formats import Decoder, Format
+    from ingest.formats.metadata_columns import ExtraColumns
     from ingest.model.change import Decoded
     from ingest.model.record import Headers, Split
+    from ingest.model.reject import IgnoredErrors
     from ingest.model.table import TableId
-    from ingest.sources import Reader
+    from ingest.schema.infer import Inference
+    from ingest.sources import Reader, Source
     from ingest.sources.records import SourceCapabilities
+
+
+@dataclass(frozen=True)
+class DerivedSource:
+    """A source whose records are read as those of the pipeline's."""
+
+    source: Source
+    """The pipeline's source."""
+
+    sample_size: ClassVar[int] = 0
+    row_letters: ClassVar[None] = None
+
+    @property
+    def format(self) -> Format:
+        """The pipeline's."""
+        return self.source.format
+
+    @property
+    def extra(self) -> ExtraColumns:
+        """The pipeline's."""
+        return self.source.extra
+
+    @property
+    def ignored_errors(self) -> IgnoredErrors:
+        """The pipeline's."""
+        return self.source.ignored_errors
+
+    def inference(self, max_columns: int) -> Inference:
+        """Return the pipeline's inference."""
+        return self.source.inference(max_columns)
+
 
 _SHOWN: Final = 5
 """Splits that a warning names."""

@@ -21,8 +21,7 @@ from ingest.formats.csv.options import Csv
 from ingest.model.text import reason_of
 from ingest.paths import SharedPlace
 from ingest.sources import SourceCoordinator
-from ingest.sources.envelopes import EnvelopeDecoder
-from ingest.sources.lines import FileReader, first_line, stem_of
+from ingest.sources.lines import EnvelopeDecoder, FileReader, first_line, stem_of
 from ingest.sources.records import RecordOptions, SourceCapabilities
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ from ingest.sinks.lake.files import AddedFile
 from ingest.sinks.lake.pending_rows import LastStates
 from ingest.sinks.lake.superseded import rows_of_other_keys
 from ingest.sinks.lake.table import TableT, has_order
-from ingest.sinks.rows import no_sequence
+from ingest.sinks.sink import no_sequence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence

@@ -13,7 +13,7 @@ from ingest.model.numbers import Numbers
 from ingest.model.reject import RowError
 from ingest.model.table import show
 from ingest.sinks.lake.table import LakeTable, StatesToWrite, stored_schema, table_of
-from ingest.sinks.rows import RowOptions
+from ingest.sinks.sink import RowOptions
 from ingest.sinks.sink import SinkCapabilities, SinkOptions
 
 if TYPE_CHECKING:
@@ -37,7 +37,6 @@ class LakeOptions(RowOptions, SinkOptions):
     """The name of the extra with the lake's library."""
     times: ClassVar[bool]
     """True if the lake has times of a day."""
-    lays_out: ClassVar[tuple[str, ...]] = ("partition-keys", "table-options")
 
     namespace: str = Field("default", alias="sink.default-namespace", min_length=1)
     """The namespace of tables whose id has one part. Of an id with more parts, the last one is the table and those

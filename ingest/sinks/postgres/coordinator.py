@@ -24,7 +24,7 @@ from ingest.sinks.postgres.ddl import ChangeError, comment_statements, planned, 
 from ingest.sinks.postgres.progress import ProgressTables, RunOwner
 from ingest.sinks.postgres.stored_rows import keep_only
 from ingest.sinks.postgres.tables import beyond, has_rows, look_up
-from ingest.sinks.rows import no_sequence
+from ingest.sinks.sink import no_sequence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence

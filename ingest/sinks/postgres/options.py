@@ -17,8 +17,7 @@ from ingest.model.numbers import Numbers
 from ingest.model.reject import RowError
 from ingest.model.table import show
 from ingest.sinks.postgres.types import MAX_NAME, SYSTEM_COLUMNS
-from ingest.sinks.rows import RowOptions
-from ingest.sinks.sink import SinkCapabilities, SinkOptions
+from ingest.sinks.sink import RowOptions, SinkCapabilities, SinkOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
