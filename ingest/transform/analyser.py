@@ -94,12 +94,12 @@ class Analyser:
 
         Raise ValueError for queries and aggregates. Errors of py4j and Spark pass through.
         """
-        known = self._names.get(sql)
-        if known is not None:
-            return known
+        cached = self._names.get(sql)
+        if cached is not None:
+            return cached
         leaves = parser_of(self.spark).parseExpression(sql).collectLeaves()
-        found = []
-        own: set[str] = set()
+        all_names = []
+        variables: set[str] = set()
         for i in range(leaves.size()):
             leaf = leaves.apply(i)
             kind = leaf.getClass().getSimpleName()
@@ -112,11 +112,11 @@ class Analyser:
             start, stop = origin.startIndex().get(), origin.stopIndex().get() + 1
             parts = tuple(leaf.nameParts().mkString("\0").split("\0"))
             if _ARROW.search(sql, start, stop):
-                own |= {parts[0]}  # the variable of a lambda; its place is the whole lambda
+                variables |= {parts[0]}  # the variable of a lambda; its place is the whole lambda
                 continue
-            found.append(Name(start, stop, parts))
-        both = [name for name in found if name.parts[0] in own]
-        names = tuple(sorted((n for n in found if n not in both), key=lambda n: n.start))
+            all_names.append(Name(start, stop, parts))
+        bound = [name for name in all_names if name.parts[0] in variables]
+        names = tuple(sorted((n for n in all_names if n not in bound), key=lambda n: n.start))
         return self._names.put(sql, names, 500 + 4 * len(sql) + 300 * len(names))
 
     def number(self, function: Function, takes: Sequence[DataType]) -> int:
@@ -125,8 +125,8 @@ class Analyser:
         The same function and types have the same number.
         """
         key = _key(function.name.lower(), takes)
-        known = self._callers.get(key)
-        if known is None:
+        numbered = self._callers.get(key)
+        if numbered is None:
             gives = spark.StructType(
                 [
                     spark.StructField("ok", spark.BooleanType()),
@@ -136,25 +136,25 @@ class Analyser:
             )
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # pyspark warns that it prefers annotations to an explicit type
-                made = arrow_udf(caller(function, takes), gives, ArrowUDFType.SCALAR)
-            known = self._callers[key] = (len(self._callers), made)
-        return known[0]
+                arrow_function = arrow_udf(caller(function, takes), gives, ArrowUDFType.SCALAR)
+            numbered = self._callers[key] = (len(self._callers), arrow_function)
+        return numbered[0]
 
     def types_of(self, expressions: Sequence[str], slots: tuple[str, ...]) -> list[DataType]:
         """Return the types of expressions over `slots`: names of slots, and columns written `name type`.
 
         Raise ValueError for expressions that need several rows or are not deterministic. Errors of Spark pass through.
         """
-        known = self._types.get((tuple(expressions), slots))
-        if known is not None:
-            return known
+        cached = self._types.get((tuple(expressions), slots))
+        if cached is not None:
+            return cached
         base = self._slots.get(slots)
         if base is None:
             columns = ", ".join(slot if " " in slot else f"{slot} {SLOT_TYPES[slot[0]]}" for slot in slots)
-            made = self.spark.createDataFrame([], columns or "nothing int")
-            base = self._slots.put(slots, made, 10_000 + 500 * len(slots))
-        made = base.selectExpr(*(f"{sql} AS c{i}" for i, sql in enumerate(expressions)))
-        plan = analysed(made)  # the kind of plan cannot be found in another way
+            frame = self.spark.createDataFrame([], columns or "nothing int")
+            base = self._slots.put(slots, frame, 10_000 + 500 * len(slots))
+        frame = base.selectExpr(*(f"{sql} AS c{i}" for i, sql in enumerate(expressions)))
+        plan = analysed(frame)  # the kind of plan cannot be found in another way
         below = analysed(base).getClass().getName()
         inner = plan.children()
         if plan.getClass().getSimpleName() != "Project" or inner.apply(0).getClass().getName() != below:
@@ -164,9 +164,9 @@ class Analyser:
         if not all(values.apply(i).deterministic() for i in range(values.size())):
             msg = "a function here gives another result each time it is called"
             raise ValueError(msg)
-        found = [from_spark(field.dataType) for field in made.schema.fields]
+        types = [from_spark(field.dataType) for field in frame.schema.fields]
         size = 500 + sum(300 + 4 * len(text) for text in (*expressions, *slots))
-        return self._types.put((tuple(expressions), slots), found, size)
+        return self._types.put((tuple(expressions), slots), types, size)
 
     def caller(self, function: str, takes: Sequence[DataType]) -> Callable[..., Column]:
         """Return what calls a user-defined function for arguments of these types, once it has a number."""

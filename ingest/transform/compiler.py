@@ -71,20 +71,20 @@ class TransformCompiler:
         rule = self._rule_of(table)
         if rule is None:
             return None
-        made = self._compile(rule, table, source)
+        compiled = self._compile(rule, table, source)
         of: dict[str, str | None] = {column.name: column.name for column in source.columns}
-        of |= {output.name: output.copy_of for output in made.transform.outputs}
-        copies = ((column.name, of.get(column.name)) for column in made.schema.columns)
-        return Shaped(made.schema, tuple((name, passed) for name, passed in copies if passed is not None))
+        of |= {output.name: output.copy_of for output in compiled.transform.outputs}
+        copies = ((column.name, of.get(column.name)) for column in compiled.schema.columns)
+        return Shaped(compiled.schema, tuple((name, passed) for name, passed in copies if passed is not None))
 
     def transforms(self, sources: Mapping[TableId, SourceTable]) -> CompiledTransforms:
         """Return the transforms of all tables whose rows a rule changes."""
-        made = [
+        compiled = [
             self._compile(rule, table, source.schema)
             for table, source in sources.items()
             if source.output is not None and (rule := self._rule_of(table)) is not None
         ]
-        return together((one.transform for one in made), has_errors=any(one.called for one in made))
+        return together((rule.transform for rule in compiled), has_errors=any(rule.called for rule in compiled))
 
     def _rule_of(self, table: TableId) -> TransformRule | None:
         if table not in self._rule:
@@ -94,14 +94,14 @@ class TransformCompiler:
     # -- one rule for one table --------------------------------------------------------------------------------------
 
     def _compile(self, rule: TransformRule, table: TableId, source: TableSchema) -> CompiledRule:
-        known = self._made.get((table, source))
-        if known is None:
+        compiled = self._made.get((table, source))
+        if compiled is None:
             number = self._numbers.setdefault(table, len(self._numbers))
-            known = self._compiled(rule, table, source, number)
+            compiled = self._compiled(rule, table, source, number)
             for old in [key for key in self._made if key[0] == table]:
-                check_key(rule, self._made.pop(old), known, old[1], source)
-            self._made[table, source] = known
-        return known
+                check_key(rule, self._made.pop(old), compiled, old[1], source)
+            self._made[table, source] = compiled
+        return compiled
 
     def _compiled(self, rule: TransformRule, table: TableId, source: TableSchema, number: int) -> CompiledRule:
         """Return a rule bound to a table, with columns in place of literals where that changes no result.
@@ -110,13 +110,13 @@ class TransformCompiler:
         of a result depends on the literal.
         """
         with suppress(TransformError):  # the second try below reports the error with the author's own literals
-            made = Binder(self._analyser, rule, table, source, templates=True).compile(number)
-            if not made.literals:
-                return made
-            transform = made.transform
-            involved = [*(given.type for given in transform.inputs), *(output.type for output in transform.outputs)]
+            compiled = Binder(self._analyser, rule, table, source, templates=True).compile(number)
+            if not compiled.literals:
+                return compiled
+            transform = compiled.transform
+            involved = [*(column.type for column in transform.inputs), *(output.type for output in transform.outputs)]
             if not any("decimal" in sql_name(data_type) for data_type in involved):
-                return made
+                return compiled
         return Binder(self._analyser, rule, table, source, templates=False).compile(number)
 
     # -- what failed -------------------------------------------------------------------------------------------------
@@ -127,12 +127,12 @@ class TransformCompiler:
         In a batch a failed expression gives only a mark, so this computes it again for that row alone. The
         text is empty, too, for an expression with a user-defined function: results of calls exist in a batch only.
         """
-        made = next((m for (table, _), m in self._made.items() if table == failed.table), None)
-        sql = None if made is None else made.results.get(failed.slot)
-        if made is None or sql is None or any(call.column in sql for call in made.called):
+        compiled = next((m for (table, _), m in self._made.items() if table == failed.table), None)
+        sql = None if compiled is None else compiled.results.get(failed.slot)
+        if compiled is None or sql is None or any(call.column in sql for call in compiled.called):
             return ""
         values = [(slot, SLOT_TYPES[slot[0]], value) for slot, value in failed.values.items()]
-        values += [(name, literal_type(name), value) for name, value in made.literals]
+        values += [(name, literal_type(name), value) for name, value in compiled.literals]
         return self._why(sql, values)
 
     def _why(self, sql: str, values: Sequence[tuple[str, str, Any]]) -> str:
@@ -161,4 +161,8 @@ class TransformCompiler:
         return self._plan.results(transforms, self._active(transforms), fed)
 
     def _active(self, transforms: CompiledTransforms) -> list[CompiledRule]:
-        return [made for made in self._made.values() if transforms.of.get(made.transform.table) == made.transform]
+        return [
+            compiled
+            for compiled in self._made.values()
+            if transforms.of.get(compiled.transform.table) == compiled.transform
+        ]

@@ -56,96 +56,96 @@ class ExpressionBinder:
             expression = replace(expression, sql=sql)
         try:
             names = self.analyser.names(expression.sql)
-            made = calls(expression.sql, self.analyser.functions) if self.analyser.functions else ()
+            function_calls = calls(expression.sql, self.analyser.functions) if self.analyser.functions else ()
         except ValueError as exc:
             raise self.errors.error(
                 option, name, expression.text, 0, len(expression.text), str(exc), expression.at
             ) from exc
         except Exception as exc:
             raise self.errors.explained(option, name, expression, exc, self.shown()) from exc
-        standing = dict(literals)
-        places = [Literal(n.start, n.stop, standing[n.parts[0]]) if n.parts[0] in standing else n for n in names]
-        return self.bound(expression.sql, (*places, *made), option, name, expression)
+        values = dict(literals)
+        places = [Literal(n.start, n.stop, values[n.parts[0]]) if n.parts[0] in values else n for n in names]
+        return self.bound(expression.sql, (*places, *function_calls), option, name, expression)
 
     def bound(
-        self, sql: str, given: Sequence[Place], option: str, name: str, expression: Expression | None = None
+        self, sql: str, unsorted: Sequence[Place], option: str, name: str, expression: Expression | None = None
     ) -> tuple[str, frozenset[str]]:
         """Return SQL with slots in place of names, and the source columns that it needs.
 
         Results of calls replace the calls of user-defined functions. Raise TransformError.
         """
         needs: set[str] = set()
-        places = sorted(given, key=lambda place: (place.start, -place.stop))
-        made = self.rendered(sql, (0, len(sql)), places, needs, (option, name, expression))
-        if len(made) > _MAX_SQL:
+        places = sorted(unsorted, key=lambda place: (place.start, -place.stop))
+        slotted = self.rendered(sql, (0, len(sql)), places, needs, (option, name, expression))
+        if len(slotted) > _MAX_SQL:
             raise self.errors.error(option, name, sql, 0, len(sql), "too long with all that it refers to")
-        return made, frozenset(needs)
+        return slotted, frozenset(needs)
 
     def rendered(self, sql: str, part: tuple[int, int], places: Sequence[Place], needs: set[str], where: Where) -> str:
         """Return a part of an expression with slots. Add the source columns in it to `needs`. Raise TransformError."""
         out: list[str] = []
         at, end = part
-        for given in places:
-            if given.start < at or given.stop > end:
+        for place in places:
+            if place.start < at or place.stop > end:
                 continue  # outside of this part, or inside a call that is already replaced
-            if isinstance(given, Call):
-                out += (sql[at : given.start], self.call(sql, given, places, needs, where))
-                at = given.stop
+            if isinstance(place, Call):
+                out += (sql[at : place.start], self.call(sql, place, places, needs, where))
+                at = place.stop
                 continue
-            if isinstance(given, Literal):
-                column = f"{'_text' if isinstance(given.value, str) else '_number'}{len(self.literals)}"
-                self.literals.append((column, given.value))
-                out += (sql[at : given.start], column)
-                at = given.stop
+            if isinstance(place, Literal):
+                column = f"{'_text' if isinstance(place.value, str) else '_number'}{len(self.literals)}"
+                self.literals.append((column, place.value))
+                out += (sql[at : place.start], column)
+                at = place.stop
                 continue
-            head, *rest = given.parts
-            dotted = ".".join(given.parts)
+            head, *rest = place.parts
+            dotted = ".".join(place.parts)
             if head in self.computed and head not in self.types:
-                made, of = self.computed[head]
-                made = f"({made})"
-                needs |= of
+                column_sql, sources = self.computed[head]
+                column_sql = f"({column_sql})"
+                needs |= sources
             elif head in self.copies and head not in self.types:
                 head = self.copies[head]
-                made = self.column(head)
+                column_sql = self.column(head)
                 needs.add(head)
             elif rest and dotted in self.types and types.is_text(self.types.get(head, types.STRING)):
-                made, rest = self.column(dotted), []
+                column_sql, rest = self.column(dotted), []
                 needs.add(dotted)
             elif head in self.types or is_ours(head):
                 if rest and types.is_text(self.types.get(head, types.STRING)):
-                    raise self.errors.misnamed(sql, given, no_fields(head), where)
-                made = self.column(head)
+                    raise self.errors.misnamed(sql, place, no_fields(head), where)
+                column_sql = self.column(head)
                 needs.add(head)
             else:
-                raise self.errors.misnamed(sql, given, self.missing(head), where)
-            out += (sql[at : given.start], made, *(f".`{part}`" for part in rest))
-            at = given.stop
+                raise self.errors.misnamed(sql, place, self.missing(head), where)
+            out += (sql[at : place.start], column_sql, *(f".`{part}`" for part in rest))
+            at = place.stop
         return "".join((*out, sql[at:end]))
 
-    def call(self, sql: str, given: Call, places: Sequence[Place], needs: set[str], where: Where) -> str:
+    def call(self, sql: str, place: Call, places: Sequence[Place], needs: set[str], where: Where) -> str:
         """Return SQL for the result of a call. The call itself is computed before the expression around it.
 
         Raise TransformError for a wrong number of arguments, for wrong types, and for a call in a lambda.
         """
         option, name, expression = where
-        function = self.analyser.functions[given.function]
+        function = self.analyser.functions[place.function]
         text = sql if expression is None else expression.text
         begin = 0 if expression is None else expression.at
 
         def wrong(why: str) -> TransformError:
             same = expression is not None and expression.sql == text
-            start, length = (given.start, given.stop - given.start) if same else (0, len(text))
+            start, length = (place.start, place.stop - place.start) if same else (0, len(text))
             return self.errors.error(option, name, text, start, length, f"function {function.name}: {why}", begin)
 
         least = sum(not parameter.optional for parameter in function.takes)
-        if not least <= len(given.arguments) <= len(function.takes):
+        if not least <= len(place.arguments) <= len(function.takes):
             counts = f"{least}" if least == len(function.takes) else f"{least} to {len(function.takes)}"
-            raise wrong(f"takes {counts} arguments, not {len(given.arguments)}")
-        if given.in_lambda:
+            raise wrong(f"takes {counts} arguments, not {len(place.arguments)}")
+        if place.in_lambda:
             raise wrong("cannot be called in a lambda, nor with one")
-        arguments = [self.rendered(sql, part, places, needs, where) for part in given.arguments]
+        arguments = [self.rendered(sql, part, places, needs, where) for part in place.arguments]
         try:
-            found = self.analyser.types_of(arguments, self.columns()) if arguments else []
+            argument_types = self.analyser.types_of(arguments, self.columns()) if arguments else []
         except ValueError as exc:
             raise wrong(str(exc)) from exc
         except Exception as exc:
@@ -154,20 +154,20 @@ class ExpressionBinder:
             raise self.errors.explained(option, name, expression, exc, self.shown()) from exc
         takes = [
             p.type or (types.STRING if isinstance(t, NullType) else t)
-            for p, t in zip(function.takes, found, strict=False)
+            for p, t in zip(function.takes, argument_types, strict=False)
         ]
         sent = tuple(
             sql if want == is_so else f"CAST({sql} AS {sql_name(want)})"
-            for sql, want, is_so in zip(arguments, takes, found, strict=True)
+            for sql, want, is_so in zip(arguments, takes, argument_types, strict=True)
         )
-        known = self.called.get((given.function, sent))
-        if known is None:
+        udf_call = self.called.get((place.function, sent))
+        if udf_call is None:
             layer = 1 + max((c.layer for c in self.called.values() for a in sent if c.column in a), default=0)
             kind = f"u{self.analyser.number(function, takes)}_{layer}"
             count = sum(called.column.rpartition("_")[0] == kind for called in self.called.values())
-            known = UdfCall(f"{kind}_{count}", given.function, tuple(takes), sent, layer)
-            self.called[given.function, sent] = known
-        return f"IF({known.column}.ok, {known.column}.v, raise_error('{known.column}'))"
+            udf_call = UdfCall(f"{kind}_{count}", place.function, tuple(takes), sent, layer)
+            self.called[place.function, sent] = udf_call
+        return f"IF({udf_call.column}.ok, {udf_call.column}.v, raise_error('{udf_call.column}'))"
 
     def columns(self) -> tuple[str, ...]:
         """Return the columns that expressions may use so far: slots, literals and results of calls.
@@ -177,29 +177,29 @@ class ExpressionBinder:
         gives = {
             called.column: sql_name(self.analyser.functions[called.function].gives) for called in self.called.values()
         }
-        made = (f"{column} struct<ok: boolean, v: {given}, e: string>" for column, given in gives.items())
+        results = (f"{column} struct<ok: boolean, v: {value_type}, e: string>" for column, value_type in gives.items())
         literals = (f"{name} {literal_type(name)}" for name, _ in self.literals)
-        return (*sorted(given.slot for given in self.inputs.values()), *literals, *made)
+        return (*sorted(source.slot for source in self.inputs.values()), *literals, *results)
 
     def column(self, name: str) -> str:
         """Return a column as SQL over slots. It gets a slot where it has none yet."""
-        known = self.inputs.get(name)
-        if known is None:
+        column_input = self.inputs.get(name)
+        if column_input is None:
             data_type = self.types.get(name)
             if data_type is None:
                 data_type = types.BIGINT if name == NOW else types.DOUBLE if name.startswith(DICE) else types.STRING
-            known = self.inputs[name] = Input(name, data_type, next_slot(self.counts, data_type))
-        return received(known.slot, known.type)
+            column_input = self.inputs[name] = Input(name, data_type, next_slot(self.counts, data_type))
+        return received(column_input.slot, column_input.type)
 
     def shown(self) -> dict[str, str]:
         """Return the names of columns by the SQL that stands for them."""
-        given = self.inputs.values()
-        return {**{i.slot: i.name for i in given}, **{received(i.slot, i.type): i.name for i in given}}
+        inputs = self.inputs.values()
+        return {**{i.slot: i.name for i in inputs}, **{received(i.slot, i.type): i.name for i in inputs}}
 
     def sources(self, name: str) -> frozenset[str]:
         """Return the source columns that a result column is made of."""
-        made = self.computed.get(name)
-        return frozenset({self.copies.get(name, name)}) if made is None else made[1]
+        computed = self.computed.get(name)
+        return frozenset({self.copies.get(name, name)}) if computed is None else computed[1]
 
     def missing(self, name: str) -> str:
         """Return why a name is unknown, with the most similar known name."""

@@ -70,16 +70,16 @@ class SparkPlan:
         if not transforms.results:
             return fed.selectExpr(TRANSFORM, "0L AS _failed0")
         forms: dict[tuple[Any, ...], list[CompiledRule]] = {}
-        for made in active:
-            forms.setdefault((*sorted(made.results.items()), *made.called), []).append(made)
+        for compiled in active:
+            forms.setdefault((*sorted(compiled.results.items()), *compiled.called), []).append(compiled)
         fed = fed.selectExpr("*", *self._constants(list(forms.values())))
         by_slot: dict[str, list[tuple[int, str]]] = {slot: [] for slot in transforms.results}
         called: dict[tuple[int, str], list[tuple[int, UdfCall]]] = {}
-        for number, (made, *_) in enumerate(forms.values()):
-            for slot, text in made.results.items():
+        for number, (compiled, *_) in enumerate(forms.values()):
+            for slot, text in compiled.results.items():
                 by_slot[slot].append((number, text))
-            for one in made.called:
-                called.setdefault((one.layer, one.column), []).append((number, one))
+            for call in compiled.called:
+                called.setdefault((call.layer, call.column), []).append((number, call))
         errors = []
         for layer in sorted({layer for layer, _ in called}):
             columns = {column: of for (at, column), of in called.items() if at == layer}
@@ -99,14 +99,14 @@ class SparkPlan:
     @staticmethod
     def _constants(forms: Sequence[Sequence[CompiledRule]]) -> list[str]:
         """Return columns that depend only on a row's transform: the number of its form, and its literals."""
-        size = 1 + max(made.transform.number for of in forms for made in of)
+        size = 1 + max(compiled.transform.number for of in forms for compiled in of)
         numbers: list[Any] = [-1] * size
         literals: dict[str, list[Any]] = {}
         for number, of in enumerate(forms):
-            for made in of:
-                numbers[made.transform.number] = number
-                for name, value in made.literals:
-                    literals.setdefault(name, [None] * size)[made.transform.number] = value
+            for compiled in of:
+                numbers[compiled.transform.number] = number
+                for name, value in compiled.literals:
+                    literals.setdefault(name, [None] * size)[compiled.transform.number] = value
 
         def looked_up(values: list[Any], kind: str) -> str:
             # One JSON text is parsed once by Spark; an array of literals would be as many expressions to parse
@@ -129,13 +129,13 @@ class SparkPlan:
         """
         guarded, results = [], []
         for column, of in columns.items():
-            one = of[0][1]
-            names = [f"{column}_{i}" for i in range(len(one.arguments))]
+            first_call = of[0][1]
+            names = [f"{column}_{i}" for i in range(len(first_call.arguments))]
             for i, name in enumerate(names):
                 guarded.append(self._guarded(name, [(number, call.arguments[i]) for number, call in of]))
             numbers = ", ".join(str(number) for number, _ in of)
             wanted = " AND ".join((f"{FORM} IN ({numbers})", *(f"{name} IS NOT NULL" for name in names)))
-            call = self._analyser.caller(one.function, one.takes)
+            call = self._analyser.caller(first_call.function, first_call.takes)
             results.append(call(expr(wanted), *(expr(f"{name}.v") for name in names)).alias(column))
         return fed.select("*", *guarded).select(*fed.columns, *results)
 

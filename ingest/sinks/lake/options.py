@@ -13,8 +13,7 @@ from ingest.model.numbers import Numbers
 from ingest.model.reject import RowError
 from ingest.model.table import show
 from ingest.sinks.lake.table import LakeTable, StatesToWrite, stored_schema, table_of
-from ingest.sinks.sink import RowOptions
-from ingest.sinks.sink import SinkCapabilities, SinkOptions
+from ingest.sinks.sink import RowOptions, SinkCapabilities, SinkOptions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
