@@ -1,8 +1,10 @@
-"""The comparison of two sides, key by key, one file of their spools after the other.
+"""The comparison of two sides, key by key.
 
-In: what the source says of keys up to a position, what it says of them behind that, and what the sink has. The sink
-was read while it was somewhere between both positions: so a key may have any of its states there. Out: the keys that
-differ. Rules: docs/spec/verify.md.
+In: the states that the source has of keys up to a position, those behind it, and what the sink has. The sink was read
+while it was somewhere between both positions, so a key may have any of its states there. Out: the keys that differ.
+
+States lie on the local disk, in so many files that those of one fit into memory; a key is always in the same one.
+Rules: docs/spec/verify.md.
 """
 
 from __future__ import annotations
@@ -11,17 +13,79 @@ from collections import Counter
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from zlib import crc32
 
+import msgspec
 import orjson
 
 from ingest.verify.rows import RowDifference
-from ingest.verify.spool import PARTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
 
-    from ingest.verify.rows import Cells, Counts, TableThere
-    from ingest.verify.spool import Spool
+    from ingest.verify.rows import Cells, Counts, SinkTable
+
+PARTS: Final = 512
+"""Files of a spool."""
+_HELD: Final = 32 << 20
+"""Bytes of states that are kept in memory until they are written."""
+_OVERHEAD: Final = 50
+"""Bytes that an object takes in memory beside its content, about."""
+_ARRAY: Final = b"\xdd"
+"""The beginning of an array of MessagePack, before the number of its elements in four bytes."""
+
+Entry: TypeAlias = "tuple[int, int, str, Cells | None]"
+"""Number of the table, number of the split of the source, key, and row."""
+
+_encode: Final = msgspec.msgpack.Encoder().encode
+_decode: Final = msgspec.msgpack.Decoder(list[tuple[int, int, str, dict[str, str] | None]]).decode
+
+
+def part_of(table: int, key: str) -> int:
+    """Return the file that a key is in."""
+    return crc32(key.encode("utf-8", "surrogatepass"), table) % PARTS
+
+
+class Spool:
+    """States in files below a folder."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        """`name`: no other spool of the folder has it."""
+        self._folder, self._name = folder, name
+        self._pending: list[list[bytes]] = [[] for _ in range(PARTS)]
+        self._held = 0
+
+    def add(self, table: int, split: int, key: str, cells: Cells | None) -> None:
+        """Add a state."""
+        data = _encode((table, split, key, cells))
+        self._pending[part_of(table, key)].append(data)
+        self._held += len(data) + _OVERHEAD
+        if self._held >= _HELD:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what is pending."""
+        for number, entries in enumerate(self._pending):
+            if entries:
+                size = 5 + sum(map(len, entries))
+                with self._path(number).open("ab") as file:
+                    file.write(size.to_bytes(8, "big") + _ARRAY + len(entries).to_bytes(4, "big") + b"".join(entries))
+                entries.clear()
+        self._held = 0
+
+    def states(self, part: int) -> Iterator[Entry]:
+        """Yield the states of a file. All were written."""
+        path = self._path(part)
+        if not path.exists():
+            return
+        with path.open("rb") as file:
+            while size := file.read(8):
+                yield from _decode(file.read(int.from_bytes(size, "big")))
+
+    def _path(self, number: int) -> Path:
+        return self._folder / f"{self._name}.{number}"
+
 
 Key: TypeAlias = tuple[int, str]
 """The number of a table, and the text of a key."""
@@ -44,11 +108,11 @@ class StatesOfKey:
     before: dict[int, list[Cells | None]] = field(default_factory=dict)
     """By split of the source: its states, as far as they count."""
     since: dict[int, list[Cells | None]] = field(default_factory=dict)
-    there: list[Cells | None] = field(default_factory=list)
+    sink: list[Cells | None] = field(default_factory=list)
     """Rows of the sink; None for one that is gone."""
 
 
-class FoundKey(NamedTuple):
+class UnequalKey(NamedTuple):
     """A key that differs, or whose last change the sink has not."""
 
     table: int
@@ -62,29 +126,29 @@ class FoundKey(NamedTuple):
 class Comparison:
     """The comparison of some tables."""
 
-    def __init__(self, tables: Sequence[TableThere], counts: Sequence[Counts], *, states: bool) -> None:
+    def __init__(self, tables: Sequence[SinkTable], counts: Sequence[Counts], *, states: bool) -> None:
         """`tables` by their numbers. `states`: whether the sink's rows are states, of which the last one counts."""
         self._tables = tables
         self._counts = counts
         self._states = states
 
-    def compare(self, sides: ComparedSides) -> Iterator[FoundKey]:
+    def compare(self, sides: ComparedSides) -> Iterator[UnequalKey]:
         """Yield what differs, and what the sink has not yet; counts nothing of these."""
-        for one in sides:
-            one.flush()
+        for spool in sides:
+            spool.flush()
         for part in range(PARTS):
             for (table, key), states in self._load(sides, part).items():
-                found = self._compare(table, key, states)
-                if found is not None:
-                    yield found
+                unequal = self._compare(table, key, states)
+                if unequal is not None:
+                    yield unequal
 
     def _load(self, sides: ComparedSides, part: int) -> dict[Key, StatesOfKey]:
         out: dict[Key, StatesOfKey] = {}
         for table, _, key, cells in sides.sink.states(part):
-            there = _of(out, table, key).there
+            rows = _of(out, table, key).sink
             if self._states and not self._tables[table].rules.all_states:
-                there.clear()
-            there.append(cells)
+                rows.clear()
+            rows.append(cells)
         for table, split, key, cells in sides.before.states(part):
             self._add(table, _of(out, table, key).before, split, cells)
         for table, split, key, cells in sides.since.states(part):
@@ -108,17 +172,17 @@ class Comparison:
             return
         states[:] = [cells]
 
-    def _compare(self, table: int, key: str, of: StatesOfKey) -> FoundKey | None:
+    def _compare(self, table: int, key: str, of: StatesOfKey) -> UnequalKey | None:
         if self._tables[table].rules.all_states:
             return self._compare_all(table, key, of)
         counts = self._counts[table]
-        rows = [row for row in of.there if row is not None]
+        rows = [row for row in of.sink if row is not None]
         known = bool(of.before or of.since)
         if not known and not self._tables[table].rules.extra_known:
             counts.unjudged += bool(rows)
             return None
         right, allowed = self._last(table, of)
-        if not rows and all(one is None for one in right):
+        if not rows and all(state is None for state in right):
             counts.compared += known
             return None
         if not rows and not self._tables[table].rules.missing_known:
@@ -127,23 +191,23 @@ class Comparison:
         counts.compared += 1
         counts.open += len(right) > 1
         row = rows[0] if rows else None
-        if len(rows) < 2 and any(self._same(table, row, one) for one in right):
+        if len(rows) < 2 and any(self._same(table, row, state) for state in right):
             return None
         if len(rows) == 1 and self._is_unknown(table, rows[0], right):
             counts.unjudged += 1
             return None
-        behind = len(rows) < 2 and any(self._same(table, row, one) for one in allowed)
+        behind = len(rows) < 2 and any(self._same(table, row, state) for state in allowed)
         difference = None if behind else self._difference(table, key, right, rows)
-        states = [(split, one) for split, one in self._finals(table, of).items()]
-        return FoundKey(table, key, difference, states)
+        states = [*self._finals(table, of).items()]
+        return UnequalKey(table, key, difference, states)
 
     def _is_unknown(self, table: int, row: Cells, right: Sequence[Cells | None]) -> bool:
         """Return whether a row may be of a state that the source has forgotten."""
         rules = self._tables[table].rules
-        if all(one is None for one in right):
+        if all(state is None for state in right):
             is_marked = rules.flag is not None and row.get(rules.flag) == "true"
             return is_marked or (rules.forgets and rules.keeps_deleted)
-        return rules.forgets and any(self._is_older(table, one, row) for one in right)
+        return rules.forgets and any(self._is_older(table, state, row) for state in right)
 
     def _finals(self, table: int, of: StatesOfKey) -> dict[int, Cells | None]:
         """Return the last state of each split of the source that has any."""
@@ -162,8 +226,8 @@ class Comparison:
         right = _different(finals.values()) or [None]
         if self._tables[table].rules.sequence is not None and len(right) > 1:
             newest = right[0]  # whichever came last, this one stays
-            for one in right[1:]:
-                newest = newest if self._is_older(table, one, newest) else one
+            for state in right[1:]:
+                newest = newest if self._is_older(table, state, newest) else state
             right = [newest]
         allowed: list[Cells | None] = [states[-1] for states in of.before.values() if states]
         if any(split not in of.before for split in of.since):
@@ -175,12 +239,12 @@ class Comparison:
                 allowed += kept[split][-1:]
         return _shown(right), _shown(allowed)
 
-    def _is_older(self, table: int, one: Cells | None, known: Cells | None) -> bool:
+    def _is_older(self, table: int, state: Cells | None, known: Cells | None) -> bool:
         """Return whether a state is older than another one by the column that orders them."""
         rules = self._tables[table].rules
-        if rules.sequence is None or one is None or known is None:
+        if rules.sequence is None or state is None or known is None:
             return False
-        new, old = one.get(rules.sequence), known.get(rules.sequence)
+        new, old = state.get(rules.sequence), known.get(rules.sequence)
         if new is None or old is None:
             return new is None and old is not None
         if rules.of_texts:
@@ -190,24 +254,24 @@ class Comparison:
         except InvalidOperation:
             return new < old  # times have one form, in which they are in order
 
-    def _compare_all(self, table: int, key: str, of: StatesOfKey) -> FoundKey | None:
+    def _compare_all(self, table: int, key: str, of: StatesOfKey) -> UnequalKey | None:
         """Compare the states of a key where each is a row: all have to be there, as often as the source had them."""
-        counts, there = self._counts[table], self._tables[table]
-        wanted = Counter(_text(row, there) for states in of.before.values() for row in states if row is not None)
-        later = Counter(_text(row, there) for states in of.since.values() for row in states if row is not None)
-        rows = Counter(_text(row, there) for row in of.there if row is not None)
-        if not (wanted or later) and not there.rules.extra_known:
+        counts, compared = self._counts[table], self._tables[table]
+        wanted = Counter(_text(row, compared) for states in of.before.values() for row in states if row is not None)
+        later = Counter(_text(row, compared) for states in of.since.values() for row in states if row is not None)
+        rows = Counter(_text(row, compared) for row in of.sink if row is not None)
+        if not (wanted or later) and not compared.rules.extra_known:
             counts.unjudged += bool(rows)
             return None
         counts.compared += 1
         lacking, more = wanted - rows, rows - wanted - later
         twice = {text for text in more if wanted[text] or later[text]}
-        if there.rules.forgets or not there.rules.extra_known:
+        if compared.rules.forgets or not compared.rules.extra_known:
             counts.unjudged += more.total()
             more = Counter()
         if not (lacking or more):
             return None
-        values = dict(zip(there.key, orjson.loads(key), strict=True))
+        values = dict(zip(compared.key, orjson.loads(key), strict=True))
         kind = "other" if lacking and more else "missing" if lacking else "duplicate" if twice else "extra"
         source, sink = (dict(orjson.loads(next(iter(side)))) if side else {} for side in (lacking, more))
         if kind == "duplicate":
@@ -215,25 +279,22 @@ class Comparison:
         cells = _differing(source, sink) if kind == "other" else tuple((n, source.get(n), sink.get(n)) for n in source)
         difference = RowDifference(kind, values, cells, sum(rows.values()))
         states = [(split, row) for side in (of.before, of.since) for split, some in side.items() for row in some]
-        return FoundKey(table, key, difference, states)
+        return UnequalKey(table, key, difference, states)
 
-    def _same(self, table: int, one: Cells | None, other: Cells | None) -> bool:
-        """Return whether a row of the sink is what the source says, but for columns that the sink lacks or adds."""
-        if one is None or other is None:
-            return one is other
-        if not self._tables[table].left_out:
-            return one == other
-        return self._kept(table, one) == self._kept(table, other)
+    def _same(self, table: int, row: Cells | None, state: Cells | None) -> bool:
+        """Return whether a row of the sink is a state of the source, but for columns that the sink lacks or adds."""
+        if row is None or state is None:
+            return row is state
+        return self._kept(table, row) == self._kept(table, state)
 
     def _kept(self, table: int, cells: Cells) -> Cells:
         """Return the cells that are compared."""
         left_out = self._tables[table].left_out
-        return {name: text for name, text in cells.items() if name not in left_out}
+        return {name: text for name, text in cells.items() if name not in left_out} if left_out else cells
 
     def _difference(self, table: int, key: str, right: Sequence[Cells | None], rows: Sequence[Cells]) -> RowDifference:
-        there = self._tables[table]
-        values = dict(zip(there.key, orjson.loads(key), strict=True))
-        wanted = next((one for one in right if one is not None), None)
+        values = dict(zip(self._tables[table].key, orjson.loads(key), strict=True))
+        wanted = next((state for state in right if state is not None), None)
         if len(rows) > 1:
             return RowDifference("duplicate", values, _differing(wanted or {}, rows[-1]), len(rows))
         if not rows:
@@ -250,21 +311,21 @@ _ENDED: Final = "\0ended"
 
 def _shown(states: Iterable[Cells | None]) -> list[Cells | None]:
     """Return the rows that are there in these states."""
-    return [None if one is not None and _ENDED in one else one for one in states]
+    return [None if state is not None and _ENDED in state else state for state in states]
 
 
 def _of(out: dict[Key, StatesOfKey], table: int, key: str) -> StatesOfKey:
-    found = out.get((table, key))
-    if found is None:
-        found = out[table, key] = StatesOfKey()
-    return found
+    states = out.get((table, key))
+    if states is None:
+        states = out[table, key] = StatesOfKey()
+    return states
 
 
 def _different(states: Iterable[Cells | None]) -> list[Cells | None]:
     out: list[Cells | None] = []
-    for one in states:
-        if one not in out:
-            out.append(one)
+    for state in states:
+        if state not in out:
+            out.append(state)
     return out
 
 
@@ -274,6 +335,6 @@ def _differing(source: Cells, sink: Cells) -> tuple[tuple[str, str | None, str |
     return tuple((n, source.get(n), sink.get(n)) for n in names if source.get(n) != sink.get(n))
 
 
-def _text(row: Cells, there: TableThere) -> str:
-    cells = {name: text for name, text in row.items() if name not in there.left_out}
+def _text(row: Cells, table: SinkTable) -> str:
+    cells = {name: text for name, text in row.items() if name not in table.left_out}
     return orjson.dumps(sorted(cells.items())).decode()

@@ -10,16 +10,14 @@ from typing import TYPE_CHECKING, Final
 
 import psycopg
 
-from ingest.errors import SchemaChangeRefused
-from ingest.model.reject import RowError
-from ingest.model.table import show
 from ingest.sinks.postgres.connection import connect, explain
 from ingest.sinks.postgres.stored_rows import ExpectedTexts, rows_by_key
 from ingest.sinks.postgres.tables import look_up
-from ingest.verify.rows import KeyedRow, TableRules, TableThere, key_of
+from ingest.verify.rows import KeyedRow, SinkReader, SinkTable, TableRules, cells_of, key_of, table_for
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Mapping, Sequence
+    from contextlib import ExitStack
 
     from ingest.encode.upsert_encoder import Destination
     from ingest.model.schema import TableSchema
@@ -32,13 +30,13 @@ if TYPE_CHECKING:
 _TEXTS: Final = ("text", "character")
 
 
-class DatabaseReader:
+class DatabaseReader(SinkReader):
     """The tables of a database."""
 
     states = False
 
-    def __init__(self, sink: SqlSinkOptions, pipeline: str) -> None:
-        """Connect to nothing yet."""
+    def __init__(self, sink: SqlSinkOptions, pipeline: str, resources: ExitStack) -> None:
+        resources.callback(self._close)
         self.sink = sink
         self._application = f"ingest verify {pipeline}"
         self._connection: Connection | None = None
@@ -46,97 +44,82 @@ class DatabaseReader:
         self._targets: dict[tuple[str, str], TableId] = {}
         self._texts: dict[SqlTable, ExpectedTexts] = {}
 
-    def tables(self, schemas: Mapping[TableId, TableSchema]) -> dict[TableId, TableThere]:
+    def tables(self, schemas: Mapping[TableId, TableSchema]) -> dict[TableId, SinkTable]:
         """Return the tables as they are. Raise IngestError."""
         out = {}
         self._texts = {}
         for target, schema in schemas.items():
-            try:
-                wanted: SqlTable = self.sink.table_for(target, schema)
-            except RowError as exc:  # all of its rows are rejects
-                msg = f"the table {show(target)} cannot be one of the sink's: {exc}"
-                raise SchemaChangeRefused(msg, "route it to another name") from None
+            wanted: SqlTable = table_for(self.sink, target, schema)
             with self._asking(f"look the table {wanted} up") as connection, connection.transaction():
-                there = look_up(connection, wanted)
-            if there is not None:
-                wanted = wanted.written_to(there)
-            self._tables[target] = wanted, there
+                existing = look_up(connection, wanted)
+            if existing is not None:
+                wanted = wanted.written_to(existing)
+            self._tables[target] = wanted, existing
             self._targets[wanted.schema, wanted.name] = target
-            columns = {} if there is None else there.columns
-            missing = tuple(one.name for one in wanted.columns if there is not None and one.name not in columns)
-            ends = wanted.history is not None
+            columns = {} if existing is None else existing.columns
+            missing = tuple(c.name for c in wanted.columns if existing is not None and c.name not in columns)
             rules = TableRules(
                 keeps_deleted=self.sink.delete_strategy == "ignore",
                 flag=wanted.deleted,
                 sequence=wanted.sequence,
                 of_texts=columns.get(wanted.sequence or "", "").startswith(_TEXTS),
-                ends=ends and wanted.sequence is not None,
+                ends=wanted.history is not None and wanted.sequence is not None,
             )
-            out[target] = TableThere(wanted.key, rules, f"table {wanted}", missing, absent=there is None)
+            out[target] = SinkTable(wanted.key, rules, f"table {wanted}", missing, absent=existing is None)
         return out
 
     def rows(self, tables: Sequence[TableId]) -> Iterator[tuple[TableId, list[KeyedRow]]]:
         """Yield all rows of tables; of a history those that are the current ones."""
         for target in tables:
-            wanted, there = self._tables[target]
-            if there is None:
+            wanted, existing = self._tables[target]
+            if existing is None:
                 continue
-            names = [one.name for one in wanted.columns if one.name in there.columns]
-            names += [wanted.deleted] if wanted.deleted is not None and wanted.deleted in there.columns else []
+            names = [column.name for column in wanted.columns if column.name in existing.columns]
+            names += [wanted.deleted] if wanted.deleted is not None and wanted.deleted in existing.columns else []
             ended = [] if wanted.history is None else [wanted.history.valid_to]
             with self._asking(f"read the table {wanted}") as connection:
-                for chunk in rows_by_key(connection, wanted, there.columns, [*names, *ended]):
+                for chunk in rows_by_key(connection, wanted, existing.columns, [*names, *ended]):
                     current = [row[: len(names)] for row in chunk if not ended or row[-1] is None]
-                    yield target, [self._row(wanted, there, names, row) for row in current]
-
-    @property
-    def unreadable(self) -> Mapping[TableId, tuple[int, str]]:
-        """Nothing: all rows of a table can be read."""
-        return {}
-
-    @property
-    def cut(self) -> int:
-        """Zero: the encoder counts them."""
-        return 0
+                    yield target, [self._row(wanted, existing, names, row) for row in current]
 
     def target(self, destination: Destination) -> TableId | None:
         """Return the table that a record's destination stands for."""
         return self._targets.get((destination.schema, destination.name))
 
     def expected(
-        self, table: TableId, made: Destination, records: Sequence[tuple[bytes, bytes | None]]
+        self, table: TableId, destination: Destination, records: Sequence[tuple[bytes, bytes | None]]
     ) -> list[KeyedRow]:
         """Return rows as the table would have them."""
-        _, there = self._tables[table]
-        if there is None or not there.columns.keys() >= set(made.key):
-            return [self._raw(made, *record) for record in records]
-        wanted = made.written_to(there)
+        _, existing = self._tables[table]
+        if existing is None or not existing.columns.keys() >= set(destination.key):
+            return [self._raw(destination, *record) for record in records]
+        wanted = destination.written_to(existing)
         texts = self._texts.get(wanted)
         if texts is None:
             stages = self.sink.dialect.stages
-            texts = self._texts[wanted] = ExpectedTexts(wanted, there.kinds, stages=stages)
+            texts = self._texts[wanted] = ExpectedTexts(wanted, existing.kinds, stages=stages)
         with self._asking(f"ask what the table {wanted} has of rows") as connection:
-            found = texts.of(connection, records)
+            rows = texts.of(connection, records)
         out = []
-        for (_, value), row in zip(records, found, strict=True):
+        for (_, value), row in zip(records, rows, strict=True):
             if row is not None:
-                one = self._row(wanted, there, texts.names, row)
-                out.append(one if value is not None else KeyedRow(one.key, None))
+                keyed = self._row(wanted, existing, texts.names, row)
+                out.append(keyed if value is not None else KeyedRow(keyed.key, None))
         return out
 
-    def _row(self, wanted: SqlTable, there: ExistingTable, names: Sequence[str], row: Sequence[str | None]) -> KeyedRow:
+    def _row(
+        self, wanted: SqlTable, existing: ExistingTable, names: Sequence[str], row: Sequence[str | None]
+    ) -> KeyedRow:
         cells: Cells = {}
         for name, text in zip(names, row, strict=True):
             if text is not None:
-                cells[name] = _number(text) if there.columns[name] == "numeric" else text
+                cells[name] = _number(text) if existing.columns[name] == "numeric" else text
         if wanted.deleted is not None and cells.get(wanted.deleted) == "false":
             del cells[wanted.deleted]
         return KeyedRow(key_of(cells, wanted.key), cells)
 
     def _raw(self, wanted: SqlTable, key: bytes, value: bytes | None) -> KeyedRow:
         """Return a row as it came: there is no table that could have it."""
-        from ingest.verify.cells import cells_of  # noqa: PLC0415  (a table is seldom missing)
-
         of_key = cells_of(key)
         return KeyedRow(key_of(of_key, wanted.key), None if value is None else {**cells_of(value), **of_key})
 
@@ -151,8 +134,7 @@ class DatabaseReader:
         except psycopg.Error as exc:
             raise explain(exc, what, self.sink.server) from exc
 
-    def close(self) -> None:
-        """Release the connection."""
+    def _close(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()

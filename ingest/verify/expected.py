@@ -1,14 +1,21 @@
 """The rows that a sink should have: what its pipeline makes of the source's records, written nowhere.
 
-It is main street itself, in this process, over ranges of the source: decode, transforms, routes, the sink's schemas and
-the sink's encoder. In: positions. Out: the keys and values of records, as the sink's writer would get them.
+A reading is a run of the pipeline in this process, without a sink: it decodes, transforms, routes and encodes under the
+pipeline's checkpoint, of which nothing is changed. In: positions. Out: keys and values of records, as the sink's writer
+would get them.
+
+- `ExpectedRows` reads topics and files over ranges.
+- `SnapshotRows` reads a database: its tables anew, chunk by chunk, and then the log up to where the server is.
+
+Rules: docs/spec/verify.md#databases-as-sources.
 """
 
 from __future__ import annotations
 
+import re
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ingest.checkpoint.checkpoint import Progress
 from ingest.checkpoint.location import CheckpointAccess, CheckpointLocation
@@ -19,10 +26,12 @@ from ingest.driver.pacing import Pacing
 from ingest.driver.run import started
 from ingest.driver.run_parts import Endpoints, Listeners, make_parts
 from ingest.driver.startup import PipelineStartup, Start, begin_existing
-from ingest.errors import SchemaChangeRefused
+from ingest.errors import ConfigError, SchemaChangeRefused
+from ingest.model.table import show
 from ingest.observe.events import RunEnded, Warned
 from ingest.sinks.sink import PlainWriter
 from ingest.sources.backfill import BackfillCoordinator, BackfillSource
+from ingest.sources.stateful import SourceState
 from ingest.task import worker
 from ingest.testing.discarding_sink import DiscardingCoordinator
 from ingest.testing.in_memory import InMemorySink
@@ -37,7 +46,6 @@ if TYPE_CHECKING:
     from ingest.config.pipeline import Pipeline
     from ingest.driver.context import Settings
     from ingest.driver.run_parts import RunParts
-    from ingest.driver.startup import Startup
     from ingest.encode.upsert_encoder import Destination
     from ingest.model.record import Split
     from ingest.model.schema import TableSchema
@@ -47,10 +55,15 @@ if TYPE_CHECKING:
     from ingest.spark.session import Session
 
     Receiver: TypeAlias = Callable[[int, Destination, list[tuple[bytes, bytes | None]]], None]
-    """Whoever gets keys and values of records of one destination, in their order, and the number of their split."""
+    """Function that gets keys and values of records of one destination, in their order, and their split's number."""
+    Begin: TypeAlias = Callable[[Any, Checkpoint, Progress], dict[Split, int]]
+    """Function that returns where a reading begins: of the source's coordinator, and the pipeline's progress."""
 
-_AT_ONCE = 5_000
+_AT_ONCE: Final = 5_000
 """Records that are handed on together."""
+_PLAIN: Final = re.compile(r"\w+\.\w+", re.ASCII)
+_MAX_SELECTOR: Final = 5_000
+"""Characters of a selector, at most: of more tables all are read."""
 
 
 @dataclass(frozen=True)
@@ -101,24 +114,29 @@ class Readings:
     def read(
         self,
         source: AnyOptions,
-        startup_of: Callable[[RunContext, RunParts, RunCounters], Startup],
-        pacing: Pacing,
-        writer: Callable[[], HandingOn],
+        begin: Begin,
+        take: Receiver,
+        number: Callable[[Split], int] = lambda _: 0,
+        learned: dict[TableId, TableSchema] | None = None,
     ) -> tuple[RunEnded, RunParts, Start]:
-        """Run once, from where a startup says; returns what the run leaves. Raise IngestError."""
+        """Run once, from where `begin` says; returns what the run leaves. Raise IngestError.
+
+        `number`: returns the number of a split. `learned` gets the schemas that the source says of its tables.
+        """
         context = RunContext(self.pipeline, self._settings, self._saw)
         with ExitStack() as resources:
             writing = self.pipeline.sink.coordinator(context.name, self.warn)
             resources.callback(writing.close)
-            sink = _ExpectedSink(self._sink, LookingCoordinator(writing, self.warn), writer)
+            stand_in = StandInCoordinator(writing, self.warn)
+            sink = _ExpectedSink(self._sink, stand_in, lambda: ForwardingWriter(number, take))
             runner = InProcessRunner(lambda: self._session().hadoop)
             engine = InProcessEngine(runner, lambda: self._session().sql())
             quiet = Listeners(lambda _: None, lambda *_: None)
             parts = make_parts(context, self.pipeline.rules, Endpoints(source, sink, None), engine, NoStop(), quiet)
-            parts = replace(parts, pacing=pacing)
+            parts = replace(parts, pacing=OneSplitPacing(0.0, source.rate_limit, None))
             summary = RunEnded(context.name)
             counters = RunCounters(summary, self.pipeline.pipeline.max_tables)
-            startup = startup_of(context, parts, counters)
+            startup = ReadingStartup(context, parts, counters, begin, {} if learned is None else learned)
             try:
                 with (
                     CheckpointAccess(CheckpointLocation(self._settings.checkpoint, read_only=True)) as access,
@@ -155,14 +173,15 @@ class ExpectedRows:
         """Hand on the records of changes between positions, or from the beginning. Raise IngestError."""
         first: dict[Split, int] = {}
 
-        def startup_of(context: RunContext, parts: RunParts, counters: RunCounters) -> RangeStartup:
-            return RangeStartup(context, parts, counters, starts, ends, first)
+        def begin(coordinator: RangesCoordinator, _: Checkpoint, main: Progress) -> dict[Split, int]:
+            wanted = {split: at for split, at in ends.items() if self._source.reads(split)}
+            first.update(coordinator.ranges(starts, wanted, main.ids))
+            return first
 
         def number(split: Split) -> int:
             return self._splits.setdefault(split, len(self._splits))
 
-        pacing = OneSplit(0.0, self._source.rate_limit, None)
-        summary, _, _ = self._readings.read(self._source, startup_of, pacing, lambda: HandingOn(number, take))
+        summary, _, _ = self._readings.read(self._source, begin, take, number)
         if starts is None:
             lost = {split for split in ends if self._source.reads(split) and first.get(split, 1) > 0}
             self.incomplete = [f"{name}[{p}]" for name, p in sorted(lost)]
@@ -187,8 +206,8 @@ class _ExpectedSink(InMemorySink):
         return 1
 
 
-class LookingCoordinator(DiscardingCoordinator):
-    """The driver's side of a sink that gets nothing: it says what the real one has, and stops at no table of it."""
+class StandInCoordinator(DiscardingCoordinator):
+    """The driver's side of a sink that gets nothing: it answers for the real one, and refuses no table."""
 
     def __init__(self, real: SinkCoordinator, warn: Callable[[str], None]) -> None:
         super().__init__(real)
@@ -204,7 +223,7 @@ class LookingCoordinator(DiscardingCoordinator):
                 self._warn(f"a run would stop here: {exc.message}")
 
 
-class OneSplit(Pacing):
+class OneSplitPacing(Pacing):
     """The pace of a run that reads one split after the other, so that it is known which one a record is of."""
 
     def ranges(
@@ -215,61 +234,61 @@ class OneSplit(Pacing):
         return super().ranges({left: positions[left]}, {left: ends[left]}, {left: shards[left]})
 
 
-class RangeStartup:
-    """The start of a reading between positions, under the pipeline's checkpoint, of which nothing is changed."""
+class ReadingStartup:
+    """The start of a reading, under the pipeline's checkpoint, of which nothing is changed."""
 
     def __init__(
         self,
         context: RunContext,
         parts: RunParts,
         counters: RunCounters,
-        starts: Mapping[Split, int] | None,
-        ends: Mapping[Split, int],
-        first: dict[Split, int],
+        begin: Begin,
+        learned: dict[TableId, TableSchema],
     ) -> None:
-        """Connect to nothing yet. `first` gets the positions where reading begins."""
         self._parts = parts
-        self._starts, self._ends, self._first = starts, ends, first
+        self._begin = begin
+        self._learned = learned
         self._pipeline = PipelineStartup(context, parts, counters)
 
     def connect(self, checkpoint: Checkpoint) -> Start:
-        """Connect everything, and begin at the starts. Raise IngestError."""
+        """Connect everything, and begin. Raise IngestError."""
         begin_existing(checkpoint, "verify")
         self._pipeline.identify(checkpoint)
         main, _ = self._pipeline.resume(checkpoint)
-        source: Any = self._parts.endpoints.source
-        coordinator: Any = self._parts.source
-        ends = {split: at for split, at in self._ends.items() if source.reads(split)}
+        coordinator = self._parts.source
         progress = Progress()
-        progress.positions = coordinator.ranges(self._starts, ends, main.ids)
-        self._first.update(progress.positions)
+        progress.positions = self._begin(coordinator, checkpoint, main)
         progress.ids = dict(coordinator.ids)
         checkpoint.batches = "verify"
         tables, schemas = self._pipeline.schemas(checkpoint, same_cluster=False)
-        known = schemas.take_over()
-        backlog = Backlog(progress, coordinator.ends(progress.positions), drain=True)
-        return Start(checkpoint, source, backlog, tables, schemas, known, resumed=True)
+        stored = schemas.take_over()
+        memory = self._pipeline.memory
+        backlog = Backlog(progress, coordinator.ends(progress.positions), drain=True, fixed=memory.fixed)
+        if new := memory.new_schemas():
+            self._learned.update(new)
+            schemas.evolve(new)
+        return Start(checkpoint, self._parts.endpoints.source, backlog, tables, schemas, stored, resumed=True)
 
 
-class HandingOn(PlainWriter):
-    """A task's side of a sink, which hands on what is committed."""
+class ForwardingWriter(PlainWriter):
+    """A task's side of a sink that passes committed records on."""
 
     def __init__(self, number: Callable[[Split], int], take: Receiver) -> None:
         """`number`: returns the number of a split."""
         self._number = number
         self._take = take
-        self._waiting: list[tuple[Any, bytes, bytes | None]] = []
+        self._pending: list[tuple[Any, bytes, bytes | None]] = []
 
     def write(self, records: Sequence[Any]) -> None:
         """Keep records until the commit."""
-        self._waiting += [(to, key, None if value is None else bytes(value)) for to, key, value in records]
+        self._pending += [(to, key, None if value is None else bytes(value)) for to, key, value in records]
 
     def commit(self, positions: Mapping[Split, int], _metadata: bytes, *, final: bool) -> None:
-        """Hand them on, by destination."""
+        """Pass them on, by destination."""
         by_destination: dict[int, tuple[object, list[tuple[bytes, bytes | None]]]] = {}
-        for to, key, value in self._waiting:
+        for to, key, value in self._pending:
             by_destination.setdefault(id(to), (to, []))[1].append((key or b"", value))
-        self._waiting = []
+        self._pending = []
         for split in positions:
             number = self._number(split)
             for to, records in by_destination.values():
@@ -279,4 +298,89 @@ class HandingOn(PlainWriter):
 
     def abort(self) -> None:
         """Forget what was not committed."""
-        self._waiting = []
+        self._pending = []
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """How far a reading has come, for the one that goes on from there."""
+
+    positions: dict[Split, int]
+    state: SourceState
+
+
+class SnapshotRows:
+    """The records that a pipeline makes of the tables of a database."""
+
+    incomplete: tuple[str, ...] = ()
+
+    def __init__(self, readings: Readings, tables: Iterable[TableId]) -> None:
+        """`tables`: those that are compared."""
+        self._readings = readings
+        self._tables = selector_of(tables)
+        self._reached: Reached | None = None
+        self.schemas: dict[TableId, TableSchema] = {}
+        """The tables at the source, as they are now."""
+
+    @property
+    def positions(self) -> dict[Split, int]:
+        """The positions of the log that were reached."""
+        assert self._reached is not None
+        return {split: at for split, at in self._reached.positions.items() if split == self.log}
+
+    log: Split = ("binlog", 0)
+    """The split of the log. Those of the snapshot are this reading's own."""
+
+    def read(self, take: Receiver) -> RunEnded:
+        """Hand on the records of all rows, or of the changes since the last reading. Raise IngestError."""
+        summary, self._reached = self._run(self._reached, take, again=True)
+        return summary
+
+    def changes(self, take: Receiver) -> RunEnded:
+        """Hand on the records of the changes that the pipeline has not read yet. Raise IngestError."""
+        return self._run(None, take, again=False)[0]
+
+    def _run(self, reached: Reached | None, take: Receiver, *, again: bool) -> tuple[RunEnded, Reached]:
+        source = _beside(self._readings.pipeline.source, self._tables, again=again)
+
+        def begin(coordinator: Any, checkpoint: Checkpoint, main: Progress) -> dict[Split, int]:
+            if reached is not None:
+                coordinator.restore(reached.state)
+                return dict(coordinator.start(reached.positions, {}, checkpoint.id, None))
+            if main.source_state is None:
+                msg = "the checkpoint does not say where the log is read"
+                raise ConfigError(msg, "let the pipeline run first")
+            coordinator.restore(SourceState(main.source_state, checkpoint.documents()))
+            return dict(coordinator.start({} if again else main.positions, {}, checkpoint.id, None))
+
+        # Of a key the changes of the log follow its row, whichever split they are of
+        summary, parts, start = self._readings.read(source, begin, take, learned=self.schemas)
+        coordinator: Any = parts.source
+        return summary, Reached(dict(start.backlog.positions), coordinator.state())
+
+
+def selector_of(tables: Iterable[TableId]) -> str | None:
+    """Return a selector of tables; None where a name has signs that mean something in it."""
+    names = sorted(map(show, tables))
+    plain = all(_PLAIN.fullmatch(name) for name in names) and sum(map(len, names)) <= _MAX_SELECTOR
+    return ",".join(names) if plain else None
+
+
+def _beside(source: AnyOptions, tables: str | None, *, again: bool) -> AnyOptions:
+    """Return a source's options for a reading beside the pipeline's run. `again`: it begins with all rows."""
+    # A server ends the connection of whoever reads its log under the number of another one
+    update: dict[str, Any] = {
+        "server_id": str(source.lane_id()),
+        "format": type(source.format)(),
+        "ignore_errors": True,
+        "max_errors": -1,
+    }
+    if tables is not None:
+        update["tables"] = tables
+    return source.model_copy(update=update | ({"startup_mode": "initial"} if again else {}))
+
+
+def unread(state: Any) -> list[str]:
+    """Return the tables of which a source's state says that not all rows are read yet."""
+    tables = state.get("snapshots", ()) if isinstance(state, dict) else ()
+    return [show(tuple(t["name"])) for t in tables if t["rest"] or any(mark is None for _, mark in t["pieces"])]

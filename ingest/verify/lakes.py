@@ -6,20 +6,20 @@ then both sides the texts of their values.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from ingest.errors import SchemaChangeRefused
 from ingest.model import types
-from ingest.model.reject import RowError
 from ingest.model.table import show
 from ingest.sinks.lake.rows import UnfitRows, rows_to_batch
 from ingest.sinks.lake.types import converted
-from ingest.verify.rows import KeyedRow, TableRules, TableThere, key_of
+from ingest.verify.rows import KeyedRow, SinkReader, SinkTable, TableRules, key_of, table_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+    from contextlib import ExitStack
 
     from ingest.encode.upsert_encoder import Destination
     from ingest.model.schema import TableSchema
@@ -34,13 +34,12 @@ _ROWS = 20_000
 """Rows that are handed on together."""
 
 
-class LakeReader:
+class LakeReader(SinkReader):
     """The tables of a lake."""
 
     states = False
 
     def __init__(self, sink: LakeOptions) -> None:
-        """Ask nothing yet."""
         self.sink = sink
         self._tables: dict[TableId, tuple[LakeTable, pa.Schema | None]] = {}
         self._targets: dict[tuple[str, ...], TableId] = {}
@@ -48,17 +47,17 @@ class LakeReader:
         self._emptied: dict[tuple[str, ...], frozenset[str]] = {}
         """Columns in which an empty text is null, as they make partitions."""
 
-    def tables(self, schemas: Mapping[TableId, TableSchema]) -> dict[TableId, TableThere]:
+    def tables(self, schemas: Mapping[TableId, TableSchema]) -> dict[TableId, SinkTable]:
         """Return the tables as they are. Raise IngestError."""
         out = {}
         for target, schema in schemas.items():
-            wanted = _table_for(self.sink, target, schema)
-            there = self._schema(wanted.id)
-            names = set() if there is None else set(there.names)
-            self._tables[target] = wanted, there
+            wanted: LakeTable = table_for(self.sink, target, schema)
+            existing = self._schema(wanted.id)
+            names = set() if existing is None else set(existing.names)
+            self._tables[target] = wanted, existing
             self._targets[wanted.id] = target
-            missing = tuple(one.name for one in wanted.columns if there is not None and one.name not in names)
-            kinds = {one.name: one.type for one in wanted.columns}
+            missing = tuple(c.name for c in wanted.columns if existing is not None and c.name not in names)
+            kinds = {column.name: column.type for column in wanted.columns}
             appends = self.sink.write_mode == "append"
             rules = TableRules(
                 keeps_deleted=self.sink.delete_strategy == "ignore",
@@ -67,16 +66,16 @@ class LakeReader:
                 of_texts=wanted.sequence is not None and types.is_text(kinds[wanted.sequence]),
                 all_states=appends,
             )
-            out[target] = TableThere(wanted.key, rules, f"table {wanted}", missing, absent=there is None)
+            out[target] = SinkTable(wanted.key, rules, f"table {wanted}", missing, absent=existing is None)
         return out
 
     def rows(self, tables: Sequence[TableId]) -> Iterator[tuple[TableId, list[KeyedRow]]]:
         """Yield all rows of tables."""
         for target in tables:
-            wanted, there = self._tables[target]
-            if there is None:
+            wanted, existing = self._tables[target]
+            if existing is None:
                 continue
-            names = [one.name for one in wanted.columns if one.name in there.names]
+            names = [column.name for column in wanted.columns if column.name in existing.names]
             for batch in self._batches(wanted.id, names):
                 for at in range(0, batch.num_rows, _ROWS):
                     yield target, self._rows_of(wanted, batch.slice(at, _ROWS))
@@ -86,31 +85,26 @@ class LakeReader:
         """How many times of expected rows were cut: only the sink's writer does that."""
         return sum(self._cut.values())
 
-    @property
-    def unreadable(self) -> Mapping[TableId, tuple[int, str]]:
-        """Nothing: all rows of a table can be read."""
-        return {}
-
     def target(self, destination: Destination) -> TableId | None:
         """Return the table that a record's destination stands for."""
         return self._targets.get(destination.id)
 
     def expected(
-        self, table: TableId, made: Destination, records: Sequence[tuple[bytes, bytes | None]]
+        self, table: TableId, destination: Destination, records: Sequence[tuple[bytes, bytes | None]]
     ) -> list[KeyedRow]:
         """Return rows as the table would have them."""
-        wanted, there = made, self._tables[table][1]
+        wanted, existing = destination, self._tables[table][1]
         deletes = [value is None for _, value in records]
         try:
             batch = rows_to_batch(wanted.columns, wanted.key, records, self._cut)
         except UnfitRows as exc:  # the sink refuses these, too
             faults = {at for at, _ in exc.faults}
             kept = [record for at, record in enumerate(records) if at not in faults]
-            return self.expected(table, made, kept) if kept else []
+            return self.expected(table, destination, kept) if kept else []
         columns = []
         for name in batch.schema.names:
             column = pa.chunked_array([batch.column(name)])
-            kind = there.field(name).type if there is not None and name in there.names else None
+            kind = existing.field(name).type if existing is not None and name in existing.names else None
             columns.append(column if kind is None else _fitting(column, kind))
         rows = self._rows_of(wanted, pa.table(columns, names=batch.schema.names))
         emptied, out = self._emptied.get(wanted.id, frozenset()), []
@@ -137,25 +131,22 @@ class LakeReader:
             out.append(KeyedRow(key_of(cells, wanted.key), cells))
         return out
 
+    @abstractmethod
     def _schema(self, name: tuple[str, ...]) -> pa.Schema | None:
-        """Return the columns of a table; None where it is not there. Raise IngestError."""
-        raise NotImplementedError
+        """Return the columns of a table; None where it does not exist. Raise IngestError."""
 
+    @abstractmethod
     def _batches(self, name: tuple[str, ...], columns: list[str]) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a table. Raise IngestError."""
-        raise NotImplementedError
-
-    def close(self) -> None:
-        """Do nothing: nothing is held."""
 
 
 class IcebergReader(LakeReader):
     """Tables of a catalog."""
 
-    def __init__(self, sink: IcebergSink) -> None:
-        """Open nothing yet."""
+    def __init__(self, sink: IcebergSink, resources: ExitStack) -> None:
         super().__init__(sink)
         self._warehouse = sink.warehouse
+        resources.callback(self._warehouse.close)
 
     def _schema(self, name: tuple[str, ...]) -> pa.Schema | None:
         if self._warehouse.is_new:
@@ -167,16 +158,11 @@ class IcebergReader(LakeReader):
         with self._warehouse.asking(f"read the table {show(name)}") as catalog:
             yield from catalog.load_table(name).scan(selected_fields=tuple(columns)).to_arrow_batch_reader()
 
-    def close(self) -> None:
-        """Release the catalog."""
-        self._warehouse.close()
-
 
 class DeltaReader(LakeReader):
     """Tables below one place."""
 
     def __init__(self, sink: DeltaSink) -> None:
-        """Ask nothing yet."""
         super().__init__(sink)
         self._warehouse = sink.warehouse
 
@@ -184,24 +170,15 @@ class DeltaReader(LakeReader):
         from ingest.sinks.delta.tables import arrow_schema  # noqa: PLC0415  (the library is slow to import)
 
         with self._warehouse.asking(f"look the table {show(name)} up"):
-            found = self._warehouse.find(name)
-            if found is None:
+            table = self._warehouse.find(name)
+            if table is None:
                 return None
-            partitions = found.metadata().partition_columns
-            self._emptied[name] = frozenset(partitions)
-            return arrow_schema(found)
+            self._emptied[name] = frozenset(table.metadata().partition_columns)
+            return arrow_schema(table)
 
     def _batches(self, name: tuple[str, ...], columns: list[str]) -> Iterator[pa.RecordBatch]:
         with self._warehouse.asking(f"read the table {show(name)}"):
             yield from self._warehouse.load(name).to_pyarrow_dataset().to_batches(columns=columns)
-
-
-def _table_for(sink: LakeOptions, target: TableId, schema: TableSchema) -> LakeTable:
-    try:
-        return sink.table_for(target, schema)
-    except RowError as exc:  # all of its rows are rejects
-        msg = f"the table {show(target)} cannot be one of the sink's: {exc}"
-        raise SchemaChangeRefused(msg, "route it to another name") from None
 
 
 def _fitting(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:

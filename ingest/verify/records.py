@@ -6,27 +6,30 @@ rows by their keys, whatever the format. Rules: docs/spec/verify.md.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ingest.encode.upsert_encoder import UpsertEncoder
 from ingest.formats import FORMATS, capabilities_of, is_of_rows
+from ingest.formats.avro.options import Avro
 from ingest.formats.metadata_columns import MetadataColumns
 from ingest.model.change import Change, Reject
 from ingest.model.jsontext import key_image
 from ingest.model.schema import TableSchema
 from ingest.model.table import show
 from ingest.schema.ddl import create_statement
+from ingest.sinks.topics.kafka import KafkaSink
 from ingest.sources.kafka.options import KafkaSource
 from ingest.sources.kafka.upsert_kafka import UpsertKafkaSource
 from ingest.sources.lines import FileReader
 from ingest.task.encoding import ChunkDecoder
-from ingest.verify.cells import cells_of
-from ingest.verify.rows import KeyedRow, TableRules, TableThere, key_of
+from ingest.verify.rows import KeyedRow, SinkReader, SinkTable, TableRules, cells_of, key_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+    from contextlib import ExitStack
 
     from ingest.component.options import AnyOptions
     from ingest.encode.upsert_encoder import Destination
@@ -36,7 +39,6 @@ if TYPE_CHECKING:
     from ingest.schema.evolve import SourceTable
     from ingest.schema.infer import Inference
     from ingest.sinks.file import FileSink
-    from ingest.sinks.topics.kafka import KafkaSink
     from ingest.sinks.topics.upsert_kafka import UpsertKafka
     from ingest.sources import SourceCoordinator
 
@@ -47,12 +49,10 @@ class KeyedRows:
     """A sink's options, by which rows become JSON under their keys, whatever the sink's own format is."""
 
     def __init__(self, sink: AnyOptions) -> None:
-        """Take the sink's options."""
         self._sink = sink
         self.capabilities = replace(sink.capabilities, changelog=False, needs_key=True, writes_keys=True)
 
     def __getattr__(self, name: str) -> AnyOptions:
-        """Return what the sink's options have."""
         return getattr(self._sink, name)
 
     def unregistered(self) -> KeyedRows:
@@ -75,36 +75,34 @@ class _Target:
         self.key = schema.primary_key
 
 
-class RecordsReader:
+class RecordsReader(SinkReader):
     """The records of a sink whose records are keyed rows, or changes of rows."""
 
     states = True
 
-    def __init__(self, sink: FileSink | KafkaSink | UpsertKafka) -> None:
-        """Connect to nothing yet."""
+    def __init__(self, sink: FileSink | KafkaSink | UpsertKafka, metadata: Sequence[str], *, coarse: bool) -> None:
+        """`metadata`: columns of `metadata.list`. `coarse`: whether the sink writes times in microseconds."""
         self.sink: Any = KeyedRows(sink)
         self._options: Any = sink
         self._of_rows = is_of_rows(sink.value_format)
-        self._coarse = capabilities_of(sink.value_format).table_schemas is not None or getattr(
-            sink, "include_schema", False
-        )
+        self._metadata = metadata
+        self._coarse = coarse or capabilities_of(sink.value_format).table_schemas is not None
         self._columns: dict[TableId, dict[str, DataType]] = {}
         self._keys: dict[TableId, tuple[str, ...]] = {}
         self._sources: dict[TableId, Any] = {}
         self.unreadable: dict[TableId, tuple[int, str]] = {}
 
-    def tables(self, schemas: Mapping[TableId, TableSchema]) -> dict[TableId, TableThere]:
+    def tables(self, schemas: Mapping[TableId, TableSchema]) -> dict[TableId, SinkTable]:
         """Return the tables as far as they are known by their schemas. Raise IngestError."""
         out = {}
         for target, schema in schemas.items():
-            left_out = getattr(self._options, "metadata_names", ())
-            kinds = {one.name: one.type for one in schema.columns if one.name not in left_out}
+            kinds = {column.name: column.type for column in schema.columns if column.name not in self._metadata}
             self._columns[target], self._keys[target] = kinds, schema.primary_key
             why = self._why_not(target, schema, schemas)
             says_deletes = self._says_deletes
             notes = [] if says_deletes else [f"value.format: {self._options.value_format} says no deletes"]
-            if left_out:
-                notes.append(f"columns of metadata.list are not compared: {', '.join(left_out)}")
+            if self._metadata:
+                notes.append(f"columns of metadata.list are not compared: {', '.join(self._metadata)}")
             if not why:
                 self._sources[target] = self._source(target, schema)
             place = self._place(target)
@@ -113,17 +111,17 @@ class RecordsReader:
             if not whole:
                 notes.append("the sink does not have its first records any more: rows that it lacks are not verified")
             rules = TableRules(keeps_deleted=not says_deletes, extra_known=says_deletes, missing_known=whole)
-            out[target] = TableThere(schema.primary_key, rules, place, absent=absent, skipped=why, notes=tuple(notes))
+            out[target] = SinkTable(schema.primary_key, rules, place, absent=absent, skipped=why, notes=tuple(notes))
         return out
 
     def _why_not(self, target: TableId, schema: TableSchema, schemas: Mapping[TableId, TableSchema]) -> str:
         """Return why a table cannot be compared; an empty text where it can."""
         if not schema.primary_key:
             return "it has no primary key, so no row is found again"
-        if self._of_rows and any(self._place(one) == self._place(target) for one in schemas if one != target):
+        if self._of_rows and any(self._place(other) == self._place(target) for other in schemas if other != target):
             return "rows of several tables are in one place, and do not say whose they are"
         for chosen in self._options.chosen_formats:
-            if getattr(chosen, "name", "") == "avro" and chosen.schema_text is None and chosen.schema_file is None:
+            if isinstance(chosen, Avro) and chosen.schema_text is None and chosen.schema_file is None:
                 return "nothing says by which schema its records are read: set avro.schema, or write avro-confluent"
         return ""
 
@@ -133,29 +131,38 @@ class RecordsReader:
         return not self._of_rows or self._has_keys
 
     @property
+    @abstractmethod
     def _has_keys(self) -> bool:
         """True if records have keys."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _place(self, target: TableId) -> str:
         """Return where the records of a table are, for people."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _is_there(self, target: TableId) -> bool:
-        """Return whether a table's place is there. Raise IngestError."""
-        raise NotImplementedError
+        """Return whether a table's topic or files exist. Raise IngestError."""
 
     def _is_whole(self, target: TableId) -> bool:
         """Return whether a table's place has all records that were written. Raise IngestError."""
         return True
 
+    @abstractmethod
     def _source(self, target: TableId, schema: TableSchema) -> AnyOptions:
         """Return the options of a source that reads the records of a table."""
-        raise NotImplementedError
 
+    def _read_as(self, cls: type[KafkaSource], given: dict[str, Any], schema: TableSchema) -> Any:
+        """Return the options of a source that reads what this sink has written of a table."""
+        if self._of_rows:
+            columns = tuple(column for column in schema.columns if column.name not in self._metadata)
+            typed = TableSchema(columns, schema.primary_key)
+            given = {**given, "scan.value.initial-schemas.ddls": create_statement((given["topic"],), typed)}
+        source, _ = cls.model_validate(given).with_format(self._options.format or _format(given["value.format"]))
+        return source
+
+    @abstractmethod
     def _chunks(self, target: TableId) -> Iterator[Chunk]:
         """Yield the records of a table's place in their order. Raise IngestError."""
-        raise NotImplementedError
 
     def rows(self, tables: Sequence[TableId]) -> Iterator[tuple[TableId, list[KeyedRow]]]:
         """Yield the states of rows, in their order."""
@@ -167,7 +174,7 @@ class RecordsReader:
             source = self._sources[targets[0]]
             decoder = ChunkDecoder(source, MetadataColumns(source.extra) if source.extra else None)
             for chunk in self._chunks(targets[0]):
-                found: dict[TableId, list[KeyedRow]] = {}
+                rows: dict[TableId, list[KeyedRow]] = {}
                 for decoded in decoder.decode(chunk.split, chunk.topic, self._records(chunk)):
                     if isinstance(decoded, Reject):
                         self._refuse(targets, decoded)
@@ -175,34 +182,34 @@ class RecordsReader:
                     changes = decoded if isinstance(decoded, list) else [decoded]
                     for change in changes:
                         if isinstance(change, Change):
-                            self._take(change, targets, found)
-                yield from found.items()
+                            self._take(change, targets, rows)
+                yield from rows.items()
 
     def _records(self, chunk: Chunk) -> list[Record]:
         """Return those records of a chunk that say something."""
         return list(chunk.messages)
 
-    def _take(self, change: Change, targets: Sequence[TableId], found: dict[TableId, list[KeyedRow]]) -> None:
+    def _take(self, change: Change, targets: Sequence[TableId], rows: dict[TableId, list[KeyedRow]]) -> None:
         """Add the states that a change leaves: its row, and nothing under the key that the row had before."""
         target = self._target_of(change.table, targets)
         if target is None:
             return
         columns, key = self._columns[target], self._keys[target]
-        rows = found.setdefault(target, [])
+        states = rows.setdefault(target, [])
         before, after = (
-            None if one is None else cells_of(bytes(one), columns, coarse=self._coarse)
-            for one in (change.before, change.after)
+            None if row is None else cells_of(bytes(row), columns, coarse=self._coarse)
+            for row in (change.before, change.after)
         )
         image = None if change.key is None else key_image(change.key, columns)
         of_key = {} if image is None else cells_of(bytes(image), columns, coarse=self._coarse)
         if after is None:
-            rows.append(KeyedRow(key_of({**(before or {}), **of_key}, key), None))
+            states.append(KeyedRow(key_of({**(before or {}), **of_key}, key), None))
             return
         after = {**{name: text for name, text in of_key.items() if name in key}, **after}
         now = key_of(after, key)
         if before is not None and before.keys() >= set(key) and key_of(before, key) != now:
-            rows.append(KeyedRow(key_of(before, key), None))
-        rows.append(KeyedRow(now, after))
+            states.append(KeyedRow(key_of(before, key), None))
+        states.append(KeyedRow(now, after))
 
     def _refuse(self, targets: Sequence[TableId], reject: Reject) -> None:
         """Count a record that says no row of the sink's formats. The first of its place's tables stands for all."""
@@ -213,47 +220,40 @@ class RecordsReader:
         if self._of_rows:
             return targets[0]
         name = show(table)  # others may write to the same place
-        return next((one for one in targets if show(one) == name), None)
-
-    @property
-    def cut(self) -> int:
-        """Zero: the encoder counts them."""
-        return 0
+        return next((target for target in targets if show(target) == name), None)
 
     def target(self, destination: Destination) -> TableId | None:
         """Return the table that a record's destination stands for."""
         return destination.table if destination.table in self._sources else None
 
     def expected(
-        self, table: TableId, made: Destination, records: Sequence[tuple[bytes, bytes | None]]
+        self, table: TableId, destination: Destination, records: Sequence[tuple[bytes, bytes | None]]
     ) -> list[KeyedRow]:
         """Return rows by the types of the table's columns."""
-        left_out = getattr(self._options, "metadata_names", ())
-        columns = {name: kind for name, kind in made.columns.items() if name not in left_out}
+        columns = {name: kind for name, kind in destination.columns.items() if name not in self._metadata}
         out = []
         for key, value in records:
             of_key = cells_of(key, columns, coarse=self._coarse)
             row = None if value is None else cells_of(value, columns, coarse=self._coarse)
-            out.append(KeyedRow(key_of({**(row or {}), **of_key}, made.key), row))
+            out.append(KeyedRow(key_of({**(row or {}), **of_key}, destination.key), row))
         return out
-
-    def close(self) -> None:
-        """Do nothing: nothing is held."""
 
 
 class TopicsReader(RecordsReader):
     """Topics of a cluster."""
 
-    def __init__(self, sink: KafkaSink | UpsertKafka, pipeline: str) -> None:
-        """Connect to nothing yet."""
-        super().__init__(sink)
+    def __init__(self, sink: KafkaSink | UpsertKafka, pipeline: str, resources: ExitStack) -> None:
+        of_changes = isinstance(sink, KafkaSink)
+        super().__init__(sink, sink.metadata_names, coarse=of_changes and sink.include_schema)
+        self._partitioner = sink.partitioner if of_changes else None
         self._pipeline = f"{pipeline}-verify"
+        self._resources = resources
         self._coordinator: SourceCoordinator | None = None
 
     def _why_not(self, target: TableId, schema: TableSchema, schemas: Mapping[TableId, TableSchema]) -> str:
-        if getattr(self._options, "partitioner", None) not in {None, "default"}:
+        if self._partitioner not in {None, "default"}:
             return "sink.partitioner spreads the changes of a row over partitions, so that no last one is known"
-        if getattr(self._options, "partitioner", None) == "default" and not self._has_keys:
+        if self._partitioner == "default" and not self._has_keys:
             return "records without keys are spread over partitions, so that no last one is known"
         return super()._why_not(target, schema, schemas)
 
@@ -279,6 +279,7 @@ class TopicsReader(RecordsReader):
     def _connected(self, target: TableId) -> SourceCoordinator:
         if self._coordinator is None:
             self._coordinator = self._sources[target].coordinator(self._pipeline, lambda _: None)
+            self._resources.callback(self._coordinator.close)
             self._coordinator.connect()
         return self._coordinator
 
@@ -291,7 +292,14 @@ class TopicsReader(RecordsReader):
             "value.format": options.value_format,
         }
         with_key = upserts or (self._has_keys and (self._of_rows or options.fields_include == "EXCEPT_KEY"))
-        return _read_as(given, options, schema, with_key=with_key, upserts=upserts)
+        if with_key:
+            given |= {"key.format": options.key_format or "json", "value.fields-include": options.fields_include}
+            if options.key_prefix:
+                given["key.fields-prefix"] = options.key_prefix
+        source = self._read_as(UpsertKafkaSource if upserts else KafkaSource, given, schema)
+        if with_key and (options.key_options is not None or given["key.format"] != "json"):
+            source = source.with_key_format(options.key_options or _format(given["key.format"]))
+        return source.holding(_contents=options._contents) if options._contents else source  # noqa: SLF001
 
     def _chunks(self, target: TableId) -> Iterator[Chunk]:
         coordinator = self._connected(target)
@@ -305,14 +313,12 @@ class TopicsReader(RecordsReader):
         finally:
             reader.close()
 
-    def close(self) -> None:
-        """Release the connections."""
-        if self._coordinator is not None:
-            self._coordinator.close()
-
 
 class FilesReader(RecordsReader):
     """Lines of files."""
+
+    def __init__(self, sink: FileSink) -> None:
+        super().__init__(sink, (), coarse=False)
 
     @property
     def _has_keys(self) -> bool:
@@ -323,27 +329,29 @@ class FilesReader(RecordsReader):
 
     def _records(self, chunk: Chunk) -> list[Record]:
         # An empty line is a delete, and does not say of which row
-        return [one for one in chunk.messages if self._has_keys or one.value()]
+        return [record for record in chunk.messages if self._has_keys or record.value()]
 
     def _files(self, target: TableId) -> list[Path]:
         """Return the files of a table, in the order of the runs that wrote them."""
         place = Path(self._options.place_of(target))
-        found = place.parent.glob(f"{place.name}.*.jsonl")
-        numbered = [(one.name.removeprefix(f"{place.name}.").removesuffix(".jsonl"), one) for one in found]
-        return [one for _, one in sorted((int(number), one) for number, one in numbered if number.isdigit())]
+        files = place.parent.glob(f"{place.name}.*.jsonl")
+        numbered = [(file.name.removeprefix(f"{place.name}.").removesuffix(".jsonl"), file) for file in files]
+        return [file for _, file in sorted((int(number), file) for number, file in numbered if number.isdigit())]
 
     def _is_there(self, target: TableId) -> bool:
         return bool(self._files(target))
 
     def _source(self, target: TableId, schema: TableSchema) -> AnyOptions:
         # A file says nothing of its format that a topic would not: its lines are decoded as records are
-        given = {
+        given: dict[str, Any] = {
             "type": "kafka",
             "topic": self._options.topic_of(target),
             "properties.*": {"bootstrap.servers": "none:1"},
             "value.format": self._options.value_format,
         }
-        return _read_as(given, self._options, schema, with_key=self._has_keys and self._of_rows, upserts=False)
+        if self._has_keys and self._of_rows:
+            given |= {"key.format": "json", "value.fields-include": "ALL"}
+        return self._read_as(KafkaSource, given, schema)
 
     def _chunks(self, target: TableId) -> Iterator[Chunk]:
         name = self._options.topic_of(target)
@@ -355,38 +363,10 @@ class FilesReader(RecordsReader):
                     yield replace(chunk, topic=name)  # each file is of this table
 
 
-def _read_as(
-    given: dict[str, Any], options: AnyOptions, schema: TableSchema, *, with_key: bool, upserts: bool
-) -> AnyOptions:
-    """Return the options of a source that reads what a sink's options have written of a table."""
-    cls = UpsertKafkaSource if upserts else KafkaSource
-    columns = tuple(one for one in schema.columns if one.name not in getattr(options, "metadata_names", ()))
-    typed = TableSchema(columns, schema.primary_key)
-    if is_of_rows(options.value_format):
-        given["scan.value.initial-schemas.ddls"] = create_statement((given["topic"],), typed)
-    if with_key:
-        given["key.format"] = getattr(options, "key_format", None) or "json"
-        given["value.fields-include"] = getattr(options, "fields_include", "ALL")
-        prefix = getattr(options, "key_prefix", "")
-        if prefix:
-            given["key.fields-prefix"] = prefix
-    source: AnyOptions = cls.model_validate(given)
-    chosen = getattr(options, "format", None) or _format(options.value_format)
-    source, _ = source.with_format(chosen)
-    if with_key:
-        of_keys = getattr(options, "key_options", None)
-        if of_keys is None:
-            of_keys = None if given["key.format"] == "json" else _format(given["key.format"])
-        if of_keys is not None:
-            source = source.with_key_format(of_keys)
-    contents = getattr(options, "_contents", None)
-    return source.holding(_contents=contents) if contents else source
-
-
 def _format(name: str) -> AnyOptions:
     """Return a format without options."""
-    found: AnyOptions = FORMATS.find(name)
-    return found()
+    cls: AnyOptions = FORMATS.find(name)
+    return cls()
 
 
 def _of_consumer(properties: Mapping[str, str]) -> dict[str, str]:

@@ -1,21 +1,48 @@
 """Rows as a comparison has them: texts of values by column, under a text of their key.
 
-Both sides come to the same texts: what is expected is brought into the forms in which the sink has it. A null has no
-entry, so that a column which a row lacks is null.
+Values that a column takes for equal have the same text, in whichever form the sink or the format has them: numbers are
+equal by value, times by the moment, texts by their characters. A null has no entry, nor has a column that a row lacks.
+Rules: docs/spec/values.md.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+import msgspec
 import orjson
+
+from ingest.errors import SchemaChangeRefused
+from ingest.model import temporal, types
+from ingest.model.data_type import (
+    ArrayType,
+    BinaryType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    MapType,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+    TimeType,
+)
+from ingest.model.floats import shortest
+from ingest.model.jsontext import MALFORMED, fields_of
+from ingest.model.reject import RowError
+from ingest.model.spelling import plain_number, respelled
+from ingest.model.table import show
+from ingest.model.values import elements_of, holds, written
+from ingest.sinks.lake.values import reader_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from ingest.component.options import AnyOptions
     from ingest.encode.upsert_encoder import Destination
+    from ingest.model.data_type import DataType
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
 
@@ -57,8 +84,8 @@ class TableRules:
 
 
 @dataclass(frozen=True, slots=True)
-class TableThere:
-    """A sink table as it was found."""
+class SinkTable:
+    """A table of the sink, and what of it is compared."""
 
     key: tuple[str, ...]
     rules: TableRules
@@ -81,49 +108,57 @@ class TableThere:
         return (*self.missing, *self.dropped)
 
 
-class SinkReader(Protocol):
-    """What a sink's tables have, and what they should have of the records that an encoder makes. Raises IngestError."""
+class SinkReader(ABC):
+    """The rows that a sink's tables have, and those that they should have of encoded records. Raises IngestError."""
 
     states: bool
     """True if `rows` yields states of keys in their order, of which the last one counts; False if rows that are there.
     """
 
-    @property
-    def unreadable(self) -> Mapping[TableId, tuple[int, str]]:
-        """By table: records in its place that are no rows of it, and why the first of them is none."""
+    sink: AnyOptions
+    """The options of the sink by whose encoder expected rows are made."""
+    unreadable: Mapping[TableId, tuple[int, str]] = MappingProxyType({})
+    """By table: records in its place that are no rows of it, and why the first of them is none."""
 
     @property
     def cut(self) -> int:
         """How many times of expected rows lost what is finer than a microsecond, beside those that runs count."""
+        return 0
 
-    @property
-    def sink(self) -> AnyOptions:
-        """The options of the sink by whose encoder expected rows are made."""
-
-    def tables(self, schemas: Mapping[TableId, TableSchema]) -> dict[TableId, TableThere]:
+    @abstractmethod
+    def tables(self, schemas: Mapping[TableId, TableSchema]) -> dict[TableId, SinkTable]:
         """Return the tables as they are; they are compared by these schemas from now on."""
 
+    @abstractmethod
     def rows(self, tables: Sequence[TableId]) -> Iterator[tuple[TableId, list[KeyedRow]]]:
         """Yield all rows of tables, some at a time. No transaction lasts longer than some of them."""
 
+    @abstractmethod
     def target(self, destination: Destination) -> TableId | None:
         """Return the table that a record's destination stands for; None for one that is not compared."""
 
+    @abstractmethod
     def expected(
-        self, table: TableId, made: Destination, records: Sequence[tuple[bytes, bytes | None]]
+        self, table: TableId, destination: Destination, records: Sequence[tuple[bytes, bytes | None]]
     ) -> list[KeyedRow]:
         """Return rows as the table would have them, of the keys and values of records; leave out what it refuses.
 
-        `made`: the destination that the encoder gave the records.
+        `destination`: the one that the encoder gave the records.
         """
-
-    def close(self) -> None:
-        """Release connections."""
 
 
 def key_of(cells: Mapping[str, str], key: Sequence[str]) -> str:
     """Return the text of a row's key."""
     return orjson.dumps([cells.get(name) for name in key]).decode()
+
+
+def table_for(sink: AnyOptions, target: TableId, schema: TableSchema) -> Any:
+    """Return the sink's own definition of a table. Raise SchemaChangeRefused where it can have none."""
+    try:
+        return sink.table_for(target, schema)
+    except RowError as exc:  # all of its rows are rejects
+        msg = f"the table {show(target)} cannot be one of the sink's: {exc}"
+        raise SchemaChangeRefused(msg, "route it to another name") from None
 
 
 @dataclass(slots=True)
@@ -189,3 +224,85 @@ class TableVerdict:
     def equal(self) -> bool:
         """True if nothing differs."""
         return not (self.counts.different or self.missing_columns or self.absent or self.unreadable)
+
+
+_TIMES = (TimestampNTZType, TimestampType, TimeType)
+_NESTED = (ArrayType, MapType, StructType)
+
+
+def cells_of(row: bytes, columns: Mapping[str, DataType] | None = None, *, coarse: bool = False) -> Cells:
+    """Return the cells of a row's JSON, of these columns only; without any of all, as texts.
+
+    `coarse`: whether times have microseconds. Raise one of MALFORMED.
+    """
+    out: Cells = {}
+    for name, raw in fields_of(row).items():
+        if columns is None or name in columns:
+            kind = types.STRING if columns is None else columns[name]
+            text = cell(kind, bytes(raw).strip(), coarse=coarse)
+            if text is not None:
+                out[name] = text
+    return out
+
+
+def cell(kind: DataType, raw: bytes, *, coarse: bool = False) -> str | None:
+    """Return the text of a value; None for null. What says no value of the type is its JSON."""
+    if raw == b"null":
+        return None
+    if types.is_text(kind):
+        return msgspec.json.decode(written(raw, types.STRING, types.STRING), type=str)
+    if isinstance(kind, _NESTED):
+        try:
+            return orjson.dumps(_inside(kind, raw, coarse=coarse)).decode()
+        except (*MALFORMED, TypeError):
+            return raw.decode()
+    own = raw if holds(kind, raw) else respelled(kind, raw, temporal.SQL)
+    if own is None:
+        return raw.decode()
+    try:
+        return _plain(kind, own, coarse=coarse)
+    except ValueError:
+        return raw.decode()
+
+
+def _plain(kind: DataType, own: bytes, *, coarse: bool) -> str:
+    """Return the text of a value in its type's own form. Raise ValueError."""
+    if isinstance(kind, FloatType):
+        return repr(shortest(reader_of(kind)(own)[0]))
+    if isinstance(kind, DoubleType):
+        return repr(float(own) + 0.0)
+    if isinstance(kind, DecimalType):
+        text = plain_number(own).decode()
+        text = text.rstrip("0").rstrip(".") if "." in text else text
+        return "0" if text in {"-0", ""} else text
+    if isinstance(kind, _TIMES):
+        text = own[1:-1].decode()
+        zone = "Z" if text.endswith("Z") else ""
+        text = text.removesuffix("Z").replace("T", " ")
+        text = temporal.coarse(text)[0] if coarse else text
+        if isinstance(kind, TimeType) and text.count(":") == 1:
+            text += ":00"
+        return (text.rstrip("0").rstrip(".") if "." in text else text) + zone
+    if isinstance(kind, BinaryType) or own[:1] == b'"':
+        return msgspec.json.decode(own, type=str)
+    return own.decode()
+
+
+def _inside(kind: DataType, raw: bytes, *, coarse: bool) -> Any:
+    """Return a value of an ARRAY, MAP or ROW with the texts of its parts; a ROW lacks nulls, and has its own order."""
+    if raw == b"null":
+        return None
+    if raw[:1] == b'"' and isinstance(kind, _NESTED):  # a text that holds its JSON
+        raw = msgspec.json.decode(raw, type=str).encode()
+    if isinstance(kind, ArrayType):
+        return [_inside(kind.element, bytes(element), coarse=coarse) for element in elements_of(raw)]
+    if isinstance(kind, MapType):
+        entries = {name: _inside(kind.value, bytes(value), coarse=coarse) for name, value in fields_of(raw).items()}
+        return dict(sorted(entries.items()))
+    if isinstance(kind, StructType):
+        of = {field.name: field.type for field in kind.fields}
+        fields = {
+            n: _inside(of.get(n, types.STRING), bytes(value), coarse=coarse) for n, value in fields_of(raw).items()
+        }
+        return {name: value for name, value in sorted(fields.items()) if value is not None}
+    return cell(kind, raw, coarse=coarse)

@@ -25,16 +25,16 @@ from ingest.checkpoint.hadoop_storage import HadoopStorage
 from ingest.checkpoint.inspect import opened
 from ingest.checkpoint.run_status import status
 from ingest.driver.context import with_files
+from ingest.driver.replacement import chosen_tables
 from ingest.driver.sink_tables import remedy
 from ingest.errors import CheckpointError, ConfigError
 from ingest.model.table import show
 from ingest.paths import is_remote
 from ingest.testing.sample_run import session_on_demand
-from ingest.verify.comparison import ComparedSides, Comparison
-from ingest.verify.expected import ExpectedRows, Readings
+from ingest.verify.comparison import ComparedSides, Comparison, Spool
+from ingest.verify.expected import ExpectedRows, Readings, SnapshotRows, unread
+from ingest.verify.records import FilesReader, TopicsReader
 from ingest.verify.rows import Counts, TableVerdict
-from ingest.verify.snapshots import SnapshotRows, unread
-from ingest.verify.spool import Spool
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -50,9 +50,9 @@ if TYPE_CHECKING:
     from ingest.observe.events import RunEnded
     from ingest.schema.evolve import Schemas
     from ingest.spark.session import Session
-    from ingest.verify.comparison import FoundKey, Key
+    from ingest.verify.comparison import Key, UnequalKey
     from ingest.verify.expected import Receiver
-    from ingest.verify.rows import SinkReader, TableThere
+    from ingest.verify.rows import SinkReader, SinkTable
 
 MOST_TWICE: Final = 1_000_000
 """Keys that are compared once more, at most."""
@@ -60,7 +60,7 @@ _POLL_S: Final = 1.0
 _CUT: Final = "cut to microseconds"
 
 
-class PipelinePlace(NamedTuple):
+class PipelinePositions(NamedTuple):
     """Where a pipeline is, as its checkpoint says."""
 
     reached: dict[Split, int]
@@ -68,15 +68,6 @@ class PipelinePlace(NamedTuple):
     planned: dict[Split, int]
     """Positions that it has not: the ends of the batch in work."""
     running: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Again:
-    """Keys that are compared once more."""
-
-    base: Spool
-    """What the source says of them so far."""
-    keys: set[Key] = field(default_factory=set)
 
 
 @dataclass(slots=True)
@@ -94,7 +85,7 @@ class Verdict:
     @property
     def equal(self) -> bool:
         """True if nothing differs."""
-        return all(one.equal for one in self.tables)
+        return all(table.equal for table in self.tables)
 
 
 class Verification:
@@ -110,9 +101,8 @@ class Verification:
         tell: Callable[[str], None] = lambda _: None,
         session: Callable[[], Session] | None = None,
     ) -> None:
-        """Connect to nothing yet.
+        """`limit`: differences of a table that are shown. `wait_s`: the longest time to wait for a pipeline that runs.
 
-        `limit`: differences of a table that are shown. `wait_s`: the longest time to wait for a pipeline that runs.
         `tell` gets warnings about files. `session` returns a Spark that is there; None: one is started if need be.
         """
         self._resources = ExitStack()
@@ -122,22 +112,21 @@ class Verification:
         self._limit = limit
         self._wait_s = wait_s
         self._report = Verdict(pipeline.pipeline.name)
-        self._reader = reader_of(self._pipeline)
+        self._reader = reader_of(self._pipeline, self._resources)
         self._sources: dict[TableId, list[TableId]] = {}
         """By sink table, the source tables whose rows go there."""
         self._numbers: dict[TableId, int] = {}
-        self._there: list[TableThere] = []
+        self._compared: list[SinkTable] = []
 
     def run(self, names: Sequence[str] = ()) -> Verdict:
         """Compare the sink tables of these source tables, or all. Raise IngestError."""
         with self._resources:
-            self._resources.callback(self._reader.close)
             place, schemas = self._look()
             self._sources = _chosen(names, schemas, self._settings.checkpoint)
             targets = self._look_up(schemas)
             if targets:
                 with tempfile.TemporaryDirectory(prefix="ingest-verify-") as folder:
-                    if getattr(self._pipeline.source, "type", "") == "mysql":
+                    if self._pipeline.source.type == "mysql":
                         self._compare_database(targets, Path(folder))
                     else:
                         self._compare(place, targets, Path(folder))
@@ -147,12 +136,12 @@ class Verification:
             verdict = self._report.tables[self._numbers[target]]
             verdict.unreadable = count
             verdict.notes.append(f"records that cannot be read back: {count:,}; the first: {why}")
-        for one in self._report.tables:
-            if one.counts.extra or one.counts.duplicate:
-                one.repair += "; rows that only the sink has stay: delete them there"
+        for table in self._report.tables:
+            if table.counts.extra or table.counts.duplicate:
+                table.repair += "; rows that only the sink has stay: delete them there"
         return self._report
 
-    def _look(self) -> tuple[PipelinePlace, Schemas]:
+    def _look(self) -> tuple[PipelinePositions, Schemas]:
         """Return where the pipeline is, and the schemas of its tables. Raise IngestError."""
         where = self._settings.checkpoint
         with self._opened(where) as checkpoint:
@@ -177,7 +166,7 @@ class Verification:
         if left:
             msg = f"rows that were there at the start are not all read yet, of {', '.join(left[:5])}"
             raise ConfigError(msg, "verify when ingest status says that the snapshot is over")
-        return PipelinePlace(reached, planned, running), schemas
+        return PipelinePositions(reached, planned, running), schemas
 
     @contextmanager
     def _opened(self, where: str) -> Iterator[Checkpoint]:
@@ -195,21 +184,27 @@ class Verification:
     def _look_up(self, schemas: Schemas) -> list[TableId]:
         """Look up the sink's tables; returns those that can be compared. Raise IngestError."""
         self._numbers = {target: number for number, target in enumerate(self._sources)}
-        found = self._reader.tables({one: schemas.sinks[one] for one in self._sources})
+        tables = self._reader.tables({target: schemas.sinks[target] for target in self._sources})
         source: AnyOptions = self._pipeline.source
         forgets = source.type == "mysql" or source.capabilities.upserts
-        self._there = [
-            replace(found[target], rules=replace(found[target].rules, forgets=forgets)) for target in self._sources
-        ]
-        for (target, sources), one in zip(self._sources.items(), self._there, strict=True):
-            made = TableVerdict(show(target), [show(source) for source in sources], one.place)
-            made.absent, made.skipped, made.notes = one.absent, one.skipped, [*one.notes, *_notes(one)]
-            made.missing_columns = list(one.missing)
-            made.repair = remedy(self._pipeline, sources)
-            self._report.tables.append(made)
-        return [target for target, one in found.items() if not one.skipped]
+        for target, sources in self._sources.items():
+            table = replace(tables[target], rules=replace(tables[target].rules, forgets=forgets))
+            self._compared.append(table)
+            self._report.tables.append(
+                TableVerdict(
+                    show(target),
+                    [show(source) for source in sources],
+                    table.place,
+                    missing_columns=list(table.missing),
+                    absent=table.absent,
+                    skipped=table.skipped,
+                    notes=[*table.notes, *_notes(table)],
+                    repair=remedy(self._pipeline, sources),
+                )
+            )
+        return [target for target, table in tables.items() if not table.skipped]
 
-    def _compare(self, place: PipelinePlace, targets: Sequence[TableId], folder: Path) -> None:
+    def _compare(self, place: PipelinePositions, targets: Sequence[TableId], folder: Path) -> None:
         """Compare tables with topics or files, and once more what is not sure. Raise IngestError."""
         sources = {source for target in targets for source in self._sources[target]}
         expected = ExpectedRows(self._readings(), sources)
@@ -224,17 +219,17 @@ class Verification:
         read_on(None, place.reached, self._taking(before))
         read_on(place.reached, later.planned, self._taking(since))
         self._note_incomplete(expected.incomplete)
-        again = self._judge(ComparedSides(before, since, sink), folder, running=later.running)
-        if again is not None:
-            passed = self._wait(later.planned)
-            sink = self._read_sink_again(again, folder)
-            since = Spool(folder, "since-again")
-            read_on(later.planned, self._look()[0].planned, self._taking(since, again.keys))
-            self._judge_again(ComparedSides(again.base, since, sink), passed=passed)
+        self._judge(
+            ComparedSides(before, since, sink),
+            folder,
+            later.planned,
+            lambda take: read_on(later.planned, self._look()[0].planned, take),
+            running=later.running,
+        )
 
     def _compare_database(self, targets: Sequence[TableId], folder: Path) -> None:
         """Compare tables with those of a database, and once more what is not sure. Raise IngestError."""
-        expected = SnapshotRows(self._readings(), {one for target in targets for one in self._sources[target]})
+        expected = SnapshotRows(self._readings(), {source for target in targets for source in self._sources[target]})
         before, since = Spool(folder, "before"), Spool(folder, "since")
         for _ in range(2):  # the second one takes the log to behind the position of each chunk
             self._count(expected.read(self._taking(before)))
@@ -244,60 +239,71 @@ class Verification:
         self._drop_columns(expected.schemas)
         sink = self._read_sink(targets, Spool(folder, "sink"))
         running = self._look()[0].running
-        self._count(expected.read(self._taking(since)))
-        again = self._judge(ComparedSides(before, since, sink), folder, behind, running=running)
-        if again is not None:
-            passed = self._wait(expected.positions)
-            sink = self._read_sink_again(again, folder)
-            since = Spool(folder, "since-again")
-            self._count(expected.read(self._taking(since, again.keys)))
-            self._judge_again(ComparedSides(again.base, since, sink), passed=passed)
+
+        def read_on(take: Receiver) -> None:
+            self._count(expected.read(take))
+
+        read_on(self._taking(since))
+        self._judge(ComparedSides(before, since, sink), folder, expected.positions, read_on, behind, running=running)
 
     def _readings(self) -> Readings:
         return Readings(self._pipeline, self._settings, self._reader.sink, self._warn, self._session)
 
     def _judge(
-        self, sides: ComparedSides, folder: Path, behind: AbstractSet[Key] = frozenset(), *, running: bool
-    ) -> Again | None:
-        """Add what differs to the report; returns what is to be compared once more, as the pipeline goes on writing.
+        self,
+        sides: ComparedSides,
+        folder: Path,
+        planned: Mapping[Split, int],
+        read_on: Callable[[Receiver], None],
+        behind: AbstractSet[Key] = frozenset(),
+        *,
+        running: bool,
+    ) -> None:
+        """Add what differs to the report; while the pipeline runs, only what still does when it has passed `planned`.
 
-        `behind`: keys of which nobody knows what the sink should have, as the pipeline has not read their changes yet.
+        `read_on` reads what the source says behind `sides`. `behind`: keys of which nobody knows what the sink should
+        have, as the pipeline has not read their changes yet.
         """
-        counts = [one.counts for one in self._report.tables]
-        again = Again(Spool(folder, "base"))
-        for found in Comparison(self._there, counts, states=self._reader.states).compare(sides):
-            key = found.table, found.key
+        counts = [table.counts for table in self._report.tables]
+        base = Spool(folder, "base")
+        keys: set[Key] = set()
+        for unequal in Comparison(self._compared, counts, states=self._reader.states).compare(sides):
+            key = unequal.table, unequal.key
             if key in behind:
-                counts[found.table].behind += 1
-            elif running and len(again.keys) < MOST_TWICE:
-                again.keys.add(key)
-                self._report.tables[found.table].twice += 1
-                for split, cells in found.states:
-                    again.base.add(found.table, split, found.key, cells)
+                counts[unequal.table].behind += 1
+            elif running and len(keys) < MOST_TWICE:
+                keys.add(key)
+                self._report.tables[unequal.table].twice += 1
+                for split, cells in unequal.states:
+                    base.add(unequal.table, split, unequal.key, cells)
             else:
-                self._add(found)
-        return again if again.keys else None
-
-    def _judge_again(self, sides: ComparedSides, *, passed: bool) -> None:
-        """Add to the report what still differs. `passed`: whether the pipeline has passed what it had planned."""
-        counts = [Counts() for _ in self._there]
-        for found in Comparison(self._there, counts, states=self._reader.states).compare(sides):
-            self._add(found)
+                self._add(unequal)
+        if not keys:
+            return
+        passed = self._wait(planned)
+        sink = self._read_sink_again(keys, folder)
+        since = Spool(folder, "since-again")
+        read_on(self._taking(since, keys))
+        counts = [Counts() for _ in self._compared]
+        for unequal in Comparison(self._compared, counts, states=self._reader.states).compare(
+            ComparedSides(base, since, sink)
+        ):
+            self._add(unequal)
         if not passed:
             self._warn(
                 f"the pipeline has not passed what it had planned within {self._wait_s:.0f} s (--wait): rows of that "
                 "batch may be shown as differences; see ingest status"
             )
 
-    def _read_sink_again(self, again: Again, folder: Path) -> Spool:
+    def _read_sink_again(self, keys: AbstractSet[Key], folder: Path) -> Spool:
         """Read the keys that are compared once more."""
-        numbers = {number for number, _ in again.keys}
+        numbers = {number for number, _ in keys}
         targets = [target for target, number in self._numbers.items() if number in numbers]
         schemas = self._look()[1]
-        for target, one in self._reader.tables({one: schemas.sinks[one] for one in targets}).items():
-            before = self._there[self._numbers[target]]
-            self._there[self._numbers[target]] = replace(one, rules=before.rules, dropped=before.dropped)
-        return self._read_sink(targets, Spool(folder, "sink-again"), again.keys)
+        for target, table in self._reader.tables({target: schemas.sinks[target] for target in targets}).items():
+            before = self._compared[self._numbers[target]]
+            self._compared[self._numbers[target]] = replace(table, rules=before.rules, dropped=before.dropped)
+        return self._read_sink(targets, Spool(folder, "sink-again"), keys)
 
     def _read_sink(self, targets: Sequence[TableId], spool: Spool, only: AbstractSet[Key] | None = None) -> Spool:
         for target, rows in self._reader.rows(targets):
@@ -327,8 +333,8 @@ class Verification:
         def take(_: int, destination: Destination, records: list[tuple[bytes, bytes | None]]) -> None:
             target = self._reader.target(destination)
             if target is not None:
-                found = self._reader.expected(target, destination, records)
-                keys.update((self._numbers[target], key) for key, _ in found)
+                rows = self._reader.expected(target, destination, records)
+                keys.update((self._numbers[target], key) for key, _ in rows)
 
         return take
 
@@ -344,15 +350,15 @@ class Verification:
         stored = self._look()[1].sources
         for target, sources in self._sources.items():
             lost = [
-                {column.name for column in stored[one].schema.columns}
-                - {column.name for column in schemas[one].columns}
-                for one in sources
-                if one in schemas
+                {column.name for column in stored[source].schema.columns}
+                - {column.name for column in schemas[source].columns}
+                for source in sources
+                if source in schemas
             ]
             names = tuple(sorted(set.intersection(*lost))) if lost else ()
             if names:
                 number = self._numbers[target]
-                self._there[number] = replace(self._there[number], dropped=names)
+                self._compared[number] = replace(self._compared[number], dropped=names)
                 self._report.tables[number].notes.append(
                     f"columns that the source has no longer are not compared: {', '.join(names)}"
                 )
@@ -361,22 +367,22 @@ class Verification:
         """Let rows of unknown keys be no differences where the source has forgotten some."""
         if not splits:
             return
-        for number, one in enumerate(self._there):
-            self._there[number] = replace(one, rules=replace(one.rules, extra_known=False, forgets=True))
+        for number, table in enumerate(self._compared):
+            self._compared[number] = replace(table, rules=replace(table.rules, extra_known=False, forgets=True))
             self._report.tables[number].notes.append(
                 f"the source does not have all of its records any more ({', '.join(splits[:5])}): rows that it does "
                 "not know are not verified"
             )
 
-    def _add(self, found: FoundKey) -> None:
-        report = self._report.tables[found.table]
-        if found.difference is None:
+    def _add(self, unequal: UnequalKey) -> None:
+        report = self._report.tables[unequal.table]
+        if unequal.difference is None:
             report.counts.behind += 1
             return
-        kind = found.difference.kind
+        kind = unequal.difference.kind
         setattr(report.counts, kind, getattr(report.counts, kind) + 1)
         if len(report.differences) < self._limit:
-            report.differences.append(found.difference)
+            report.differences.append(unequal.difference)
 
     def _wait(self, planned: Mapping[Split, int]) -> bool:
         """Wait until a pipeline has passed positions, or does not run any more; returns whether it has."""
@@ -394,39 +400,34 @@ class Verification:
             self._report.warnings.append(text)
 
 
-def reader_of(pipeline: Pipeline) -> SinkReader:
-    """Return what reads a pipeline's sink back. Raise ConfigError for one that cannot be."""
+def reader_of(pipeline: Pipeline, resources: ExitStack) -> SinkReader:
+    """Return what reads a pipeline's sink back. Raise ConfigError for one that cannot be.
+
+    `resources`: where its connections are closed.
+    """
     sink: AnyOptions = pipeline.sink
     match sink.type:
         case "postgres" | "hologres":
             from ingest.verify.databases import DatabaseReader  # noqa: PLC0415  (each sink has its own libraries)
 
-            return DatabaseReader(sink, pipeline.pipeline.name)
-        case "iceberg":
-            from ingest.verify.lakes import IcebergReader  # noqa: PLC0415
+            return DatabaseReader(sink, pipeline.pipeline.name, resources)
+        case "iceberg" | "delta":
+            from ingest.verify.lakes import DeltaReader, IcebergReader  # noqa: PLC0415  (as above)
 
-            return IcebergReader(sink)
-        case "delta":
-            from ingest.verify.lakes import DeltaReader  # noqa: PLC0415
-
-            return DeltaReader(sink)
+            return DeltaReader(sink) if sink.type == "delta" else IcebergReader(sink, resources)
         case "kafka" | "upsert-kafka":
-            from ingest.verify.records import TopicsReader  # noqa: PLC0415
-
-            return TopicsReader(sink, pipeline.pipeline.name)
+            return TopicsReader(sink, pipeline.pipeline.name, resources)
         case "file":
-            from ingest.verify.records import FilesReader  # noqa: PLC0415
-
             return FilesReader(sink)
     msg = f"a sink of the type {sink.type} cannot be read back, so that nothing of it can be compared"
     raise ConfigError(msg, "ingest verify reads upsert-kafka, kafka, iceberg, delta, postgres, hologres and file")
 
 
-def _notes(there: TableThere) -> list[str]:
+def _notes(table: SinkTable) -> list[str]:
     """Return what of a table is not verified, by its rules."""
-    if there.rules.all_states:
+    if table.rules.all_states:
         return ["each state of a row is compared, but not their order"]
-    if there.rules.ends:
+    if table.rules.ends:
         return ["only the current row of each key is compared, and not when it began"]
     return []
 
@@ -436,13 +437,7 @@ def _chosen(names: Sequence[str], schemas: Schemas, where: str) -> dict[TableId,
 
     Raise ConfigError for a name that the checkpoint does not know.
     """
-    known = {show(table): table for table in sorted(schemas.sources)}
-    for name in names:
-        if name not in known:
-            there = ", ".join([*known][:20]) or "none"
-            msg = f"the checkpoint {where} knows no source table {name!r}; it knows {there}"
-            raise ConfigError(msg, "give the id that the table has at the source")
-    wanted = {known[name] for name in names} or {*schemas.sources}
+    wanted = chosen_tables(names, schemas.sources, where) or schemas.sources
     targets = sorted({target for table in wanted for target in schemas.sources[table].targets})
     return {
         target: [table for table, source in sorted(schemas.sources.items()) if target in source.targets]

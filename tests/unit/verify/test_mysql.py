@@ -15,8 +15,8 @@ from ingest.sources.mysql.log_model import LogPlace
 from ingest.sources.mysql.positions import LogFiles, ServerIdentity
 from ingest.sources.mysql.state import Piece, State, TableSnapshot
 from ingest.verify import verification
+from ingest.verify.expected import unread
 from ingest.verify.lakes import DeltaReader
-from ingest.verify.snapshots import unread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
