@@ -21,7 +21,7 @@ from ingest.errors import ConfigError
 from ingest.model.table import show as shown
 from ingest.model.text import one_line
 from ingest.paths import usual_checkpoint
-from ingest.sources.mysql.answers import new_answer
+from ingest.sources.mysql.ddl import new_answer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

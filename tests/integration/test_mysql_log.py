@@ -11,8 +11,8 @@ from mysql_servers import MARIADB_10, MARIADB_11
 
 from ingest.errors import DataLoss
 from ingest.model.record import offset_of
-from ingest.sources.mysql import text_charsets
-from ingest.sources.mysql.columns import Table
+from ingest.sources.mysql.binary_values import decode_text
+from ingest.sources.mysql.types import Table
 
 if TYPE_CHECKING:
     from mysql_servers import MySql
@@ -277,7 +277,7 @@ def test_texts_are_what_the_server_converts_them_to(mariadb: MySql) -> None:
         for data, converted in found:
             text = bytes.fromhex(converted or "3f").decode(errors="replace")
             if "?" not in text and "\ufffd" not in text and not "\ue000" <= max(text or "\0") <= "\uf8ff":
-                assert text_charsets.decode(charset, data) == (text, True), (charset, data)
+                assert decode_text(charset, data) == (text, True), (charset, data)
 
 
 @pytest.mark.parametrize("older", [False, True])

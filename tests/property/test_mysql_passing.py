@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from mysql_tables import shrunk
 
 from ingest.sources.mysql.chunks import TableChunk
-from ingest.sources.mysql.columns import Column, Table
 from ingest.sources.mysql.log_records import LogRecord
 from ingest.sources.mysql.merging import merge
 from ingest.sources.mysql.passing import NULL, LoggedChange, Passing, Region, passed
+from ingest.sources.mysql.types import Column, Table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

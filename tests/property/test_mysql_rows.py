@@ -15,7 +15,7 @@ from mysql_log import Tables
 from picking import pick
 
 from ingest.errors import IngestError
-from ingest.sources.mysql.columns import Column, ForeignKey
+from ingest.sources.mysql.types import Column, ForeignKey
 
 if TYPE_CHECKING:
     from hypothesis.strategies import DrawFn

@@ -11,8 +11,8 @@ from ingest.sources.mysql import catalogue, ddl
 if TYPE_CHECKING:
     from mysql_servers import MySql
 
-    from ingest.sources.mysql.columns import Table
     from ingest.sources.mysql.effects import Effect
+    from ingest.sources.mysql.types import Table
 
 DATABASES: Final = ("d", "e", "e2")
 _MODES: Final = {

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from mysql_servers import MySql
 
-    from ingest.sources.mysql.columns import Table
     from ingest.sources.mysql.connection import Connection
+    from ingest.sources.mysql.types import Table
 
 
 def table_now(connection: Connection, database: str, name: str) -> Table | None:

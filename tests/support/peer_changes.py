@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from backfills import BackfillShop
 from mysql_servers import MARIADB_10, MYSQL_5, PASSWORD, USER
 
-from ingest.sources.mysql.geometry import geometry
+from ingest.sources.mysql.binary_values import geometry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

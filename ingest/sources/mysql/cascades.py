@@ -11,23 +11,21 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ingest.sources.mysql import row_events
 from ingest.sources.mysql.chunks import quoted
 from ingest.sources.mysql.events import DELETES, UPDATES, BadEvent, Cursor
-from ingest.sources.mysql.row_decoder import KnownTable, check
-from ingest.sources.mysql.row_events import bits
+from ingest.sources.mysql.row_decoder import KnownTable, bits, check, flags_of, read_rows
 from ingest.sources.mysql.row_plan import row_shape, sizes_of
 from ingest.sources.mysql.state import Dependent
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from ingest.sources.mysql.columns import ForeignKey, Table
     from ingest.sources.mysql.events import FormatDescription
     from ingest.sources.mysql.history import History, Name, SchemaEntry
-    from ingest.sources.mysql.row_events import RowsEvent, TableMap
+    from ingest.sources.mysql.row_decoder import RowsEvent, TableMap
     from ingest.sources.mysql.row_values import ValueReader
     from ingest.sources.mysql.state import State
+    from ingest.sources.mysql.types import ForeignKey, Table
 
 DELETED: Final = None
 """In place of a column: rows were deleted."""
@@ -146,10 +144,10 @@ class ParentWatch:
 
     def look(self, data: bytes, kind: int, position: int, description: FormatDescription) -> None:
         """Look at a row event that is not compressed. Raise BadEvent."""
-        if kind in DELETES and self.deletes and not row_events.flags_of(data, kind, description) & _NO_FOREIGN_KEYS:
+        if kind in DELETES and self.deletes and not flags_of(data, kind, description) & _NO_FOREIGN_KEYS:
             self.deleted(position)
-        elif kind in UPDATES and self.updates and not row_events.flags_of(data, kind, description) & _NO_FOREIGN_KEYS:
-            rows = row_events.read_rows(data, kind, description)
+        elif kind in UPDATES and self.updates and not flags_of(data, kind, description) & _NO_FOREIGN_KEYS:
+            rows = read_rows(data, kind, description)
             self.updated(position, self._changed(rows) if self._places else None)
 
     def _changed(self, rows: RowsEvent) -> set[int]:

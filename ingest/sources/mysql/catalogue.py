@@ -14,12 +14,22 @@ from typing import TYPE_CHECKING, Any, Final
 import pymysql
 from pymysql.constants import ER
 
-from ingest.sources.mysql import charset_names, ddl
+from ingest.sources.mysql import ddl
 from ingest.sources.mysql.chunks import quoted
-from ingest.sources.mysql.columns import Column, ForeignKey, Table
 from ingest.sources.mysql.definitions import column_type
-from ingest.sources.mysql.hidden import ROW_END, ROW_START, row_hash, with_expressions
 from ingest.sources.mysql.tokens import ServerRules
+from ingest.sources.mysql.types import (
+    ROW_END,
+    ROW_START,
+    Column,
+    ForeignKey,
+    Table,
+    charset_name,
+    charset_of,
+    collation_name,
+    row_hash,
+    with_expressions,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -57,7 +67,7 @@ def server(connection: Any) -> ServerRules:
         version=number,
         mariadb="mariadb" in version.lower(),
         lower_case=int(lower_case),
-        charset=charset_names.charset(charset),
+        charset=charset_name(charset),
         explicit_timestamp=variables.get("explicit_defaults_for_timestamp") == "ON",
         logs_cascades=variables.get("innodb_native_foreign_keys") == "OFF",
     )
@@ -66,7 +76,7 @@ def server(connection: Any) -> ServerRules:
 def databases(connection: Any) -> dict[str, str]:
     """Return the default character set of each database."""
     rows = _rows(connection, "SELECT * FROM information_schema.SCHEMATA", ())
-    return {row["SCHEMA_NAME"]: charset_names.charset(row["DEFAULT_CHARACTER_SET_NAME"]) for row in rows}
+    return {row["SCHEMA_NAME"]: charset_name(row["DEFAULT_CHARACTER_SET_NAME"]) for row in rows}
 
 
 def names(connection: Any) -> list[TableName]:
@@ -199,8 +209,8 @@ def _tables(connection: Any, database: str, some: tuple[str, ...], about: Server
             database,
             name,
             tuple(_column(each, about) for each in columns[name]),
-            charset=charset_names.of_collation(collation) if collation else None,
-            collation=charset_names.collation(collation) if collation else None,
+            charset=charset_of(collation) if collation else None,
+            collation=collation_name(collation) if collation else None,
             engine=row["ENGINE"] or "",
             comment=row["TABLE_COMMENT"] or "",
             cascades=foreign.get(name, ()),
@@ -233,8 +243,8 @@ def _column(row: dict[str, Any], about: ServerRules) -> Column:
     made = column_type(
         row["COLUMN_NAME"],
         row["COLUMN_TYPE"],
-        charset_names.charset(charset) if charset else None,
-        charset_names.collation(row["COLLATION_NAME"]) if charset else None,
+        charset_name(charset) if charset else None,
+        collation_name(row["COLLATION_NAME"]) if charset else None,
         about,
     )
     default = row["COLUMN_DEFAULT"]

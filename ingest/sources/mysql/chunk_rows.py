@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
     from ingest.model.record import Record
     from ingest.sources.mysql.chunks import TableChunk
-    from ingest.sources.mysql.columns import Column, Table
     from ingest.sources.mysql.connection import Connection
     from ingest.sources.mysql.native.result_rows import ResultSetRows
     from ingest.sources.mysql.query_values import ValueWriter
+    from ingest.sources.mysql.types import Column, Table
 
 ROWS: Final = 2_000
 """Rows that are given at a time, at most."""

@@ -19,8 +19,8 @@ from ingest.sources.mysql.types import BINARIES, FIXED, TEXTS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ingest.sources.mysql.columns import Column, Table
     from ingest.sources.mysql.connection import Connection
+    from ingest.sources.mysql.types import Column, Table
 
 Bound: TypeAlias = "tuple[str, ...]"
 """A key, a text for each of its columns: hexadecimal digits for texts (in their own character set) and binary values,

@@ -21,10 +21,10 @@ from ingest.sources.mysql.state import AppliedStatement
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
-    from ingest.sources.mysql.columns import Column, Table
     from ingest.sources.mysql.history import History, Name, SchemaEntry
     from ingest.sources.mysql.starting import Ask
     from ingest.sources.mysql.state import State
+    from ingest.sources.mysql.types import Column, Table
 
 _NO_WIDTH: Final = frozenset({"smallint", "mediumint", "int", "bigint", "year"})
 """Types whose number in brackets says nothing of their values."""

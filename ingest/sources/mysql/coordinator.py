@@ -40,11 +40,11 @@ if TYPE_CHECKING:
     from ingest.model.schema import TableComments, TableSchema
     from ingest.model.standing import Standing
     from ingest.model.table import TableId
-    from ingest.sources.mysql.columns import Table
     from ingest.sources.mysql.history import Name
     from ingest.sources.mysql.notes import ChunkNote
     from ingest.sources.mysql.options import MySqlSource
     from ingest.sources.mysql.state import LaneChunk, TableSnapshot
+    from ingest.sources.mysql.types import Table
 
 _BYTES_A_RECORD: Final = 160
 """Bytes of the log that a change takes, about: batches are sized by it until they have been measured."""

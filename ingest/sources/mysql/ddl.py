@@ -1,29 +1,33 @@
 """What a statement does to tables: the columns that they then have, and the stored rows that it changes.
 
 In: the tables before a statement, the statement as the log has it. Out: an `Effect`. A statement is applied as a whole,
-as the server does. Nothing is raised: what is not understood is a value, with the tables that it may touch. Rules:
-docs/spec/mysql.md#statements.
+as the server does. Nothing is raised: what is not understood is a value, with the tables that it may touch.
+
+What a table was after such a statement, a person can say: `ingest schema set` stores the answer as a document of the
+source's state. Each answers one statement, in the order in which they were given. Rules: docs/spec/mysql.md#statements.
 """
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
 
-from ingest.sources.mysql import charset_names, text_charsets
+from ingest.errors import ConfigError
+from ingest.model.table import show, table_in
+from ingest.sources.mysql.binary_values import decode_text
 from ingest.sources.mysql.ddl_alter import alter, index
 from ingest.sources.mysql.ddl_create import create
 from ingest.sources.mysql.definitions import table_name
 from ingest.sources.mysql.effects import Effect, StatementRun, rename
-from ingest.sources.mysql.tokens import words
-from ingest.sources.mysql.word_cursor import NotUnderstood, WordCursor
+from ingest.sources.mysql.tokens import NotUnderstood, ServerRules, WordCursor, words
+from ingest.sources.mysql.types import charset_name, charset_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
-    from ingest.sources.mysql.columns import Table
     from ingest.sources.mysql.effects import TableName
-    from ingest.sources.mysql.tokens import ServerRules
+    from ingest.sources.mysql.types import Table
 
 _WORD: Final = re.compile(r"[\w$]+")
 _NOTHING: Final = frozenset({
@@ -82,7 +86,7 @@ def statement_text(statement: bytes, collation: int | None) -> str:
         charset = "utf8mb4" if collation is None else str(vars(charset_by_id(collation))["name"])
     except KeyError:  # those that PyMySQL does not know are of MySQL 8 and MariaDB 11, and of Unicode
         charset = "utf8mb4"
-    return text_charsets.decode(charset, statement)[0]
+    return decode_text(charset, statement)[0]
 
 
 def may_change(table: TableName, statement: str, *, sql_mode: int, server: ServerRules) -> bool:
@@ -211,10 +215,10 @@ def _database(verb: str, cursor: WordCursor, session: StatementRun) -> None:
     while cursor:
         if cursor.take("CHARACTER", "SET") or cursor.take("CHARSET"):
             cursor.take("=")
-            charset = charset_names.charset(cursor.word())
+            charset = charset_name(cursor.word())
         elif cursor.take("COLLATE"):
             cursor.take("=")
-            charset = charset or charset_names.of_collation(cursor.word(), session.charset(name))
+            charset = charset or charset_of(cursor.word(), session.charset(name))
         else:
             cursor.next()
     if charset == "default":
@@ -275,3 +279,48 @@ def _rename(cursor: WordCursor, session: StatementRun) -> None:
             break
     cursor.done()
     rename(session, pairs)
+
+
+_NAME: Final = re.compile(r"answer-([0-9]{1,9})")
+
+
+def new_answer(table: str, statement: str, documents: Collection[str]) -> tuple[str, dict[str, Any]]:
+    """Return an answer's document, and a name for it that no document has. Raise ConfigError.
+
+    `table`: its id, as shop.orders. `statement`: CREATE TABLE, as SHOW CREATE TABLE prints it; its name counts for
+    nothing.
+    """
+    _parsed(statement, ("", ""), ServerRules(), {})
+    numbers = [int(found[1]) for name in documents if (found := _NAME.fullmatch(name)) is not None]
+    return f"answer-{max(numbers, default=0) + 1}", {"table": table, "statement": statement}
+
+
+def answer_to(
+    table: TableName,
+    documents: Mapping[str, Any],
+    used: Collection[str],
+    *,
+    server: ServerRules,
+    databases: Mapping[str, str],
+) -> tuple[str, Table] | None:
+    """Return the oldest answer about a table that was not used yet, by its name; None where there is none.
+
+    Raises ConfigError.
+    """
+    wanted = show(table_in(*table))
+    names = [name for name in documents if _NAME.fullmatch(name) and name not in used]
+    for name in sorted(names, key=lambda one: int(one.partition("-")[2])):
+        if documents[name]["table"] == wanted:
+            return name, _parsed(documents[name]["statement"], table, server, databases)
+    return None
+
+
+def _parsed(statement: str, table: TableName, server: ServerRules, databases: Mapping[str, str]) -> Table:
+    """Return the table of a CREATE TABLE under a name. Raise ConfigError."""
+    effect = apply({}, statement, default_database=table[0], server=server, databases=databases)
+    made = next((found for found in effect.tables.values() if found is not None), None)
+    if made is None or len(effect.made) != 1:
+        why = effect.doubt or "it makes no table with columns of its own"
+        msg = f"the statement is not understood: {why}"
+        raise ConfigError(msg, "give CREATE TABLE with all columns, as SHOW CREATE TABLE prints it")
+    return replace(made, database=table[0], name=table[1])

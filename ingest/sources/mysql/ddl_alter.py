@@ -5,21 +5,26 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from ingest.sources.mysql import charset_names
-from ingest.sources.mysql.conversions import changes_values
 from ingest.sources.mysql.ddl_create import Draft, add_keys, index_of, is_key, keys_of_definition
 from ingest.sources.mysql.definitions import Context, Definition, default, definition, table_name, with_charset
 from ingest.sources.mysql.effects import rename
-from ingest.sources.mysql.hidden import ROW_END
-from ingest.sources.mysql.tokens import STRICT
-from ingest.sources.mysql.types import BINARIES, TEXTS
-from ingest.sources.mysql.word_cursor import NotUnderstood, WordCursor
+from ingest.sources.mysql.tokens import STRICT, NotUnderstood, WordCursor
+from ingest.sources.mysql.types import (
+    BINARIES,
+    ROW_END,
+    TEXTS,
+    changes_values,
+    char_width,
+    charset_name,
+    charset_of,
+    collation_name,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from ingest.sources.mysql.columns import Column
     from ingest.sources.mysql.effects import StatementRun, TableName
+    from ingest.sources.mysql.types import Column
 
 _NO_EFFECT: Final = frozenset({
     "FORCE", "ALGORITHM", "LOCK", "DISABLE", "ENABLE", "ORDER", "WITH", "WITHOUT", "SECONDARY_LOAD", "SECONDARY_UNLOAD",
@@ -136,16 +141,16 @@ def _options(cursor: WordCursor, draft: Draft, found: _Alteration, session: Stat
         while part:
             if part.take("CHARACTER", "SET") or part.take("CHARSET") or part.take("CHAR", "SET"):
                 part.take("=")
-                named = charset_names.charset(part.word())
+                named = charset_name(part.word())
                 if named == "default":
                     named = session.charset(name[0])
             elif part.take("COLLATE"):
                 part.take("=")
-                collation = charset_names.collation(part.word())
+                collation = collation_name(part.word())
             else:
                 part.next()
         if named is None and collation is not None:
-            named = charset_names.of_collation(collation, draft.table.charset)
+            named = charset_of(collation, draft.table.charset)
         if named is not None:
             found.charset, found.collation = named, collation
             if convert:
@@ -472,8 +477,8 @@ def _convert(draft: Draft, session: StatementRun, name: TableName, context: Cont
             continue
         length = _bytes(column) if column.type.endswith("text") and context.charset != "binary" else None
         made = with_charset(column, context.charset, context.collation, context)
-        if length is not None and charset_names.width(context.charset) > charset_names.width(column.charset):
-            made = _grown(made, length // charset_names.width(column.charset) * charset_names.width(context.charset))
+        if length is not None and char_width(context.charset) > char_width(column.charset):
+            made = _grown(made, length // char_width(column.charset) * char_width(context.charset))
         draft.columns[at] = made
         why = changes_values(column, made, strict=bool(session.sql_mode & STRICT))
         if why is not None:

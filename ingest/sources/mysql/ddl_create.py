@@ -6,20 +6,30 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from ingest.sources.mysql import charset_names
-from ingest.sources.mysql.columns import ForeignKey, Table
 from ingest.sources.mysql.definitions import Context, Reference, definition, references, table_name
-from ingest.sources.mysql.hidden import ROW_END, ROW_START, is_hashed, row_hash, with_expressions
-from ingest.sources.mysql.types import BINARIES, TEXTS
-from ingest.sources.mysql.word_cursor import NotUnderstood
+from ingest.sources.mysql.tokens import NotUnderstood
+from ingest.sources.mysql.types import (
+    BINARIES,
+    ROW_END,
+    ROW_START,
+    TEXTS,
+    ForeignKey,
+    Table,
+    charset_name,
+    charset_of,
+    collation_name,
+    is_hashed,
+    row_hash,
+    with_expressions,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ingest.sources.mysql.columns import Column
     from ingest.sources.mysql.definitions import Definition
     from ingest.sources.mysql.effects import StatementRun, TableName
-    from ingest.sources.mysql.word_cursor import WordCursor
+    from ingest.sources.mysql.tokens import WordCursor
+    from ingest.sources.mysql.types import Column
 
 KEY_WORDS: Final = frozenset(
     {"PRIMARY", "UNIQUE", "INDEX", "KEY", "FULLTEXT", "SPATIAL", "VECTOR", "CONSTRAINT", "FOREIGN", "CHECK", "PERIOD"}
@@ -353,14 +363,14 @@ class TableOptions:
                 cursor.brackets()
             elif cursor.take("CHARACTER", "SET") or cursor.take("CHARSET") or cursor.take("CHAR", "SET"):
                 cursor.take("=")
-                found.charset, named = charset_names.charset(cursor.word()), True
+                found.charset, named = charset_name(cursor.word()), True
                 if found.charset == "default":
                     found.charset = charset
             elif cursor.take("COLLATE"):
                 cursor.take("=")
-                found.collation = charset_names.collation(cursor.word())
+                found.collation = collation_name(cursor.word())
                 if not named:
-                    found.charset = charset_names.of_collation(found.collation, charset)
+                    found.charset = charset_of(found.collation, charset)
             elif cursor.take("ENGINE") or cursor.take("TYPE"):
                 cursor.take("=")
                 found.engine = cursor.word()

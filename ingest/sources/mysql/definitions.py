@@ -8,11 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ingest.sources.mysql import charset_names
-from ingest.sources.mysql.columns import Column
-from ingest.sources.mysql.tokens import ServerRules, words
-from ingest.sources.mysql.types import GEOMETRIES, TEXTS
-from ingest.sources.mysql.word_cursor import NotUnderstood, WordCursor
+from ingest.sources.mysql.tokens import NotUnderstood, ServerRules, WordCursor, words
+from ingest.sources.mysql.types import GEOMETRIES, TEXTS, Column, char_width, charset_name, charset_of, collation_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -227,7 +224,7 @@ def _text(cursor: WordCursor, made: Column, context: Context, *, national: bool)
     binary = False
     while True:
         if cursor.take("CHARACTER", "SET") or cursor.take("CHARSET") or cursor.take("CHAR", "SET"):
-            named = charset_names.charset(cursor.word())
+            named = charset_name(cursor.word())
         elif cursor.take("ASCII"):
             named = "latin1"
         elif cursor.take("UNICODE"):
@@ -237,7 +234,7 @@ def _text(cursor: WordCursor, made: Column, context: Context, *, national: bool)
         elif cursor.take("BINARY"):
             binary = True
         elif cursor.take("COLLATE"):
-            collation = charset_names.collation(cursor.word())
+            collation = collation_name(cursor.word())
         elif cursor.take("COMPRESSED"):
             if cursor.take("="):
                 cursor.next()
@@ -258,7 +255,7 @@ def with_charset(
         return _shortened(made, context)
     charset = named
     if charset is None and collation is not None:
-        charset = charset_names.of_collation(collation, context.charset)
+        charset = charset_of(collation, context.charset)
     if charset is None:
         charset, collation = context.charset, collation or context.collation
     if binary and charset != "binary":
@@ -271,7 +268,7 @@ def with_charset(
         return _shortened(made, context)
     made = replace(made, charset=charset, collation=collation)
     if made.type == "text" and made.length is not None:
-        return replace(made, type=_sized(made.length * charset_names.width(charset), "text"), length=None)
+        return replace(made, type=_sized(made.length * char_width(charset), "text"), length=None)
     return _shortened(made, context)
 
 
@@ -279,7 +276,7 @@ def _shortened(made: Column, context: Context) -> Column:  # noqa: ARG001
     """Return a CHAR or VARCHAR that is too long as the text that a server makes of it where it is not strict."""
     if made.length is None or made.type not in {"char", "varchar", "binary", "varbinary"}:
         return made
-    size = made.length * charset_names.width(made.charset)
+    size = made.length * char_width(made.charset)
     most = 255 if made.type in {"char", "binary"} else _LARGEST
     if (made.length if most == 255 else size) <= most:
         return made
@@ -313,7 +310,7 @@ def _attribute(cursor: WordCursor, found: Definition, context: Context) -> None:
     elif cursor.take("COMMENT"):
         found.column = replace(column, comment=cursor.text())
     elif cursor.take("COLLATE"):
-        collation = charset_names.collation(cursor.word())
+        collation = collation_name(cursor.word())
         plain = replace(context, charset=column.charset) if column.charset else context
         found.column = with_charset(column, None, collation, plain)
     elif cursor.take_any("COLUMN_FORMAT", "STORAGE", "ENGINE_ATTRIBUTE", "SECONDARY_ENGINE_ATTRIBUTE"):

@@ -20,7 +20,7 @@ from ingest.model.schema import TableComments, TableSchema, TextNumbers
 from ingest.model.table import table_in
 from ingest.model.types import is_text
 from ingest.sources.mysql import types
-from ingest.sources.mysql.columns import Table
+from ingest.sources.mysql.types import Table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

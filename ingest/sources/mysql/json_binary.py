@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 
 import orjson
 
-from ingest.sources.mysql import packed
+from ingest.sources.mysql.binary_values import decimal, moment
 from ingest.sources.mysql.events import BadEvent, Cursor
 
 MAX_DEPTH: Final = 100
@@ -145,12 +145,12 @@ def _opaque(field: int, data: bytes) -> str:
         if len(data) < 2:
             msg = "a decimal of JSON without its digits"
             raise BadEvent(msg)
-        return packed.decimal(data[2:], data[0], data[1])
+        return decimal(data[2:], data[0], data[1])
     if field in {7, 10, 11, 12, 17, 18, 19}:
         if len(data) != 8:
             msg = f"a time of JSON of {len(data)} bytes"
             raise BadEvent(msg)
-        return f'"{packed.moment(int.from_bytes(data, "little", signed=True), field)}"'
+        return f'"{moment(int.from_bytes(data, "little", signed=True), field)}"'
     return f'"base64:type{field}:{base64.b64encode(data).decode()}"'
 
 

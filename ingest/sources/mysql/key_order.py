@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from ingest.sources.mysql.chunks import Bound
-    from ingest.sources.mysql.columns import Column
+    from ingest.sources.mysql.types import Column
 
     Part: TypeAlias = Any
     """A column of a key: what orders as the server does, or what the server is asked with (a literal)."""

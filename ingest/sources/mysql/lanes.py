@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from ingest.model.record import Split
     from ingest.model.table import TableId
     from ingest.sources.mysql.chunks import Bound
-    from ingest.sources.mysql.columns import Column, Table
     from ingest.sources.mysql.connection import Connection
     from ingest.sources.mysql.history import History, Name, SchemaEntry
     from ingest.sources.mysql.options import MySqlSource
     from ingest.sources.mysql.state import State
+    from ingest.sources.mysql.types import Column, Table
 
     Question: TypeAlias = Callable[[Connection], Bound | None]
 

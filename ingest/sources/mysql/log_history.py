@@ -30,8 +30,8 @@ from ingest.sources.mysql.cascades import (
 )
 from ingest.sources.mysql.comparing import compare, note_applied, note_asked, note_passed, note_used
 from ingest.sources.mysql.connection import connect, explain
-from ingest.sources.mysql.consequences import Consequence, Remedy, RowPolicy, consequences, refuse, warning
 from ingest.sources.mysql.ddl import statement_text
+from ingest.sources.mysql.effects import Consequence, Remedy, RowPolicy, consequences, refuse, warning
 from ingest.sources.mysql.failover import passed_over
 from ingest.sources.mysql.gtids import GtidSet
 from ingest.sources.mysql.history import History, SchemaEntry, to_document

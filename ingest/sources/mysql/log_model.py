@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from ingest.model.record import Record
     from ingest.sources.mysql.cascades import Referenced
-    from ingest.sources.mysql.columns import Table
     from ingest.sources.mysql.events import Query
+    from ingest.sources.mysql.types import Table
 
 
 NO_END: Final = (1 << 63) - 1

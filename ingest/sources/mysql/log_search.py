@@ -55,7 +55,7 @@ from ingest.sources.mysql.positions import (
     compare_first,
     compare_last,
 )
-from ingest.sources.mysql.row_events import name_in
+from ingest.sources.mysql.row_decoder import name_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence

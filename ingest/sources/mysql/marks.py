@@ -22,8 +22,8 @@ from ingest.sources.mysql.log_search import log_status
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from ingest.sources.mysql.columns import Table
     from ingest.sources.mysql.connection import Connection
+    from ingest.sources.mysql.types import Table
 
 SETTLED_S: Final = 5.0
 """Seconds after which a transaction that is in the log is taken as visible, where the server does not say it (no

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ingest.sources.mysql.chunks import TableChunk
-    from ingest.sources.mysql.columns import Column, Table
     from ingest.sources.mysql.key_order import Ask
     from ingest.sources.mysql.passing import LoggedChange
+    from ingest.sources.mysql.types import Column, Table
 
     Fields = dict[str, Any]
     """A row's columns, each with the JSON text of its value."""

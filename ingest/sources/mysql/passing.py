@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from ingest.model.record import Headers, Record
     from ingest.sources.mysql.chunks import Bound
-    from ingest.sources.mysql.columns import Column
     from ingest.sources.mysql.key_order import Ask, Part
+    from ingest.sources.mysql.types import Column
 
     Key: TypeAlias = tuple[Part, ...]
     Row: TypeAlias = dict[str, Any]

@@ -42,12 +42,12 @@ if TYPE_CHECKING:
 
     from ingest.model.record import Record, Split
     from ingest.sources.mysql.cascades import Referenced
-    from ingest.sources.mysql.columns import Table
     from ingest.sources.mysql.connection import Connection
     from ingest.sources.mysql.history import History, KnownSchemas
     from ingest.sources.mysql.log_model import Statement
     from ingest.sources.mysql.options import MySqlSource
     from ingest.sources.mysql.passing import LoggedChange
+    from ingest.sources.mysql.types import Table
 
 
 _AGAIN_S: Final = 1.0

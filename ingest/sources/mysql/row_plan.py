@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, cast
 import orjson
 
 from ingest import compiled
-from ingest.sources.mysql import packed
+from ingest.sources.mysql.binary_values import OLD_SIZES, decimal_size
 from ingest.sources.mysql.events import Cursor
 from ingest.sources.mysql.log_decoder import LogDecoder
 from ingest.sources.mysql.row_decoder import UNKNOWN
@@ -24,10 +24,10 @@ if compiled.BUILT:
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ingest.sources.mysql.columns import Column
     from ingest.sources.mysql.native.row_image import RowPlan, RowShape
     from ingest.sources.mysql.row_decoder import KnownTable
     from ingest.sources.mysql.row_values import ValueReader
+    from ingest.sources.mysql.types import Column
 
 NATIVE: Final = compiled.USED
 """True if native code is there, and wanted."""
@@ -120,15 +120,15 @@ def _step(
     elif real in {4, 5}:
         step, size = (FLOAT, 4) if real == 4 else (DOUBLE, 8)
     elif real == 246:
-        step, size, first, second = DECIMAL, packed.decimal_size(*metadata), *metadata
+        step, size, first, second = DECIMAL, decimal_size(*metadata), *metadata
     elif real in {10, 13, 14}:
         step, size = (YEAR, 1) if real == 13 else (DATE, 3)
     elif real in _MOMENTS:
         step, size = _MOMENTS[real]
         second = (metadata[0] + 1) // 2
         size += second
-    elif real in packed.OLD_SIZES:
-        size = packed.OLD_SIZES[real][column.fsp]
+    elif real in OLD_SIZES:
+        size = OLD_SIZES[real][column.fsp]
     elif real == 16:
         bits = metadata[1] * 8 + metadata[0]
         step, size = (TRUTH, 1) if bits == 1 else (BITS, (bits + 7) // 8)

@@ -1,27 +1,45 @@
 """Values of row images to JSON texts, by the column that they are of. The reference.
 
 In: bytes of a row image, the column as its table's history has it, type and metadata of the table map. Out: the JSON
-text of the value in the column's type. Rules: docs/spec/mysql.md.
+text of the value in the column's type.
+
+`default_text` is for columns that an inserted row of the log lacks, with `binlog_row_image` MINIMAL: what a statement
+names, and what the server computes for a row (`CURRENT_TIMESTAMP`, an expression, a counter), is in the log, so that
+only literal defaults are needed. Rules: docs/spec/mysql.md.
 """
 
 from __future__ import annotations
 
 import base64
 import ipaddress
+import re
 from datetime import datetime, timedelta
+from decimal import Decimal, InvalidOperation
 from struct import unpack
 from typing import TYPE_CHECKING, Final
 
 import orjson
 
 from ingest.model.floats import shortest
-from ingest.sources.mysql import json_binary, packed, text_charsets
+from ingest.sources.mysql import json_binary
+from ingest.sources.mysql.binary_values import (
+    OLD_SIZES,
+    datetime2,
+    decimal,
+    decimal_size,
+    decode_text,
+    fraction,
+    geometry,
+    old_datetime,
+    old_time,
+    read_fraction,
+    time2,
+)
 from ingest.sources.mysql.events import BadEvent, Cursor, unpack_column
-from ingest.sources.mysql.geometry import geometry
 from ingest.sources.mysql.types import BINARIES, FIXED, GEOMETRIES, TEXTS, boolean, is_tinyint1
 
 if TYPE_CHECKING:
-    from ingest.sources.mysql.columns import Column
+    from ingest.sources.mysql.types import Column
 
 _INTEGERS: Final = {1: 1, 2: 2, 9: 3, 3: 4, 8: 8}
 _LONG: Final = BINARIES | TEXTS | GEOMETRIES | {"json", "xmltype"}
@@ -80,7 +98,7 @@ class ValueReader:
         if real in {4, 5}:
             return _floating(cursor, real)
         if real == 246:
-            found = packed.decimal(cursor.take(packed.decimal_size(*metadata)), *metadata).encode()
+            found = decimal(cursor.take(decimal_size(*metadata)), *metadata).encode()
             return found if metadata[0] <= 38 else b'"' + found + b'"'
         if real in {10, 14}:
             number = cursor.number(3)
@@ -116,7 +134,7 @@ class ValueReader:
             data = data.ljust(column.length or 1, b"\0")
         if column.type in BINARIES or column.charset in {None, "binary"}:
             return _base64(data)
-        text, valid = text_charsets.decode(column.charset or "binary", data)
+        text, valid = decode_text(column.charset or "binary", data)
         if not valid:
             name = f"{self.table}.{column.name}"
             self.invalid[name] = self.invalid.get(name, 0) + 1
@@ -168,17 +186,17 @@ def _moment(cursor: Cursor, real: int, fsp: int) -> str:
         raise BadEvent(msg)
     places = (fsp + 1) // 2
     if real == 18:
-        return packed.datetime2(cursor.take(5 + places))
+        return datetime2(cursor.take(5 + places))
     if real == 19:
-        return packed.time2(cursor.take(3 + places))
+        return time2(cursor.take(3 + places))
     if real == 17:
         seconds = int.from_bytes(cursor.take(4), "big")
-        return _instant(seconds, packed.read_fraction(cursor.take(places)))
-    data = cursor.take(packed.OLD_SIZES[real][fsp])
+        return _instant(seconds, read_fraction(cursor.take(places)))
+    data = cursor.take(OLD_SIZES[real][fsp])
     if real == 11:
-        return packed.old_time(data, fsp)
+        return old_time(data, fsp)
     if real == 12:
-        return packed.old_datetime(data, fsp)
+        return old_datetime(data, fsp)
     if not fsp:
         return _instant(int.from_bytes(data, "little"), 0)
     return _instant(int.from_bytes(data[:4], "big"), int.from_bytes(data[4:], "big") * 10 ** (6 - fsp))
@@ -187,7 +205,7 @@ def _moment(cursor: Cursor, real: int, fsp: int) -> str:
 def _instant(seconds: int, micros: int) -> str:
     if not seconds and not micros:
         return "0000-00-00 00:00:00Z"
-    return f"{_EPOCH + timedelta(seconds=seconds)}{packed.fraction(micros)}Z"
+    return f"{_EPOCH + timedelta(seconds=seconds)}{fraction(micros)}Z"
 
 
 def fixed_text(kind: str, data: bytes) -> str:
@@ -219,3 +237,71 @@ def inet6_text(data: bytes) -> str:
     if not length:
         return ":".join(ends + dotted)
     return f"{':'.join(ends[:best])}::{':'.join(ends[best + length :] + dotted)}"
+
+
+_INTEGER_TYPES: Final = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint", "year"})
+_ZEROS: Final = {
+    "date": b'"0000-00-00"',
+    "datetime": b'"0000-00-00 00:00:00"',
+    "timestamp": b'"0000-00-00 00:00:00Z"',
+    "time": b'"00:00:00"',
+    "enum": b'""',
+    "set": b'""',
+}
+_MOMENT: Final = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d|-?\d{2,3}:\d\d:\d\d)(\.\d{1,6})?")
+_DAY: Final = re.compile(r"\d{4}-\d\d-\d\d")
+
+
+def default_text(column: Column, *, tinyint1_as_boolean: bool = False) -> bytes | None:
+    """Return the JSON text of a column's default; None where it is not sure what the server takes.
+
+    A column that may not be null and has no default is zero, or empty, where the server is not strict.
+    """
+    if column.generated:
+        return None
+    if column.default is None:
+        return b"null" if column.nullable else _implicit(column, tinyint1_as_boolean=tinyint1_as_boolean)
+    try:
+        return _literal(column, column.default, tinyint1_as_boolean=tinyint1_as_boolean)
+    except (ValueError, InvalidOperation, OverflowError):
+        return None  # an expression, or a form of a literal that is rare
+
+
+def _implicit(column: Column, *, tinyint1_as_boolean: bool) -> bytes | None:
+    kind = column.type
+    if kind in TEXTS:
+        return b'""'
+    if kind in BINARIES:
+        size = (column.length or 1) if kind == "binary" else 0
+        return None if kind == "vector" else b'"' + base64.b64encode(bytes(size)) + b'"'
+    if kind == "enum":
+        return orjson.dumps(column.labels[0]) if column.labels else None
+    if kind in _ZEROS:
+        return _ZEROS[kind]
+    return _literal(column, "0", tinyint1_as_boolean=tinyint1_as_boolean)
+
+
+def _literal(column: Column, text: str, *, tinyint1_as_boolean: bool) -> bytes | None:
+    """Return the JSON text of a literal; raises ValueError or InvalidOperation for what is none of its type."""
+    kind = column.type
+    if kind in _INTEGER_TYPES:
+        number = int(text)
+        return boolean(number) if tinyint1_as_boolean and is_tinyint1(column) else b"%d" % number
+    if kind == "decimal":
+        made = b"%s" % f"{Decimal(text):.{column.scale or 0}f}".encode()
+        return made if (column.precision or 10) <= 38 else b'"' + made + b'"'
+    if kind in {"float", "double"}:
+        return orjson.dumps(shortest(float(text)) if kind == "float" else float(text))
+    if kind in TEXTS:
+        return orjson.dumps(text.rstrip(" ") if kind == "char" else text)
+    if kind == "enum":
+        return next((orjson.dumps(label) for label in column.labels if label == text), None)
+    if kind == "set":
+        chosen = text.split(",") if text else []
+        return orjson.dumps(text) if chosen == [label for label in column.labels if label in chosen] else None
+    if kind == "date" and _DAY.fullmatch(text):
+        return orjson.dumps(text)
+    if kind in {"datetime", "time"} and (found := _MOMENT.fullmatch(text)) and (" " in text) == (kind == "datetime"):
+        fraction = (found[2] or "")[: 1 + column.fsp].rstrip("0").rstrip(".")
+        return orjson.dumps(found[1] + fraction)
+    return None  # a TIMESTAMP is as of the statement's time zone

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
     from ingest.model.record import Record
     from ingest.sources.mysql.chunk_rows import Reading
-    from ingest.sources.mysql.columns import Table
     from ingest.sources.mysql.connection import Connection
     from ingest.sources.mysql.passing import LoggedChange
+    from ingest.sources.mysql.types import Table
 
     Between: TypeAlias = Callable[[Table, LogPoint, LogPoint], Sequence[LoggedChange]]
     """Function that returns the changes of a table in the log between two points, in order. It raises TableChanged

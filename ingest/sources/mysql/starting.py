@@ -20,10 +20,10 @@ from ingest.sources.mysql.positions import FIRST
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ingest.sources.mysql.columns import Table
     from ingest.sources.mysql.history import History, Name
     from ingest.sources.mysql.log_search import LogSearch
     from ingest.sources.mysql.options import MySqlSource
+    from ingest.sources.mysql.types import Table
 
 _T = TypeVar("_T")
 _TRIES: Final = 20

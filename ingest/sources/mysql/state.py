@@ -172,7 +172,7 @@ class State(msgspec.Struct):
     emptied: list[Name] = []
     """Tables that were emptied behind the last row that was written, and that the driver has not emptied yet."""
     used_answers: list[str] = []
-    """Names of the documents with answers (`answers.py`) that have been used."""
+    """Names of the documents with answers (`ddl.py`) that have been used."""
     needed: int = 0
     """Where the log ended when a chunk found its table changed: it is read up to there in any case."""
     applied: list[AppliedStatement] = []

@@ -16,17 +16,14 @@ from ingest.errors import ConfigError
 from ingest.model.table import show, table_in
 from ingest.model.text import one_line
 from ingest.sources.mysql import catalogue, ddl
-from ingest.sources.mysql.answers import answer_to
-from ingest.sources.mysql.consequences import Remedy, RowPolicy, consequences
-from ingest.sources.mysql.ddl import statement_text
-from ingest.sources.mysql.effects import TableMark
+from ingest.sources.mysql.ddl import answer_to, statement_text
+from ingest.sources.mysql.effects import Remedy, RowPolicy, TableMark, consequences
 from ingest.sources.mysql.history import SchemaEntry, may_change_tables
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
     from ingest.model.table import TableId
-    from ingest.sources.mysql.columns import Table
     from ingest.sources.mysql.connection import Connection
     from ingest.sources.mysql.effects import Effect
     from ingest.sources.mysql.events import Query
@@ -34,6 +31,7 @@ if TYPE_CHECKING:
     from ingest.sources.mysql.log_search import LogSearch
     from ingest.sources.mysql.notes import StatementNote
     from ingest.sources.mysql.tokens import ServerRules
+    from ingest.sources.mysql.types import Table
 
 _SHOWN: Final = 300
 """Characters of a statement that an error shows."""

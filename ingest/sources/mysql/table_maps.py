@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ingest.errors import ConfigError
-from ingest.sources.mysql import events, row_events
+from ingest.sources.mysql import events
 from ingest.sources.mysql.cascades import ParentWatch
 from ingest.sources.mysql.events import BadEvent
-from ingest.sources.mysql.row_decoder import KnownTable, check, decode
+from ingest.sources.mysql.row_decoder import KnownTable, check, decode, read_rows, read_table_map, table_of, unpacked
 from ingest.sources.mysql.row_plan import plan_of
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ingest.sources.mysql.log_decoder import Event, LogDecoder
     from ingest.sources.mysql.log_model import LogTables
     from ingest.sources.mysql.native.row_image import RowPlan
-    from ingest.sources.mysql.row_events import TableMap
+    from ingest.sources.mysql.row_decoder import TableMap
     from ingest.sources.mysql.row_values import ValueReader
 
 MAX_KNOWN: Final = 20_000
@@ -72,9 +72,9 @@ class TableMaps:
     def learn(self, event: Event, file: str) -> None:
         """Take a table map. Raise BadEvent, or ConfigError where it is not the table that the history has."""
         body = event.data[events.HEADER_BYTES :]
-        table = row_events.table_of(event.data, events.TABLE_MAP, self._decoder.description)
+        table = table_of(event.data, events.TABLE_MAP, self._decoder.description)
         made = self._read.get(body[_ID_BYTES:])
-        found = row_events.read_table_map(event.data, self._decoder.description) if made is None else made[0]
+        found = read_table_map(event.data, self._decoder.description) if made is None else made[0]
         entry = self._tables.read(found.database, found.name, self._decoder.base + event.start)
         if made is None or (entry and entry[0]) != (made[1] and made[1].id):
             known = None if entry is None else KnownTable(entry[0], entry[1], found)
@@ -97,10 +97,10 @@ class TableMaps:
     def rows(self, event: Event) -> None:
         """Add the records of a row event. Raise BadEvent."""
         decoder, kind, data = self._decoder, event.header.kind, event.data
-        table = row_events.table_of(data, kind, decoder.description)
+        table = table_of(data, kind, decoder.description)
         known, watch = self._lookup(table), decoder.watched.get(table)
         if watch is not None and not decoder.skipped:
-            plain, body = row_events.unpacked(data, kind, decoder.description)
+            plain, body = unpacked(data, kind, decoder.description)
             watch.look(body, plain, decoder.base + event.start, decoder.description)
         if known is None or decoder.unheld or decoder.skipped:
             return
@@ -108,9 +108,9 @@ class TableMaps:
             msg = "rows that are in no file"
             raise BadEvent(msg)
         before, position = len(decoder.records), decoder.base + event.start
-        kind, data = row_events.unpacked(data, kind, decoder.description)
+        kind, data = unpacked(data, kind, decoder.description)
         if not decoder.rows_of(data, position):
-            rows = row_events.read_rows(data, kind, decoder.description)
+            rows = read_rows(data, kind, decoder.description)
             for value in decode(known, rows, self.values, partial=self._tables.partial):
                 decoder.records.add(value, position, event.header.time * 1000)
         if not self.nested:

@@ -8,9 +8,8 @@ import msgspec
 import pytest
 
 from ingest.model import types
-from ingest.sources.mysql.columns import Column
-from ingest.sources.mysql.geometry import geometry
-from ingest.sources.mysql.types import KNOWN, boolean, data_type
+from ingest.sources.mysql.binary_values import geometry
+from ingest.sources.mysql.types import KNOWN, Column, boolean, data_type
 
 
 @pytest.mark.parametrize(

@@ -14,10 +14,11 @@ from mysql_log import Tables
 from mysql_values import Opaque, encode
 
 from ingest.errors import ConfigError
-from ingest.sources.mysql import json_binary, text_charsets
-from ingest.sources.mysql.columns import Column
+from ingest.sources.mysql import json_binary
+from ingest.sources.mysql.binary_values import decode_text
 from ingest.sources.mysql.events import BadEvent, Cursor
 from ingest.sources.mysql.row_values import ValueReader, fixed_text
+from ingest.sources.mysql.types import Column
 
 
 def read(column: Column, code: int, metadata: bytes, data: bytes) -> str:
@@ -181,7 +182,7 @@ def test_an_address_has_the_text_of_the_server(text: str) -> None:
     ],
 )  # fmt: skip
 def test_a_text_is_decoded_by_its_columns_character_set(charset: str, data: bytes, text: str) -> None:
-    assert text_charsets.decode(charset, data) == (text, True)
+    assert decode_text(charset, data) == (text, True)
 
 
 def test_bytes_that_are_no_characters_are_counted() -> None:

@@ -10,7 +10,7 @@ from commands import called
 from ingest.checkpoint.checkpoint import Checkpoint, Progress
 from ingest.checkpoint.storage import LocalStorage
 from ingest.errors import ConfigError
-from ingest.sources.mysql.answers import answer_to, new_answer
+from ingest.sources.mysql.ddl import answer_to, new_answer
 from ingest.sources.mysql.log_model import LogPlace
 from ingest.sources.mysql.positions import LogFiles, ServerIdentity
 from ingest.sources.mysql.state import State

@@ -19,13 +19,13 @@ from ingest.sources.mysql.cascades import (
     referenced,
     unknown_parents,
 )  # fmt: skip
-from ingest.sources.mysql.columns import Column, ForeignKey, Table
 from ingest.sources.mysql.ddl import apply
 from ingest.sources.mysql.history import History, SchemaEntry
 from ingest.sources.mysql.log_model import LogPlace
 from ingest.sources.mysql.positions import LogFiles, ServerIdentity
 from ingest.sources.mysql.state import Piece, State, TableSnapshot
 from ingest.sources.mysql.tokens import ServerRules
+from ingest.sources.mysql.types import Column, ForeignKey, Table
 
 NATIVE = [False, pytest.param(True, marks=pytest.mark.compiled)]
 INT, TEXT = b"\3", b"\x0f"

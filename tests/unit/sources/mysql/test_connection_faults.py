@@ -16,7 +16,6 @@ from replay_server import ReplayServer, ServerError
 from ingest.errors import AccessError, ConfigError, IngestError, Unavailable
 from ingest.sources.mysql.chunk_rows import Reading
 from ingest.sources.mysql.chunks import split_key
-from ingest.sources.mysql.columns import Column, Table
 from ingest.sources.mysql.connection import READ_S, connect, explain
 from ingest.sources.mysql.history import History, SchemaEntry
 from ingest.sources.mysql.log_model import LogPlace
@@ -24,6 +23,7 @@ from ingest.sources.mysql.options import MySqlSource
 from ingest.sources.mysql.reader import AssignedChunk, MySqlAssignment, MySqlReader
 from ingest.sources.mysql.snapshot import ChunkReader
 from ingest.sources.mysql.state import SNAPSHOT
+from ingest.sources.mysql.types import Column, Table
 
 if TYPE_CHECKING:
     from mysql_servers import MySql

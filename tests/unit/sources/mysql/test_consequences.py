@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from ingest.sources.mysql.columns import Column, Table
-from ingest.sources.mysql.consequences import Remedy, RowPolicy, consequences, warning
 from ingest.sources.mysql.ddl import apply
+from ingest.sources.mysql.effects import Remedy, RowPolicy, consequences, warning
 from ingest.sources.mysql.tokens import ServerRules
+from ingest.sources.mysql.types import Column, Table
 
 TABLES = {("d", name): Table("d", name, (Column("id", "int"),), primary_key=("id",)) for name in ("t", "u", "_t_gho")}
 KEYED = RowPolicy(keyed=True)

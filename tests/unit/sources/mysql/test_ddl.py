@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingest.sources.mysql.columns import Column, Table
 from ingest.sources.mysql.ddl import apply
 from ingest.sources.mysql.tokens import ANSI_QUOTES, ServerRules, words
+from ingest.sources.mysql.types import Column, Table
 
 if TYPE_CHECKING:
     from ingest.sources.mysql.effects import Effect

@@ -13,10 +13,10 @@ from ingest.schema.evolve import Schemas, SourceTable
 from ingest.schema.infer import Inference
 from ingest.sinks.topics.upsert_kafka import UpsertKafka
 from ingest.sources.mysql import format as own
-from ingest.sources.mysql.columns import Column, Table
 from ingest.sources.mysql.format import MySqlDecoder, MySqlRows, head_of, typed_columns
 from ingest.sources.mysql.history import History, SchemaEntry
 from ingest.sources.mysql.log_records import LogRecord
+from ingest.sources.mysql.types import Column, Table
 
 TABLE = Table(
     "d", "t", (Column("id", "date"), Column("d", "date"), Column("m", "datetime"), Column("z", "timestamp")),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from ingest.sources.mysql.columns import Column, ForeignKey, Table
 from ingest.sources.mysql.history import History, SchemaEntry, from_document, to_document
+from ingest.sources.mysql.types import Column, ForeignKey, Table
 
 KINDS = (
     Column("", "varchar", length=255, charset="utf8mb4", collation="utf8mb4_general_ci"),

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from ingest.sources.mysql.columns import Column, Table
 from ingest.sources.mysql.history import History, SchemaEntry
 from ingest.sources.mysql.lanes import Lanes
 from ingest.sources.mysql.log_model import LogPlace
@@ -15,6 +14,7 @@ from ingest.sources.mysql.notes import MOST_BYTES, ChunkNote, LogNote, TaskNotes
 from ingest.sources.mysql.options import MySqlSource
 from ingest.sources.mysql.positions import LogFiles, ServerIdentity
 from ingest.sources.mysql.state import LANES, LOG, SNAPSHOT, State
+from ingest.sources.mysql.types import Column, Table
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -17,7 +17,6 @@ from ingest.model.change import Reject
 from ingest.model.record import offset_of
 from ingest.model.table import table_id
 from ingest.sources.mysql import log_reader
-from ingest.sources.mysql.columns import Column, Table
 from ingest.sources.mysql.format import MySqlRows, head_of
 from ingest.sources.mysql.history import History, KnownSchemas, SchemaEntry
 from ingest.sources.mysql.letters import LetterRow, LetterRows, as_letter
@@ -27,6 +26,7 @@ from ingest.sources.mysql.log_records import LogRecord
 from ingest.sources.mysql.positions import ServerIdentity
 from ingest.sources.mysql.reader import MySqlAssignment
 from ingest.sources.mysql.state import LOG
+from ingest.sources.mysql.types import Column, Table
 from ingest.testing.in_memory import MemoryRecord
 
 if TYPE_CHECKING:

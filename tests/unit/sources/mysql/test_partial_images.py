@@ -10,13 +10,13 @@ from mysql_events import Log, read_bytes, table
 from mysql_log import Tables
 
 from ingest.errors import ConfigError
-from ingest.sources.mysql.columns import Column
-from ingest.sources.mysql.default_values import default_text
 from ingest.sources.mysql.format import MySqlDecoder, MySqlRows
 from ingest.sources.mysql.history import History, SchemaEntry
+from ingest.sources.mysql.row_values import default_text
+from ingest.sources.mysql.types import Column
 
 if TYPE_CHECKING:
-    from ingest.sources.mysql.columns import Table
+    from ingest.sources.mysql.types import Table
 
 INSERT, UPDATE, DELETE = 30, 31, 32
 ALL, KEY, A, B = b"\7", b"\1", b"\2", b"\4"

@@ -13,7 +13,7 @@ import pytest
 from recorded_logs import RECORDED, recorded, replay
 
 if TYPE_CHECKING:
-    from ingest.sources.mysql.columns import Column
+    from ingest.sources.mysql.types import Column
 
 LOGS = sorted(path.name for path in RECORDED.iterdir())
 

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from mysql_servers import MySql
 
-    from ingest.sources.mysql.columns import Table
     from ingest.sources.mysql.connection import Connection
+    from ingest.sources.mysql.types import Table
 
 SOURCE = msgspec.Raw(b'{"db":"snap","table":"moving"}')
 

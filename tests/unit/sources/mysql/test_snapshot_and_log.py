@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
     from ingest.model.record import Record
     from ingest.sources.mysql.chunks import Bound
-    from ingest.sources.mysql.columns import Table
     from ingest.sources.mysql.connection import Connection
     from ingest.sources.mysql.marks import LogPoint
+    from ingest.sources.mysql.types import Table
 
 
 @pytest.fixture(params=["mariadb", "mariadb11", "mysql5"])

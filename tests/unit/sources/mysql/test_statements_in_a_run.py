@@ -15,8 +15,7 @@ from mysql_servers import MARIADB_10, MYSQL_5
 from ingest.errors import ConfigError, SchemaChangeRefused
 from ingest.model.table import table_in
 from ingest.sources.mysql import ddl, log_history, marks, positions, reader
-from ingest.sources.mysql.answers import new_answer
-from ingest.sources.mysql.ddl import may_change
+from ingest.sources.mysql.ddl import may_change, new_answer
 from ingest.sources.mysql.history import bare, changes_rows, may_change_tables
 from ingest.sources.mysql.tokens import ServerRules
 from ingest.sources.stateful import SinkHabits, SourceState
