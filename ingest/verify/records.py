@@ -243,9 +243,8 @@ class TopicsReader(RecordsReader):
     """Topics of a cluster."""
 
     def __init__(self, sink: KafkaSink | UpsertKafka, pipeline: str, resources: ExitStack) -> None:
-        of_changes = isinstance(sink, KafkaSink)
-        super().__init__(sink, sink.metadata_names, coarse=of_changes and sink.include_schema)
-        self._partitioner = sink.partitioner if of_changes else None
+        super().__init__(sink, sink.metadata_names, coarse=isinstance(sink, KafkaSink) and sink.include_schema)
+        self._partitioner = sink.partitioner if isinstance(sink, KafkaSink) else None
         self._pipeline = f"{pipeline}-verify"
         self._resources = resources
         self._coordinator: SourceCoordinator | None = None

@@ -19,12 +19,12 @@ from picking import pick
 from replay_server import ReplayServer, log_of
 
 from ingest.errors import AccessError, ConfigError, DataLoss, IngestError, Unavailable
-from ingest.sources.mysql.chunk_rows import ChunkRowReader, Reading
 from ingest.sources.mysql.connection import connect, explain
 from ingest.sources.mysql.events import BadEvent
 from ingest.sources.mysql.log_model import LogPlace
 from ingest.sources.mysql.log_reader import LogReader
 from ingest.sources.mysql.log_search import LogSearch
+from ingest.sources.mysql.snapshot import ChunkRowReader, Reading
 from ingest.sources.mysql.types import Column, Table
 
 if TYPE_CHECKING:

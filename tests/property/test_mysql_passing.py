@@ -15,8 +15,7 @@ from mysql_tables import shrunk
 
 from ingest.sources.mysql.chunks import TableChunk
 from ingest.sources.mysql.log_records import LogRecord
-from ingest.sources.mysql.merging import merge
-from ingest.sources.mysql.passing import NULL, LoggedChange, Passing, Region, passed
+from ingest.sources.mysql.snapshot_log import NULL, LoggedChange, Passing, Region, merge, passed
 from ingest.sources.mysql.types import Column, Table
 
 if TYPE_CHECKING:

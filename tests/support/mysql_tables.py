@@ -10,7 +10,7 @@ from mysql_servers import PASSWORD, USER
 from ingest.sources.mysql import catalogue
 from ingest.sources.mysql.connection import connect
 from ingest.sources.mysql.options import MySqlSource
-from ingest.sources.mysql.passing import Region
+from ingest.sources.mysql.snapshot_log import Region
 from ingest.sources.mysql.state import Piece, TableSnapshot
 
 if TYPE_CHECKING:

@@ -23,8 +23,8 @@ from ingest.sources.mysql.events import MAGIC, ROTATE, STOP, read_format
 from ingest.sources.mysql.history import History, KnownSchemas
 from ingest.sources.mysql.log_model import LogPlace
 from ingest.sources.mysql.log_reader import LogReader
-from ingest.sources.mysql.notes import StatementNote
 from ingest.sources.mysql.reader import _Tables
+from ingest.sources.mysql.state import StatementNote
 from ingest.sources.mysql.statements import StatementHistory
 from ingest.sources.mysql.tokens import ServerRules
 

@@ -1,9 +1,8 @@
 """Rows that foreign keys change, of which the log has nothing: found by the rows of the tables that they refer to.
 
-In: row events of a referenced table, be it read or not. Out: which of its rows were deleted, or had a referenced column
-changed, up to which position; then the tables whose rows that changed, and when they are read again. Of such an event
-only its head is read, and of updates the bytes of the referenced columns. Native code has the same
-(native/row_image.pyx). Rules: docs/spec/mysql.md#rows-that-statements-change.
+In: which rows of a referenced table were deleted, or had a referenced column changed, up to which position, as
+`ParentWatch` of `table_maps.py` notes it. Out: the tables whose rows that changed, and when they are read again.
+Rules: docs/spec/mysql.md#rows-that-statements-change.
 """
 
 from __future__ import annotations
@@ -12,20 +11,14 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ingest.sources.mysql.chunks import quoted
-from ingest.sources.mysql.events import DELETES, UPDATES, BadEvent, Cursor
-from ingest.sources.mysql.row_decoder import KnownTable, bits, check, flags_of, read_rows
-from ingest.sources.mysql.row_plan import row_shape, sizes_of
 from ingest.sources.mysql.state import Dependent
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
-    from ingest.sources.mysql.events import FormatDescription
-    from ingest.sources.mysql.history import History, Name, SchemaEntry
-    from ingest.sources.mysql.row_decoder import RowsEvent, TableMap
-    from ingest.sources.mysql.row_values import ValueReader
+    from ingest.sources.mysql.history import History, SchemaEntry
     from ingest.sources.mysql.state import State
-    from ingest.sources.mysql.types import ForeignKey, Table
+    from ingest.sources.mysql.types import ForeignKey, Table, TableName
 
 DELETED: Final = None
 """In place of a column: rows were deleted."""
@@ -35,9 +28,6 @@ PAUSE_S: Final = 3600
 """Seconds from one reading of a table for this reason to the next: rows of other tables are deleted all the time."""
 LOOK_S: Final = 60
 """Seconds after which it is asked again how large a table is that is not read again."""
-_JSON: Final = 245
-_NO_FOREIGN_KEYS: Final = 2
-"""The flag of a row event whose session had `foreign_key_checks = 0`: then nothing cascades."""
 
 
 class Referenced(NamedTuple):
@@ -51,7 +41,7 @@ class Referenced(NamedTuple):
     """The table; None where its definition is not known."""
 
 
-def referenced(history: History, name: Name, position: int) -> Referenced | None:
+def referenced(history: History, name: TableName, position: int) -> Referenced | None:
     """Return on which rows and columns of a table foreign keys of known tables depend; None if there are none."""
     deletes, columns = False, set[str]()
     for _, key in _keys_to(history, name, position):
@@ -66,12 +56,12 @@ def referenced(history: History, name: Name, position: int) -> Referenced | None
     return Referenced(deletes, frozenset(columns), table)
 
 
-def changed_tables(history: History, parent: Name, column: str | None, position: int) -> dict[Name, str]:
+def changed_tables(history: History, parent: TableName, column: str | None, position: int) -> dict[TableName, str]:
     """Return the tables that are read and whose rows change with those of another table, each with why.
 
     `column`: of the other table, what changed; DELETED, or ANY. Rows that change so may change further ones.
     """
-    out: dict[Name, str] = {}
+    out: dict[TableName, str] = {}
     todo = [(parent, column)]
     seen = {*todo}
     while todo:
@@ -91,105 +81,13 @@ def changed_tables(history: History, parent: Name, column: str | None, position:
     return out
 
 
-def _keys_to(history: History, parent: Name, position: int) -> Iterator[tuple[SchemaEntry, ForeignKey]]:
+def _keys_to(history: History, parent: TableName, position: int) -> Iterator[tuple[SchemaEntry, ForeignKey]]:
     """Yield the foreign keys that refer to a table at a position and change rows, each with the table that has it."""
     for child in history.children(parent):
         entry = history.at(child, position)
         for key in () if entry is None or entry.table is None else entry.table.cascades:
             if entry is not None and key.parent == parent:
                 yield entry, key
-
-
-class ParentWatch:
-    """Looks at the row events of a table that others refer to, as one table map has it."""
-
-    def __init__(
-        self,
-        table: TableMap,
-        of: Referenced,
-        values: ValueReader,
-        notes: dict[tuple[str, str, str | None], int],
-        *,
-        native: bool,
-    ) -> None:
-        """`notes`: takes the position of the last event for each database, table, and column (or DELETED, or ANY)."""
-        self._name, self._notes, self._types = (table.database, table.name), notes, table.types
-        self.deletes, self.updates = of.deletes, bool(of.columns)
-        ends = None if of.table is None else of.table.row_end
-        self._ends: frozenset[str] = frozenset() if ends is None else frozenset([ends.lower()])
-        """The column of a versioned table by which a row is deleted, in lower case."""
-        known = None if of.table is None else KnownTable(0, of.table, table)
-        self._sizes = [] if known is None or check(known) else sizes_of(known, values)
-        """Of each column: bytes of a length, and where that is 0, bytes of a value."""
-        columns = known.columns if known is not None and self._sizes else ()
-        self._places = {at: one.name for at, one in enumerate(columns) if one.name.lower() in of.columns}
-        """The columns that others refer to, by their places; none where they are not known: any update counts then."""
-        if len(self._places) < len(of.columns):
-            self._places = {}
-        self.shape = row_shape(self._sizes, [*self._places]) if native and self._places else None
-        """What native code compares rows by; None where any update counts."""
-
-    def deleted(self, position: int) -> None:
-        """Note that rows were deleted."""
-        self._note(DELETED, position)
-
-    def updated(self, position: int, places: Iterable[int] | None) -> None:
-        """Note that columns at these places have changed; None: nobody knows which."""
-        for column in [ANY, *self._ends] if places is None else [self._places[at] for at in places]:
-            self._note(DELETED if column.lower() in self._ends else column, position)
-
-    def _note(self, column: str | None, position: int) -> None:
-        at = (*self._name, column)
-        self._notes[at] = max(self._notes.get(at, 0), position)
-
-    def look(self, data: bytes, kind: int, position: int, description: FormatDescription) -> None:
-        """Look at a row event that is not compressed. Raise BadEvent."""
-        if kind in DELETES and self.deletes and not flags_of(data, kind, description) & _NO_FOREIGN_KEYS:
-            self.deleted(position)
-        elif kind in UPDATES and self.updates and not flags_of(data, kind, description) & _NO_FOREIGN_KEYS:
-            rows = read_rows(data, kind, description)
-            self.updated(position, self._changed(rows) if self._places else None)
-
-    def _changed(self, rows: RowsEvent) -> set[int]:
-        """Return the places at which rows have other bytes after an update. Raise BadEvent."""
-        if rows.columns != len(self._types):
-            msg = f"rows of {rows.columns} columns, where the table map has {len(self._types)}"
-            raise BadEvent(msg)
-        cursor, out = Cursor(rows.body), set[int]()
-        while cursor.left:
-            begins = cursor.at
-            before = self._image(cursor, rows.before, partial=False)
-            after = self._image(cursor, rows.after, partial=rows.partial)
-            out |= {at for at, value in after.items() if at not in before or before[at] != value}
-            if cursor.at == begins:
-                msg = "rows without any bytes"
-                raise BadEvent(msg)
-        return out
-
-    def _image(self, cursor: Cursor, present: Sequence[bool], *, partial: bool) -> dict[int, bytes | None]:
-        """Return the bytes of an image's referenced columns, with those of their length; None is NULL."""
-        in_part: Iterator[bool] = iter(())
-        if partial and cursor.packed() & 1:
-            count = self._types.count(_JSON)
-            in_part = iter(bits(cursor.take((count + 7) // 8), count))
-        count = sum(present)
-        nulls = iter(bits(cursor.take((count + 7) // 8), count))
-        out: dict[int, bytes | None] = {}
-        for at, (length, size) in enumerate(self._sizes):
-            parts = next(in_part, False) if self._types[at] == _JSON else False
-            if not present[at]:
-                continue
-            value: bytes | None = None
-            if not next(nulls):
-                begins = cursor.at
-                cursor.take(cursor.number(4) if parts else cursor.number(length) if length else size)
-                value = cursor.data[begins : cursor.at]
-            if at in self._places:
-                out[at] = value
-        return out
-
-
-# -- The driver's side ------------------------------------------------------------------------------------------------
 
 
 def note_parents(state: State, history: History, notes: Iterable[tuple[str, str, str | None, int]]) -> None:
@@ -224,7 +122,7 @@ def moment(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
-def unseen_parent(name: Name) -> str:
+def unseen_parent(name: TableName) -> str:
     """Return the line of the log about a table that others refer to, and that is not there or may not be seen."""
     return (
         f"foreign keys of tables that are read refer to {'.'.join(name)}, whose columns this user may not see: each of "
@@ -233,7 +131,7 @@ def unseen_parent(name: Name) -> str:
     )
 
 
-def unknown_parents(history: History) -> set[Name]:
+def unknown_parents(history: History) -> set[TableName]:
     """Return tables of which nothing is known, and to whose rows those of known ones refer."""
     tables = [entry.table for entry in history.newest() if entry.table is not None]
     parents = {key.parent for table in tables for key in table.cascades}

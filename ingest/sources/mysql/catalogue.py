@@ -34,7 +34,7 @@ from ingest.sources.mysql.types import (
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    from ingest.sources.mysql.effects import TableName
+    from ingest.sources.mysql.types import TableName
 
 SYSTEM: Final = frozenset({"information_schema", "mysql", "performance_schema", "sys"})
 """Databases that hold no tables of users."""

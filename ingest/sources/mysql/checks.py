@@ -1,6 +1,7 @@
 """What a server has to be like before its log is read: settings, rights, numbers of readers; each with what to do.
 
-All that is wrong is said at once. Rules: docs/spec/mysql.md#checks-at-the-start.
+All that is wrong is said at once. While a run goes on, a thread of its own asks whether the server answers
+(`driver/availability.py`). Rules: docs/spec/mysql.md#checks-at-the-start.
 """
 
 from __future__ import annotations
@@ -9,18 +10,23 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 import pymysql
+from msgspec.structs import replace
 
-from ingest.errors import AccessError, ConfigError
+from ingest.errors import AccessError, ConfigError, DataLoss
+from ingest.model.probe import PROBE_S
 from ingest.sources.mysql.catalogue import names, unreadable
 from ingest.sources.mysql.chunks import quoted
 from ingest.sources.mysql.connection import connect, explain, version
-from ingest.sources.mysql.log_search import LogSearch, status_statement
+from ingest.sources.mysql.log_search import LogSearch, log_listing, log_status, status_statement
+from ingest.sources.mysql.state import LOG
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
+    from ingest.model.record import Split
     from ingest.sources.mysql.connection import Connection, MySqlServer, ServerVersion
-    from ingest.sources.mysql.effects import TableName
+    from ingest.sources.mysql.log_model import LogFiles
+    from ingest.sources.mysql.types import TableName
 
 _VARIABLES: Final = (
     "log_bin",
@@ -258,3 +264,36 @@ def _rows(connection: Connection, statement: str) -> Sequence[Sequence[Any]]:
     with connection.cursor() as cursor:
         cursor.execute(statement)
         return cursor.fetchall()
+
+
+class LogProbe:
+    """A question where the log ends, by a connection of its own."""
+
+    def __init__(self, server: MySqlServer, files: Callable[[], LogFiles | None]) -> None:
+        """`files`: returns the log's files that are known; None before it is known where reading starts."""
+        self._server = replace(server, connect_s=min(server.connect_s, PROBE_S), read_s=PROBE_S, tries=1)
+        self._files = files
+        self._connection: Connection | None = None
+
+    def ask(self, positions: Mapping[Split, int]) -> Mapping[Split, int] | None:
+        """Return where the log ends, and the other splits where they are. Raise IngestError."""
+        if self._connection is None or not self._connection.open:
+            self._connection = connect(self._server)
+        try:
+            status, files = log_status(self._connection), self._files()
+            if files is None or LOG not in positions:
+                return None
+            if files.file(status.file) is None:
+                files = files.grown(log_listing(self._connection))
+            return {**positions, LOG: files.position(status.file, status.offset)}
+        except DataLoss:  # it answers; what is lost is for the run to say
+            return None
+        except (pymysql.MySQLError, OSError) as exc:
+            self.close()
+            raise explain(exc, "ask for the log's position", self._server) from exc
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._connection is not None and self._connection.open:
+            self._connection.close()
+        self._connection = None

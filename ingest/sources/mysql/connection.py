@@ -24,7 +24,7 @@ from pymysql.constants import CLIENT, CR
 from ingest.errors import AccessError, ConfigError, DataLoss, IngestError, InternalError, Unavailable
 from ingest.model.text import one_line
 from ingest.sources.mysql.events import BadEvent
-from ingest.sources.mysql.positions import WAYS
+from ingest.sources.mysql.log_model import WAYS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator

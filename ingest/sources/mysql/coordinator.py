@@ -15,20 +15,23 @@ from ingest.errors import CheckpointError, ConfigError, DataLoss
 from ingest.model.table import show, table_in
 from ingest.sources import SourceCoordinator
 from ingest.sources.mysql import catalogue
-from ingest.sources.mysql.checks import ServerNeeds, check_server
-from ingest.sources.mysql.comparing import note_read_again
-from ingest.sources.mysql.failover import excluded_sources, follow
+from ingest.sources.mysql.checks import LogProbe, ServerNeeds, check_server
 from ingest.sources.mysql.history import History, SchemaEntry, comments_of, from_document, may_change_tables
 from ingest.sources.mysql.log_history import LAST, LogHistory, shown
-from ingest.sources.mysql.log_model import LogPlace
+from ingest.sources.mysql.log_model import FIRST, WAYS, LogFiles, LogPlace
 from ingest.sources.mysql.log_search import identity, log_listing, log_status
-from ingest.sources.mysql.notes import TaskNotes
-from ingest.sources.mysql.positions import FIRST, WAYS, LogFiles
-from ingest.sources.mysql.probe import LogProbe
-from ingest.sources.mysql.reader import AssignedChunk, MySqlAssignment, TableRegions
-from ingest.sources.mysql.starting import first_place, place_of_tables
-from ingest.sources.mysql.state import LANES, LOG, SNAPSHOT, State
-from ingest.sources.mysql.statements import known_at
+from ingest.sources.mysql.start_positions import excluded_sources, first_place, follow, place_of_tables
+from ingest.sources.mysql.state import (
+    LANES,
+    LOG,
+    SNAPSHOT,
+    AssignedChunk,
+    MySqlAssignment,
+    State,
+    TableRegions,
+    TaskNotes,
+)
+from ingest.sources.mysql.statements import known_at, note_read_again
 from ingest.sources.mysql.table_keys import keys_now
 from ingest.sources.stateful import LogLook, SinkHabits, SourceState
 
@@ -40,11 +43,9 @@ if TYPE_CHECKING:
     from ingest.model.schema import TableComments, TableSchema
     from ingest.model.standing import Standing
     from ingest.model.table import TableId
-    from ingest.sources.mysql.history import Name
-    from ingest.sources.mysql.notes import ChunkNote
     from ingest.sources.mysql.options import MySqlSource
-    from ingest.sources.mysql.state import LaneChunk, TableSnapshot
-    from ingest.sources.mysql.types import Table
+    from ingest.sources.mysql.state import ChunkNote, LaneChunk, TableSnapshot
+    from ingest.sources.mysql.types import Table, TableName
 
 _BYTES_A_RECORD: Final = 160
 """Bytes of the log that a change takes, about: batches are sized by it until they have been measured."""
@@ -121,7 +122,7 @@ class MySqlCoordinator(LogHistory, SourceCoordinator):
     def _regions(self, one: TableSnapshot) -> TableRegions:
         return TableRegions(one.name, self._key(one.name), tuple(one.regions()))
 
-    def _key(self, name: Name) -> tuple[str, ...]:
+    def _key(self, name: TableName) -> tuple[str, ...]:
         """Return the columns that a table is split by."""
         entry = self._history.at(name, LAST)
         table = None if entry is None else entry.table
@@ -355,7 +356,7 @@ class MySqlCoordinator(LogHistory, SourceCoordinator):
         for text in check_server(self._server, needs):
             self._warn(text)
 
-    def _add_tables(self, position: int, tables: Mapping[Name, Table]) -> list[Name]:
+    def _add_tables(self, position: int, tables: Mapping[TableName, Table]) -> list[TableName]:
         """Add tables to the history, and return their names. Raise ConfigError for one that no log has rows of."""
         for name, table in tables.items() if self._options.startup_mode != "snapshot" else ():
             end = table.find(table.row_end or "")

@@ -26,8 +26,7 @@ from ingest.sources.mysql.types import charset_name, charset_of
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from ingest.sources.mysql.effects import TableName
-    from ingest.sources.mysql.types import Table
+    from ingest.sources.mysql.types import Table, TableName
 
 _WORD: Final = re.compile(r"[\w$]+")
 _NOTHING: Final = frozenset({

@@ -23,8 +23,8 @@ from ingest.sources.mysql.types import (
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from ingest.sources.mysql.effects import StatementRun, TableName
-    from ingest.sources.mysql.types import Column
+    from ingest.sources.mysql.effects import StatementRun
+    from ingest.sources.mysql.types import Column, TableName
 
 _NO_EFFECT: Final = frozenset({
     "FORCE", "ALGORITHM", "LOCK", "DISABLE", "ENABLE", "ORDER", "WITH", "WITHOUT", "SECONDARY_LOAD", "SECONDARY_UNLOAD",

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ingest.sources.mysql.definitions import Definition
-    from ingest.sources.mysql.effects import StatementRun, TableName
+    from ingest.sources.mysql.effects import StatementRun
     from ingest.sources.mysql.tokens import WordCursor
-    from ingest.sources.mysql.types import Column
+    from ingest.sources.mysql.types import Column, TableName
 
 KEY_WORDS: Final = frozenset(
     {"PRIMARY", "UNIQUE", "INDEX", "KEY", "FULLTEXT", "SPATIAL", "VECTOR", "CONSTRAINT", "FOREIGN", "CHECK", "PERIOD"}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 from ingest.errors import SchemaChangeRefused
 from ingest.model.table import show, table_in
@@ -19,10 +19,7 @@ if TYPE_CHECKING:
 
     from ingest.sources.mysql.history import History, SchemaEntry
     from ingest.sources.mysql.tokens import ServerRules
-    from ingest.sources.mysql.types import Table
-
-TableName: TypeAlias = tuple[str, str]
-"""A database and the name of a table in it, as rows of the log have them."""
+    from ingest.sources.mysql.types import Table, TableName
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,9 +28,8 @@ if TYPE_CHECKING:
 
     from ingest.model.data_type import DataType
     from ingest.model.table import TableId
+    from ingest.sources.mysql.types import TableName
 
-Name = tuple[str, str]
-"""A database, and a table in it."""
 _BEFORE: Final = re.compile(
     rb"\s+|/\*(?![!M]).*?\*/|--\s[^\n]*(?:\n|$)|#[^\n]*(?:\n|$)"
     rb"|SET\s+STATEMENT\s(?:[^'\"`]|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|`[^`]*`)*?\sFOR(?=\s)",
@@ -58,7 +57,7 @@ class SchemaEntry:
     id: int
     position: int
     """Of the statement: rows behind it have these columns."""
-    name: Name
+    name: TableName
     table: Table | None
     """None: there is no such table from there on, or it is not known."""
     read: bool
@@ -188,9 +187,9 @@ class History:
     entries: tuple[SchemaEntry, ...] = ()
     answers: frozenset[int] = frozenset()
     """Positions of statements whose effect the entries have."""
-    _by_name: dict[Name, tuple[list[int], list[SchemaEntry]]] = field(default_factory=dict, repr=False)
+    _by_name: dict[TableName, tuple[list[int], list[SchemaEntry]]] = field(default_factory=dict, repr=False)
     _by_id: dict[int, SchemaEntry] = field(default_factory=dict, repr=False)
-    _children: dict[Name, dict[Name, None]] = field(default_factory=dict, repr=False)
+    _children: dict[TableName, dict[TableName, None]] = field(default_factory=dict, repr=False)
     """For each table those that refer to it, at some position, by a foreign key that changes their rows."""
 
     def __post_init__(self) -> None:
@@ -245,21 +244,21 @@ class History:
         """Return the entry with an id."""
         return self._by_id.get(number)
 
-    def at(self, name: Name, position: int) -> SchemaEntry | None:
+    def at(self, name: TableName, position: int) -> SchemaEntry | None:
         """Return the entry that a table has at a position; None where nothing is known of it there."""
         positions, found = self._by_name.get(name, ((), ()))
         index = bisect_right(positions, position)
         return found[index - 1] if index else None
 
-    def children(self, name: Name) -> Iterable[Name]:
+    def children(self, name: TableName) -> Iterable[TableName]:
         """Return the tables whose rows may change with those of another one, by a foreign key, at some position."""
         return self._children.get(name, ())
 
-    def of(self, name: Name) -> Sequence[SchemaEntry]:
+    def of(self, name: TableName) -> Sequence[SchemaEntry]:
         """Return all entries of a table, in the order of their positions."""
         return self._by_name.get(name, ((), ()))[1]
 
-    def was_read(self, name: Name, position: int) -> bool:
+    def was_read(self, name: TableName, position: int) -> bool:
         """Return whether a table was read at some time before a position."""
         return any(entry.read and entry.position < position for entry in self.of(name))
 

@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from ingest.model.table import TableId
     from ingest.sources.mysql.chunks import Bound
     from ingest.sources.mysql.connection import Connection
-    from ingest.sources.mysql.history import History, Name, SchemaEntry
+    from ingest.sources.mysql.history import History, SchemaEntry
     from ingest.sources.mysql.options import MySqlSource
     from ingest.sources.mysql.state import State
-    from ingest.sources.mysql.types import Column, Table
+    from ingest.sources.mysql.types import Column, Table, TableName
 
     Question: TypeAlias = Callable[[Connection], Bound | None]
 
@@ -56,7 +56,7 @@ class Lanes:
         self._options = options
         self._columns = chunk_columns(options.chunk_columns or "")
         self._ahead = AHEAD
-        self._rows: dict[Name, int] = {}
+        self._rows: dict[TableName, int] = {}
         """Rows of a chunk of each table."""
         self._at: dict[int, int] = {}
         """The position of each lane at the last look."""
@@ -67,8 +67,8 @@ class Lanes:
     def begin(
         self,
         state: State,
-        names: Iterable[Name],
-        rows: Mapping[Name, int] | None = None,
+        names: Iterable[TableName],
+        rows: Mapping[TableName, int] | None = None,
         *,
         again: bool = False,
         at: int = 0,
@@ -89,7 +89,7 @@ class Lanes:
                 self.restart(state, name)
 
     @staticmethod
-    def left(history: History) -> set[Name]:
+    def left(history: History) -> set[TableName]:
         """Return the tables that were read and are not any more, as the options choose them no more."""
         known = {entry.name for entry in history.entries if entry.read}
         return {entry.name for entry in history.newest() if not entry.read} & known
@@ -106,7 +106,7 @@ class Lanes:
             for number, entry in enumerate(gone, state.next_entry)
         ]
 
-    def follow(self, state: State, name: Name, before: Table, now: Table) -> bool:
+    def follow(self, state: State, name: TableName, before: Table, now: Table) -> bool:
         """Go on with a table whose definition has changed; from its first row on, where its bounds mean nothing now.
 
         Returns whether rows come again that were read before.
@@ -120,7 +120,7 @@ class Lanes:
         return bool(one.pieces)
 
     @staticmethod
-    def restart(state: State, name: Name) -> None:
+    def restart(state: State, name: TableName) -> None:
         """Read a table from its first row on once more; what was planned of it is passed over."""
         before = state.snapshot(name)
         again = before is not None and (before.again or bool(before.pieces))  # some may be read in an open batch

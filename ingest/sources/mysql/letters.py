@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from ingest.model.record import Headers, Split
     from ingest.sources.mysql.history import KnownSchemas
-    from ingest.sources.mysql.reader import MySqlAssignment
+    from ingest.sources.mysql.state import MySqlAssignment
 
 PREFIX: Final = "__ingest.mysql."
 """Begins the names of headers. Those of rejections are others, which a later rejection replaces."""

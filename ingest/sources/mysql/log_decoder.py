@@ -18,8 +18,8 @@ from ingest.sources.mysql.log_records import PendingRecords
 from ingest.sources.mysql.replication import Packets
 
 if TYPE_CHECKING:
-    from ingest.sources.mysql.cascades import ParentWatch
     from ingest.sources.mysql.native.row_image import RowPlan
+    from ingest.sources.mysql.table_maps import ParentWatch
 
 CLOSED: Final = -1
 _MADE_FOR_READERS: Final = frozenset({events.FORMAT_DESCRIPTION, events.ROTATE, *events.SKIPPED})

@@ -28,17 +28,16 @@ from ingest.sources.mysql.cascades import (
     unknown_parents,
     unseen_parent,
 )
-from ingest.sources.mysql.comparing import compare, note_applied, note_asked, note_passed, note_used
 from ingest.sources.mysql.connection import connect, explain
 from ingest.sources.mysql.ddl import statement_text
 from ingest.sources.mysql.effects import Consequence, Remedy, RowPolicy, consequences, refuse, warning
-from ingest.sources.mysql.failover import passed_over
 from ingest.sources.mysql.gtids import GtidSet
 from ingest.sources.mysql.history import History, SchemaEntry, to_document
 from ingest.sources.mysql.lanes import Lanes
 from ingest.sources.mysql.log_search import LogSearch, log_listing, log_status
-from ingest.sources.mysql.notes import StatementNote
-from ingest.sources.mysql.statements import StatementHistory
+from ingest.sources.mysql.start_positions import passed_over
+from ingest.sources.mysql.state import StatementNote
+from ingest.sources.mysql.statements import StatementHistory, compare, note_applied, note_asked, note_passed, note_used
 from ingest.sources.stateful import SinkHabits
 
 if TYPE_CHECKING:
@@ -47,11 +46,10 @@ if TYPE_CHECKING:
     from ingest.sources.mysql.connection import Connection
     from ingest.sources.mysql.effects import Effect
     from ingest.sources.mysql.events import Query
-    from ingest.sources.mysql.history import Name
     from ingest.sources.mysql.log_search import LogStatus
-    from ingest.sources.mysql.notes import LogNote
     from ingest.sources.mysql.options import MySqlSource
-    from ingest.sources.mysql.state import State
+    from ingest.sources.mysql.state import LogNote, State
+    from ingest.sources.mysql.types import TableName
 
 _T = TypeVar("_T")
 LAST: Final = 1 << 63
@@ -79,12 +77,12 @@ class LogHistory:
         self._documents: dict[str, Any] = {}
         self._new: list[SchemaEntry] = []
         """Entries whose schemas nobody has got yet."""
-        self._commented: dict[Name, SchemaEntry] = {}
+        self._commented: dict[TableName, SchemaEntry] = {}
         """Those whose comments nobody has got yet."""
         self._answers: dict[str, Any] = {}
         """Documents with answers to statements that are not understood."""
         self._sink = SinkHabits()
-        self._unseen: set[Name] = set()
+        self._unseen: set[TableName] = set()
         """Tables that others refer to, and that this user may not see."""
         self._clock: Callable[[], float] = time.time
 
@@ -165,7 +163,7 @@ class LogHistory:
         state, statements = self._now, self._with_statements()
         file, _ = state.files.place(statement.position)
         over = passed_over(state.skip, self._options.gtid_excludes)
-        written: set[Name] = set()
+        written: set[TableName] = set()
 
         def notes() -> Iterator[StatementNote]:
             with suppress(IngestError):  # the task that reads this place says what is wrong there
@@ -262,7 +260,7 @@ class LogHistory:
         truncate = self._options.truncate if self._sink.empties else "ignore"
         return RowPolicy(self._sink.keyed, truncate, self._options.resnapshot, self._options.resnapshot_rows)
 
-    def _count_of_rows(self, name: Name) -> int | None:
+    def _count_of_rows(self, name: TableName) -> int | None:
         return self._ask("count rows", lambda connection: catalogue.count_of_rows(connection, name))
 
     def _act_on(self, one: Consequence) -> None:
@@ -291,7 +289,7 @@ class LogHistory:
             )
         return self._statements
 
-    def _begins(self, name: Name) -> int:
+    def _begins(self, name: TableName) -> int:
         """Return from which position on the log of a table counts."""
         found = self._now.snapshot(name)
         return 0 if found is None else found.began
@@ -326,7 +324,7 @@ class LogHistory:
         if history.entries:
             self._keep(history.entries)
 
-    def _begin(self, names: Sequence[Name], *, again: bool = False, at: int = 0) -> None:
+    def _begin(self, names: Sequence[TableName], *, again: bool = False, at: int = 0) -> None:
         """Let the rows of tables be read. `at`: where the log ended when they were taken in."""
         rows = self._ask("count rows", lambda connection: catalogue.counts_of_rows(connection, names))
         self._lanes.begin(self._now, names, rows, again=again, at=at)

@@ -1,22 +1,258 @@
-"""What a reader of the log works with: places, files, statements, chunks, and what it has to ask."""
+"""Nouns of a server's log: files and positions, places, statements, transactions, chunks.
+
+A position counts bytes over all files: the base of a file plus the offset in it. `LogFiles` knows the files by their
+numbers, whose they are, and whether a log is still the same one. Nothing here talks to a server.
+Rules: docs/spec/mysql.md#positions.
+"""
 
 from __future__ import annotations
 
+import zlib
 from bisect import bisect_right
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import msgspec
 
+from ingest.errors import ConfigError, DataLoss
 from ingest.sources.mysql.gtids import is_pair
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from ingest.model.record import Record
     from ingest.sources.mysql.cascades import Referenced
     from ingest.sources.mysql.events import Query
     from ingest.sources.mysql.types import Table
+
+FIRST: Final = 4
+"""The offset of a file's first event, behind its four magic bytes."""
+FORMER: Final = 8
+"""Files before the one that is read, that are kept."""
+WAYS: Final = (
+    "`ingest backfill FILE --all` goes on from the log's end, and reads all tables again; `ingest verify FILE` shows "
+    "which rows differ"
+)
+"""What a person can do where changes are lost."""
+
+
+class ServerIdentity(msgspec.Struct, frozen=True):
+    """Which server a log is of. A clone may have the same: the log's own marks tell them apart."""
+
+    server_id: int
+    uuid: str | None = None
+    """Of MySQL; None on MariaDB, and on servers that have none."""
+    domain: int | None = None
+    """The domain of MariaDB's GTIDs."""
+
+    @property
+    def name(self) -> str:
+        """The server as messages name it."""
+        if self.uuid is not None:
+            return f"server {self.uuid}"
+        return f"server id {self.server_id}" + (f", domain {self.domain}" if self.domain is not None else "")
+
+    def is_same(self, other: ServerIdentity) -> bool:
+        """Return whether both are one server. MySQL's server id may be changed, its UUID says who it is."""
+        if self.uuid is not None or other.uuid is not None:
+            return self.uuid == other.uuid
+        return self == other
+
+
+class KnownFile(msgspec.Struct, frozen=True):
+    """A file of a log."""
+
+    name: str
+    base: int
+    size: int
+    """The most bytes that were ever seen of it."""
+    server: int = 0
+    """The number of the server's identity in `LogFiles`."""
+    first_time: int | None = None
+    """Seconds since 1970 in the header of its first event; None where it was not read."""
+
+    @property
+    def end(self) -> int:
+        """The position after what was seen of it."""
+        return self.base + self.size
+
+
+class LogName(NamedTuple):
+    """The name of a log file: a text that may hold dots, and a number that counts."""
+
+    stem: str
+    number: int
+
+
+def log_name(name: str) -> LogName:
+    """Return the parts of a log file's name. Raise ConfigError where it has no number."""
+    stem, dot, digits = name.rpartition(".")
+    if not dot or not (digits.isascii() and digits.isdigit()):
+        msg = f"{name!r} is no name of a log file"
+        raise ConfigError(msg, "SHOW BINARY LOGS lists them; each ends with a dot and a number")
+    return LogName(stem, int(digits))
+
+
+class LogFiles(msgspec.Struct, frozen=True):
+    """The files of the logs that a pipeline reads, in the order of their bases, and whose they are."""
+
+    servers: tuple[ServerIdentity, ...]
+    files: tuple[KnownFile, ...] = ()
+
+    @property
+    def identity(self) -> ServerIdentity:
+        """The server that is read now."""
+        return self.servers[-1]
+
+    @property
+    def end(self) -> int:
+        """The position after all that was seen."""
+        return self.files[-1].end if self.files else 0
+
+    def file(self, name: str) -> KnownFile | None:
+        """Return a file of the server that is read now."""
+        server = len(self.servers) - 1
+        return next((file for file in reversed(self.files) if file.name == name and file.server == server), None)
+
+    def position(self, name: str, offset: int) -> int:
+        """Return the position of an offset in a file of the server that is read now. Raise ConfigError."""
+        file = self.file(name)
+        if file is None:
+            msg = f"the log file {name} is none of {self.identity.name}"
+            raise ConfigError(msg, "SHOW BINARY LOGS lists those that are there")
+        return file.base + max(offset, FIRST)
+
+    def place(self, position: int) -> tuple[KnownFile, int]:
+        """Return the file in which a position lies, and the offset there. Raise DataLoss before the first file."""
+        at = bisect_right(self.files, position, key=lambda file: file.base) - 1
+        if at < 0:
+            msg = f"position {position} lies before each log file that is known"
+            raise DataLoss(msg, WAYS)
+        file = self.files[at]
+        # Behind what was seen of a file that has a next one there is nothing: the next one goes on
+        if at + 1 < len(self.files) and position >= file.end:
+            file = self.files[at + 1]
+            return file, FIRST
+        return file, max(position - file.base, FIRST)
+
+    def shown(self, position: int) -> str:
+        """Return a position for messages: `binlog.000004:1234`."""
+        if not self.files or position < self.files[0].base:
+            return f"position {position}"
+        file, offset = self.place(position)
+        return f"{file.name}:{offset}"
+
+    def reached(self, name: str, offset: int) -> LogFiles | None:
+        """Return the same where the log stands at this offset of the last file; None where that is another: `grown`."""
+        last = self.files[-1] if self.files else None
+        if last is None or (last.name, last.server) != (name, len(self.servers) - 1):
+            return None
+        if offset <= last.size:
+            return self
+        return msgspec.structs.replace(self, files=(*self.files[:-1], msgspec.structs.replace(last, size=offset)))
+
+    def grown(self, listing: Sequence[tuple[str, int]], first: str | None = None) -> LogFiles:
+        """Return the same with what SHOW BINARY LOGS lists now: larger sizes, and files after the last one.
+
+        `listing`: names and sizes in the server's order. `first`: the first file that counts where none is known yet.
+        Raise DataLoss where the last file that is known is not listed.
+        """
+        server = len(self.servers) - 1
+        own = [file for file in self.files if file.server == server]
+        names = [name for name, _ in listing]
+        if own:
+            last = own[-1].name
+            if last not in names:
+                raise self.missing(last, names)
+            start = names.index(last)
+        else:
+            start = names.index(first) if first in names else 0
+        sizes = dict(listing)
+        files = [
+            msgspec.structs.replace(file, size=max(file.size, sizes.get(file.name, 0)))
+            if file.server == server
+            else file
+            for file in self.files
+        ]
+        for name in names[start + (1 if own else 0) :]:
+            files.append(KnownFile(name, files[-1].end if files else 0, sizes[name], server))
+        return msgspec.structs.replace(self, files=tuple(files))
+
+    def moved(self, identity: ServerIdentity) -> LogFiles:
+        """Return the same for another server, of which no file is known yet. Its files get bases above all others."""
+        return msgspec.structs.replace(self, servers=(*self.servers, identity))
+
+    def timed(self, name: str, first_time: int) -> LogFiles:
+        """Return the same with the time of a file's first event."""
+        server = len(self.servers) - 1
+        files = tuple(
+            msgspec.structs.replace(file, first_time=first_time)
+            if file.name == name and file.server == server and file.first_time is None
+            else file
+            for file in self.files
+        )
+        return msgspec.structs.replace(self, files=files)
+
+    def pruned(self, position: int) -> LogFiles:
+        """Return the same where the log is read from a position on, with few files before that, so that it stays small.
+
+        Those are for people who look at places that were read.
+        """
+        first = bisect_right(self.files, position, key=lambda file: file.base) - 1 - FORMER
+        if first <= 0:
+            return self
+        kept = self.files[first:]
+        gone = kept[0].server
+        renamed = tuple(msgspec.structs.replace(file, server=file.server - gone) for file in kept) if gone else kept
+        return LogFiles(self.servers[gone:], renamed)
+
+    def missing(self, name: str, names: Iterable[str]) -> DataLoss:
+        """Return the error for a file that the server does not list any more."""
+        there = list(names)
+        gone = log_name(name)
+        numbers = [found.number for found in map(log_name, there) if found.stem == gone.stem]
+        if numbers and min(numbers) > gone.number:
+            msg = f"the log file {name}, which was not read to its end, is purged: the first is {there[0]}"
+            hint = f"{WAYS}; keep the log for longer (binlog_expire_logs_seconds, expire_logs_days)"
+            return DataLoss(msg, hint)
+        listed = f"it has {there[0]} to {there[-1]}" if there else "it has none"
+        msg = f"{self.identity.name} has no log file {name}: {listed}"
+        return DataLoss(msg, f"its log is another one than before (RESET MASTER, a restored server): {WAYS}")
+
+
+def check_listing(files: LogFiles, position: int, listing: Sequence[tuple[str, int]]) -> tuple[KnownFile, int]:
+    """Return the place of a position in the server's log as it is now. Raise DataLoss where it is gone."""
+    file, offset = files.place(position)
+    sizes = dict(listing)
+    if file.name not in sizes:
+        raise files.missing(file.name, sizes)
+    if offset > sizes[file.name]:
+        msg = f"{file.name} has {sizes[file.name]} bytes, and was read up to {offset}"
+        hint = (
+            "the log is another one than before (RESET MASTER, a clone), or its end was lost in a crash of the server"
+        )
+        raise DataLoss(msg, f"{hint}: {WAYS}")
+    return file, offset
+
+
+def compare_first(file: KnownFile, first_time: int) -> None:
+    """Raise DataLoss where the first event of a file is of another time than when it was read."""
+    if file.first_time is not None and file.first_time != first_time:
+        msg = (
+            f"{file.name} begins at another time ({first_time}) than the file of this name that was read "
+            f"({file.first_time})"
+        )
+        raise DataLoss(msg, f"the log is another one than before (RESET MASTER, a clone, a restored server): {WAYS}")
+
+
+def compare_last(where: str, crc: int, event: bytes | None) -> None:
+    """Raise DataLoss where the event that ends at a position is not the one that was read; None: there is none.
+
+    `where`: the position for messages. `crc`: CRC32 of the event that was read, without its checksum, as `event` is.
+    """
+    if event is None or zlib.crc32(event) != crc:
+        msg = f"the event that ends at {where} is not the one that was read there"
+        raise DataLoss(msg, f"the log is another one than before (RESET MASTER, a clone, a restored server): {WAYS}")
 
 
 NO_END: Final = (1 << 63) - 1

@@ -17,13 +17,21 @@ from ingest.sources.mysql.connection import NumberTaken, connect
 from ingest.sources.mysql.events import BadEvent, Query
 from ingest.sources.mysql.history import bare, changes_rows
 from ingest.sources.mysql.log_decoder import CLOSED, Event, GtidRun
-from ingest.sources.mysql.log_model import LogChunk, LogFile, LogPlace, Prepared, Statement
+from ingest.sources.mysql.log_model import (
+    FIRST,
+    KnownFile,
+    LogChunk,
+    LogFile,
+    LogPlace,
+    Prepared,
+    Statement,
+    compare_first,
+    compare_last,
+)
 from ingest.sources.mysql.log_records import entry_of, spread
-from ingest.sources.mysql.positions import FIRST, KnownFile, compare_first, compare_last
 from ingest.sources.mysql.replication import HEARTBEAT_S, LogStream, check_packet
-from ingest.sources.mysql.row_plan import NATIVE, make_decoder
 from ingest.sources.mysql.row_values import ValueReader
-from ingest.sources.mysql.table_maps import TableMaps
+from ingest.sources.mysql.table_maps import NATIVE, TableMaps, make_decoder
 from ingest.sources.mysql.transactions import Pieces, TablesAt, rows_of_prepared
 
 if TYPE_CHECKING:

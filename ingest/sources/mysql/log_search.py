@@ -46,7 +46,7 @@ from ingest.sources.mysql.events import (
 )
 from ingest.sources.mysql.gtids import GtidSet
 from ingest.sources.mysql.history import bare, may_change_tables
-from ingest.sources.mysql.positions import (
+from ingest.sources.mysql.log_model import (
     FIRST,
     WAYS,
     LogFiles,

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from ingest.sources.mysql.history import History
     from ingest.sources.mysql.letters import LetterRows
     from ingest.sources.mysql.log_model import NumberedTransactions
-    from ingest.sources.mysql.reader import MySqlAssignment, MySqlReader
+    from ingest.sources.mysql.reader import MySqlReader
+    from ingest.sources.mysql.state import MySqlAssignment
     from ingest.sources.stateful import RowLetters
 
 PREFIX: Final = "jdbc.properties."

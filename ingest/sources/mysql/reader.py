@@ -18,23 +18,32 @@ from ingest.model.record import Chunk, offset_of
 from ingest.sources import Reader
 from ingest.sources.mysql import catalogue
 from ingest.sources.mysql.cascades import referenced
-from ingest.sources.mysql.chunk_rows import Reading
 from ingest.sources.mysql.chunks import TableChunk
 from ingest.sources.mysql.connection import connect, explain
 from ingest.sources.mysql.ddl import statement_text
 from ingest.sources.mysql.events import BadEvent
-from ingest.sources.mysql.failover import passed_over
 from ingest.sources.mysql.gtids import GtidSet
-from ingest.sources.mysql.history import Name, may_change_tables
-from ingest.sources.mysql.log_model import LogPlace, PartOfTransaction
+from ingest.sources.mysql.history import may_change_tables
+from ingest.sources.mysql.log_model import WAYS, LogPlace, PartOfTransaction
 from ingest.sources.mysql.log_reader import LogReader
 from ingest.sources.mysql.log_search import identity
 from ingest.sources.mysql.marks import Lock, LogPoint
-from ingest.sources.mysql.notes import CHUNK_BYTES, ChunkNote, LogNote, StatementNote, TaskNotes, kept, packed, size_of
-from ingest.sources.mysql.passing import Passing, Region, changes_in, passed
-from ingest.sources.mysql.positions import WAYS, ServerIdentity
-from ingest.sources.mysql.snapshot import ChunkReader, TableChanged, TableGone
-from ingest.sources.mysql.state import LOG, SNAPSHOT
+from ingest.sources.mysql.snapshot import ChunkReader, Reading, TableChanged, TableGone
+from ingest.sources.mysql.snapshot_log import Passing, Region, changes_in, passed
+from ingest.sources.mysql.start_positions import passed_over
+from ingest.sources.mysql.state import (
+    CHUNK_BYTES,
+    LOG,
+    SNAPSHOT,
+    ChunkNote,
+    LogNote,
+    MySqlAssignment,
+    StatementNote,
+    TaskNotes,
+    commit_note_of,
+    note_size,
+    packed_chunks,
+)
 from ingest.sources.mysql.table_maps import AnotherDefinition
 
 if TYPE_CHECKING:
@@ -46,7 +55,7 @@ if TYPE_CHECKING:
     from ingest.sources.mysql.history import History, KnownSchemas
     from ingest.sources.mysql.log_model import Statement
     from ingest.sources.mysql.options import MySqlSource
-    from ingest.sources.mysql.passing import LoggedChange
+    from ingest.sources.mysql.snapshot_log import LoggedChange
     from ingest.sources.mysql.types import Table
 
 
@@ -54,53 +63,6 @@ _AGAIN_S: Final = 1.0
 """Seconds until a chunk is read again whose log has a statement on its table: its next low mark may be behind that."""
 _FAR: Final = 1 << 40
 """The base of a log file that is above those of all files before it."""
-
-
-class TableRegions(msgspec.Struct, array_like=True, frozen=True):
-    """A table in snapshot, for the reader of the log."""
-
-    name: Name
-    key: tuple[str, ...]
-    """The columns that it is split by."""
-    pieces: tuple[tuple[tuple[str, ...] | None, int | None], ...]
-    """Upper bounds and marks, in the order of the key."""
-
-
-class AssignedChunk(msgspec.Struct, array_like=True, frozen=True):
-    """A chunk that a task reads."""
-
-    lane: int
-    position: int
-    entry: int
-    """The id of the table's entry in the history; 0: the table is gone, and the chunk is passed over."""
-    key: tuple[str, ...]
-    lower: tuple[str, ...] | None
-    upper: tuple[str, ...] | None
-
-
-class MySqlAssignment(msgspec.Struct, frozen=True):
-    """What one task gets."""
-
-    place: LogPlace | None = None
-    """Where reading the log begins: at or before the range; None where the task reads no log."""
-    bases: dict[str, int] = {}
-    """The bases of log files, by their names."""
-    regions: list[TableRegions] = []
-    """The tables in snapshot, for the task that reads the log."""
-    chunks: list[AssignedChunk] = []
-    """Chunks to read."""
-    skip: str = ""
-    """Transactions that are left out, as they were read of another server."""
-    left_out: PartOfTransaction | None = None
-    """What is left out of a transaction, as it was read of another server."""
-    began: int | None = None
-    """When the file of `place` was begun, in seconds since 1970; None where that is not known."""
-    server: ServerIdentity | None = None
-    """The server that positions are of."""
-    applied: list[int] = []
-    """Entries of the history that were not compared with the server's tables yet."""
-    partial: bool = False
-    """True if the sink writes only the columns that came, so that rows after an update may lack some."""
 
 
 class _Tables:
@@ -193,7 +155,7 @@ class MySqlReader(Reader):
         if log is not None:
             log = msgspec.structs.replace(log, files=[], statement=None, invalid={}, used=None)  # it is met again
             log = None if log.place == self._assigned.place and log.inside is None else log
-        return kept(log, chunks)
+        return commit_note_of(log, chunks)
 
     def resume(self, note: Any) -> None:
         """Take over what the sink has kept."""
@@ -345,7 +307,7 @@ class MySqlReader(Reader):
         chunks = {one.position: one for one in self._assigned.chunks if one.lane == split[1]}
         room = CHUNK_BYTES // max(1, sum(split[0] == SNAPSHOT for split in self._position))
         for position in range(start, end):
-            if size_of(packed(one for one in self._chunks if one.lane == split[1])) > room:
+            if note_size(packed_chunks(one for one in self._chunks if one.lane == split[1])) > room:
                 return
             chunk = chunks[position]
             entry = self._schemas.history.entry(chunk.entry)

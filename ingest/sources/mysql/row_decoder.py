@@ -215,7 +215,7 @@ def read_rows(event: bytes, kind: int, lengths: FormatDescription) -> RowsEvent:
 HIDDEN: Final = "!hidden!"
 """How the names begin of columns that MySQL keeps for functional indexes: they are in row images, and of no table."""
 UNKNOWN: Final = Column("", "varbinary", hidden=True)
-_JSON: Final = 245
+JSON: Final = 245
 _ROW_END: Final = "\0"
 """Stands for the time at which a row of a versioned table ended, beside its columns: no column has such a name."""
 _NEVER: Final = (b'"2038-01-19 03:14:07.999999Z"', b'"2106-02-07 06:28:15.999999Z"', b"18446744073709551615")
@@ -340,7 +340,7 @@ class RowsDecoder:
         types, metadata = known.map.types, known.map.metadata
         changed: Iterator[bool] = iter(())
         if partial and cursor.packed() & 1:
-            count = types.count(_JSON)
+            count = types.count(JSON)
             changed = iter(bits(cursor.take((count + 7) // 8), count))
         count = sum(present)
         nulls = iter(bits(cursor.take((count + 7) // 8), count))
@@ -348,7 +348,7 @@ class RowsDecoder:
         documents: dict[int, bytes] = {}
         row_end = (known.table.row_end or "").lower()
         for at, column in enumerate(known.columns):
-            in_part = next(changed, False) if types[at] == _JSON else False
+            in_part = next(changed, False) if types[at] == JSON else False
             if not present[at]:
                 continue
             if next(nulls):
@@ -358,7 +358,7 @@ class RowsDecoder:
             else:
                 begins = cursor.at
                 text = self.values.read(cursor, UNKNOWN if column.hidden else column, types[at], metadata[at])
-                if types[at] == _JSON:
+                if types[at] == JSON:
                     documents[at] = cursor.data[begins + metadata[at][0] : cursor.at]
             if not column.hidden:
                 members[column.name] = text

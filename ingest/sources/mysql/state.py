@@ -1,22 +1,25 @@
-"""What the source keeps in a checkpoint beside positions: where its log stands, and how far tables are read.
+"""What the source keeps in a checkpoint beside positions, and what tasks note for it.
 
-It is JSON by msgspec. The history of schemas is kept in documents of its own (`history.py`).
+`State` says where the log is read and how far tables are read; the history of schemas has documents of its own
+(`history.py`). A task gets a `MySqlAssignment`. Its `TaskNotes` tell how far it has read the log, which statements it
+met, and marks of chunks. A commit keeps them with its progress, so they are short: brokers take 4,096 bytes for all of
+it. All are JSON by msgspec.
+Rules: docs/spec/mysql.md#snapshot.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from ingest.model.standing import Standing, TableProgress
 from ingest.model.table import show, table_in
-from ingest.sources.mysql.history import Name  # noqa: TC001  (msgspec reads the annotations)
-from ingest.sources.mysql.log_model import LogPlace, PartOfTransaction  # noqa: TC001  (as above)
-from ingest.sources.mysql.positions import LogFiles  # noqa: TC001  (as above)
+from ingest.sources.mysql.log_model import LogFiles, LogPlace, PartOfTransaction, ServerIdentity
+from ingest.sources.mysql.types import TableName
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from ingest.sources.mysql.chunks import Bound
 
@@ -41,7 +44,7 @@ class LaneChunk(msgspec.Struct, array_like=True, frozen=True):
     """A chunk at its position in a lane."""
 
     position: int
-    name: Name
+    name: TableName
     lower: tuple[str, ...] | None
     upper: tuple[str, ...] | None
     stale: bool = False
@@ -51,7 +54,7 @@ class LaneChunk(msgspec.Struct, array_like=True, frozen=True):
 class TableSnapshot(msgspec.Struct):
     """A table whose rows are read, or of which the log has not passed all marks yet."""
 
-    name: Name
+    name: TableName
     pieces: list[Piece] = []
     """In the order of the key: those that are read, then those that are planned, then one of the rest."""
     rest: bool = True
@@ -128,7 +131,7 @@ class TableSnapshot(msgspec.Struct):
 class Dependent(msgspec.Struct):
     """A table whose rows change with those of others, by foreign keys, of which the log has nothing (`cascades.py`)."""
 
-    name: Name
+    name: TableName
     low: int | None = None
     """The sink has of its rows all that happened up to there; None where that is not known."""
     position: int = -1
@@ -141,7 +144,7 @@ class Dependent(msgspec.Struct):
 class AppliedStatement(msgspec.Struct, array_like=True, frozen=True):
     """A table as a statement of the log was taken to leave it, until it is compared with the server's."""
 
-    name: Name
+    name: TableName
     entry: int
     """The id of its entry in the history."""
     statement: str
@@ -169,7 +172,7 @@ class State(msgspec.Struct):
     """Tables whose rows in the sink may differ from the database's, each with what changed them."""
     dependents: list[Dependent] = []
     """Tables whose rows change with those of others."""
-    emptied: list[Name] = []
+    emptied: list[TableName] = []
     """Tables that were emptied behind the last row that was written, and that the driver has not emptied yet."""
     used_answers: list[str] = []
     """Names of the documents with answers (`ddl.py`) that have been used."""
@@ -193,7 +196,7 @@ class State(msgspec.Struct):
     rows_done: int = 0
     """Their rows."""
 
-    def snapshot(self, name: Name) -> TableSnapshot | None:
+    def snapshot(self, name: TableName) -> TableSnapshot | None:
         """Return how far a table is read; None where all of it is, and the log has passed its marks."""
         return next((table for table in self.snapshots if table.name == name), None)
 
@@ -223,3 +226,174 @@ class State(msgspec.Struct):
     def from_json(cls, value: Any) -> State:
         """Return the state of what `to_json` made. Raise msgspec.ValidationError."""
         return msgspec.convert(value, cls)
+
+
+class TableRegions(msgspec.Struct, array_like=True, frozen=True):
+    """A table in snapshot, for the reader of the log."""
+
+    name: TableName
+    key: tuple[str, ...]
+    """The columns that it is split by."""
+    pieces: tuple[tuple[tuple[str, ...] | None, int | None], ...]
+    """Upper bounds and marks, in the order of the key."""
+
+
+class AssignedChunk(msgspec.Struct, array_like=True, frozen=True):
+    """A chunk that a task reads."""
+
+    lane: int
+    position: int
+    entry: int
+    """The id of the table's entry in the history; 0: the table is gone, and the chunk is passed over."""
+    key: tuple[str, ...]
+    lower: tuple[str, ...] | None
+    upper: tuple[str, ...] | None
+
+
+class MySqlAssignment(msgspec.Struct, frozen=True):
+    """What one task gets."""
+
+    place: LogPlace | None = None
+    """Where reading the log begins: at or before the range; None where the task reads no log."""
+    bases: dict[str, int] = {}
+    """The bases of log files, by their names."""
+    regions: list[TableRegions] = []
+    """The tables in snapshot, for the task that reads the log."""
+    chunks: list[AssignedChunk] = []
+    """Chunks to read."""
+    skip: str = ""
+    """Transactions that are left out, as they were read of another server."""
+    left_out: PartOfTransaction | None = None
+    """What is left out of a transaction, as it was read of another server."""
+    began: int | None = None
+    """When the file of `place` was begun, in seconds since 1970; None where that is not known."""
+    server: ServerIdentity | None = None
+    """The server that positions are of."""
+    applied: list[int] = []
+    """Entries of the history that were not compared with the server's tables yet."""
+    partial: bool = False
+    """True if the sink writes only the columns that came, so that rows after an update may lack some."""
+
+
+MOST_BYTES: Final = 2700
+"""Bytes that a commit has for the notes of a task. What is longer of the log is left out: it is read once more from its
+last place."""
+CHUNK_BYTES: Final = 2000
+"""Bytes of them for chunks: a task ends before it reads more."""
+
+
+class ChunkNote(msgspec.Struct, array_like=True, frozen=True):
+    """The mark of a chunk that was read."""
+
+    lane: int
+    position: int
+    file: str
+    """Empty: the table is gone."""
+    offset: int
+    rows: int = 0
+    """Rows that it had."""
+    low_file: str = ""
+    low: int = 0
+    """A place at or before the mark, up to which nothing is missing in the rows, also what the log does not have."""
+
+
+class PackedChunks(msgspec.Struct, array_like=True, frozen=True):
+    """The notes of consecutive chunks of a lane whose marks are in one file, as short as they can be."""
+
+    lane: int
+    position: int
+    """Of the first one."""
+    file: str
+    low_file: str
+    numbers: list[int] = []
+    """Of each chunk: its offset less that of the one before it, its rows, and its offset less `low`."""
+
+
+class StatementNote(msgspec.Struct, frozen=True):
+    """A statement that a task has met, before which it ended."""
+
+    position: int
+    end: int
+    database: str
+    text: str
+    sql_mode: int
+    time: int
+
+
+class LogNote(msgspec.Struct, frozen=True):
+    """How far a task has read the log."""
+
+    place: LogPlace
+    files: list[tuple[str, int, int]] = []
+    """Names, bases and times of the files that it entered."""
+    gtids: str = ""
+    """Transactions that it has read up to the place."""
+    statement: StatementNote | None = None
+    invalid: dict[str, int] = {}
+    """For each column: the number of texts with bytes that are no characters."""
+    inside: PartOfTransaction | None = None
+    """How much was read of the transaction that begins at the place, where its end was not seen."""
+    used: list[int] | None = None
+    """Of the entries that were asked for: those by which rows were decoded; None where nobody knows."""
+    time: int = 0
+    """When the event was logged that it has read last, in seconds since 1970; 0 where it has read none."""
+    parents: list[tuple[str, str, str | None, int]] = []
+    """Changes of rows that others refer to by foreign keys: database, table, column, position (`cascades.py`)."""
+
+
+class TaskNotes(msgspec.Struct, frozen=True):
+    """What the coordinator is to learn of a task."""
+
+    log: LogNote | None = None
+    chunks: list[ChunkNote] = []
+    changed: bool = False
+    """True if a chunk was not read because its table is not as the history has it."""
+    packed: list[PackedChunks] = []
+    """More chunks, as a commit has them."""
+
+    @property
+    def all_chunks(self) -> list[ChunkNote]:
+        """The chunks, however they are noted."""
+        return [*self.chunks, *unpacked_chunks(self.packed)]
+
+
+def packed_chunks(chunks: Iterable[ChunkNote]) -> list[PackedChunks]:
+    """Return notes of chunks as a commit keeps them."""
+    out: list[PackedChunks] = []
+    before = 0
+    for one in sorted(chunks, key=lambda one: (one.lane, one.position)):
+        last = out[-1] if out else None
+        if last is None or (last.lane, last.position + len(last.numbers) // 3, last.file, last.low_file) != (
+            one.lane,
+            one.position,
+            one.file,
+            one.low_file,
+        ):
+            last, before = PackedChunks(one.lane, one.position, one.file, one.low_file, []), 0
+            out.append(last)
+        last.numbers.extend((one.offset - before, one.rows, one.offset - one.low))
+        before = one.offset
+    return out
+
+
+def unpacked_chunks(found: Iterable[PackedChunks]) -> Iterator[ChunkNote]:
+    """Yield the notes that `packed` had."""
+    for one in found:
+        offset = 0
+        for at in range(0, len(one.numbers), 3):
+            offset += one.numbers[at]
+            rows, low = one.numbers[at + 1], offset - one.numbers[at + 2]
+            yield ChunkNote(one.lane, one.position + at // 3, one.file, offset, rows, one.low_file, low)
+
+
+def commit_note_of(log: LogNote | None, chunks: Sequence[ChunkNote]) -> Any:
+    """Return what a commit keeps of a task; None for nothing."""
+    of_chunks = packed_chunks(chunks)
+    if log is not None and note_size(log) + note_size(of_chunks) > MOST_BYTES:
+        log = None
+    return msgspec.to_builtins(TaskNotes(log, packed=of_chunks)) if log is not None or of_chunks else None
+
+
+def note_size(note: Any) -> int:
+    """Return how many bytes a note takes in a commit."""
+    return len(msgspec.json.encode(note))

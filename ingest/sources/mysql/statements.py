@@ -1,7 +1,9 @@
 """Statements that tasks have met in the log become entries of the history of schemas.
 
 In: a statement at its position, and what is known of tables there. Out: entries, and what else it does. What is not
-known, and what the parser does not understand, is asked of the server. Rules: docs/spec/mysql.md#statements.
+known, and what the parser does not understand, is asked of the server. Tables as statements have left them are compared
+with the server's when the end of the log is reached: where no row was decoded by other columns, the server's count.
+Rules: docs/spec/mysql.md#statements.
 """
 
 from __future__ import annotations
@@ -12,6 +14,8 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
 from ingest.errors import ConfigError
 from ingest.model.table import show, table_in
 from ingest.model.text import one_line
@@ -19,6 +23,7 @@ from ingest.sources.mysql import catalogue, ddl
 from ingest.sources.mysql.ddl import answer_to, statement_text
 from ingest.sources.mysql.effects import Remedy, RowPolicy, TableMark, consequences
 from ingest.sources.mysql.history import SchemaEntry, may_change_tables
+from ingest.sources.mysql.state import AppliedStatement
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -27,11 +32,12 @@ if TYPE_CHECKING:
     from ingest.sources.mysql.connection import Connection
     from ingest.sources.mysql.effects import Effect
     from ingest.sources.mysql.events import Query
-    from ingest.sources.mysql.history import History, Name
+    from ingest.sources.mysql.history import History
     from ingest.sources.mysql.log_search import LogSearch
-    from ingest.sources.mysql.notes import StatementNote
+    from ingest.sources.mysql.start_positions import Ask
+    from ingest.sources.mysql.state import State, StatementNote
     from ingest.sources.mysql.tokens import ServerRules
-    from ingest.sources.mysql.types import Table
+    from ingest.sources.mysql.types import Column, Table, TableName
 
 _SHOWN: Final = 300
 """Characters of a statement that an error shows."""
@@ -46,10 +52,10 @@ _REDEFINES: Final = re.compile(r"\b(?:MODIFY|CHANGE|CONVERT|RENAME)\b", re.IGNOR
 def known_at(
     search: LogSearch,
     place: tuple[str, int],
-    tables: Mapping[Name, Table],
+    tables: Mapping[TableName, Table],
     about: ServerRules,
     databases: Mapping[str, str],
-) -> dict[Name, Table]:
+) -> dict[TableName, Table]:
     """Return the tables that there are at an earlier place of the log, of those that the server has now.
 
     What the log makes behind the place is none of them: its columns come with the statement. Raise ConfigError where a
@@ -57,7 +63,7 @@ def known_at(
     """
     found = [one for one in search.statements(*place) if not one[2].error and may_change_tables(one[2].text)]
 
-    def applied(query: Query, of: Mapping[Name, Table]) -> Effect:
+    def applied(query: Query, of: Mapping[TableName, Table]) -> Effect:
         return ddl.apply(
             of,
             query.text.decode("utf-8", "replace"),
@@ -67,7 +73,7 @@ def known_at(
             databases=databases,
         )
 
-    made: dict[Name, Table | None] = {}
+    made: dict[TableName, Table | None] = {}
     for _, _, query in found:
         effect = applied(query, {name: table for name, table in made.items() if table is not None})
         here = {*effect.made, *(after for before, after in effect.renamed if before in made)}
@@ -97,7 +103,7 @@ class Applied:
     """All that it does; None where nothing is known of it but columns that the server was asked for."""
     answers: list[str] = field(default_factory=list)
     """Names of the answers that were used."""
-    asked: set[Name] = field(default_factory=set)
+    asked: set[TableName] = field(default_factory=set)
     """Tables of which the server, or a person, said the columns."""
 
 
@@ -111,7 +117,7 @@ class StatementHistory:
         reads: Callable[[TableId], bool],
         *,
         booleans: bool,
-        begins: Callable[[Name], int] = lambda _: 0,
+        begins: Callable[[TableName], int] = lambda _: 0,
     ) -> None:
         """`about`: the server, `databases`: their default character sets, `reads`: whether a table is read.
 
@@ -139,7 +145,7 @@ class StatementHistory:
         """
         tables = self._tables(history, note.position)
         effect = self._effect(tables, note)
-        changed: dict[Name, Table | None] = dict(effect.tables)
+        changed: dict[TableName, Table | None] = dict(effect.tables)
         taken: list[str] = []
         wanted = {name for name in effect.unknown | effect.touches if self.reads(name, note.position)}
         if wanted:
@@ -155,7 +161,12 @@ class StatementHistory:
         return Applied(self._entries(history, tables, effect, changed, note.position, first), effect, taken, wanted)
 
     def ahead(
-        self, history: History, notes: Iterable[StatementNote], written: Collection[Name], first: int, policy: RowPolicy
+        self,
+        history: History,
+        notes: Iterable[StatementNote],
+        written: Collection[TableName],
+        first: int,
+        policy: RowPolicy,
     ) -> list[tuple[StatementNote, Applied]]:
         """Return what the next statements do, up to one before which the log has to be read.
 
@@ -191,7 +202,7 @@ class StatementHistory:
             first += len(entries)
         return out
 
-    def _effect(self, tables: Mapping[Name, Table], note: StatementNote) -> Effect:
+    def _effect(self, tables: Mapping[TableName, Table], note: StatementNote) -> Effect:
         """Return what a statement does by its words."""
         effect = ddl.apply(
             tables,
@@ -211,9 +222,9 @@ class StatementHistory:
     def _entries(
         self,
         history: History,
-        tables: Mapping[Name, Table],
+        tables: Mapping[TableName, Table],
         effect: Effect,
-        changed: Mapping[Name, Table | None],
+        changed: Mapping[TableName, Table | None],
         position: int,
         first: int,
     ) -> list[SchemaEntry]:
@@ -231,7 +242,7 @@ class StatementHistory:
 
     @staticmethod
     def _mark_names(
-        effect: Effect, before: Iterable[SchemaEntry], name: Name, known: Table | None, table: Table | None
+        effect: Effect, before: Iterable[SchemaEntry], name: TableName, known: Table | None, table: Table | None
     ) -> None:
         """Mark new columns under names that former ones had: the sink's column has values of these."""
         if known is None or table is None:
@@ -248,23 +259,23 @@ class StatementHistory:
             if again and column.name not in marked and not column.hidden:
                 effect.marks.append(TableMark(name, "ADD COLUMN of a name that another one had", column.name))
 
-    def reads(self, name: Name, position: int) -> bool:
+    def reads(self, name: TableName, position: int) -> bool:
         """Return whether a table is read by the log at a position."""
         return self._reads(table_in(*name)) and position >= self._begins(name)
 
     @staticmethod
-    def _tables(history: History, position: int) -> dict[Name, Table]:
+    def _tables(history: History, position: int) -> dict[TableName, Table]:
         found = {entry.name: history.at(entry.name, position) for entry in history.entries}
         return {name: one.table for name, one in found.items() if one is not None and one.table is not None}
 
     def _asked(
         self,
-        wanted: Collection[Name],
+        wanted: Collection[TableName],
         note: StatementNote,
         doubt: str | None,
         ask: Connection,
         later: Callable[[], Iterable[Query]],
-    ) -> dict[Name, Table]:
+    ) -> dict[TableName, Table]:
         """Return the columns that the server has now, where no later statement is about them. Raise ConfigError."""
         found = catalogue.tables(ask, wanted, self._about)
         why = {name: "it is gone" for name in wanted if name not in found}
@@ -292,3 +303,114 @@ def _is_another(before: Table | None, entry: SchemaEntry) -> bool:
 def _loses_key(before: Table | None, after: Table | None) -> bool:
     """Return whether a statement takes away a foreign key that changes rows."""
     return before is not None and not {*before.cascades} <= {*(() if after is None else after.cascades)}
+
+
+_NO_WIDTH: Final = frozenset({"smallint", "mediumint", "int", "bigint", "year"})
+"""Types whose number in brackets says nothing of their values."""
+_KEPT: Final = 120
+"""Characters of a statement that are kept, for people: each plan has them."""
+
+
+def note_applied(state: State, entries: Iterable[SchemaEntry], statement: str) -> None:
+    """Note tables that a statement changed, as what its words say: the server was not asked for their columns."""
+    shown = one_line(statement)[:_KEPT]
+    state.applied += [AppliedStatement(entry.name, entry.id, shown) for entry in entries if entry.read]
+
+
+def note_passed(state: State) -> None:
+    """Keep the last statement of each table, where the log is read up to it: those before it decode no row any more."""
+    last: dict[TableName, AppliedStatement] = {}
+    for one in state.applied:
+        before = last.pop(one.name, None)
+        used = one.used or (before is not None and before.used)  # rows may be wrong by a statement before this one
+        last[one.name] = msgspec.structs.replace(one, used=used)
+    state.applied = [*last.values()]
+
+
+def note_asked(state: State, names: Collection[TableName]) -> None:
+    """Forget what was applied to tables whose columns the server, or a person, has just said."""
+    state.applied = [one for one in state.applied if one.used or one.name not in names]
+
+
+def note_used(state: State, entries: Collection[int] | None) -> None:
+    """Note by which entries of the history rows were decoded; None: nobody knows, so it may be all."""
+    state.applied = [
+        msgspec.structs.replace(one, used=one.used or entries is None or one.entry in entries) for one in state.applied
+    ]
+
+
+def note_read_again(state: State, names: Collection[TableName]) -> None:
+    """Note that rows of tables are read again: those that were decoded do not count any more."""
+    state.applied = [msgspec.structs.replace(one, used=one.used and one.name not in names) for one in state.applied]
+
+
+def compare(
+    state: State, history: History, ask: Ask, still: Callable[[], bool], warn: Callable[[str], None]
+) -> list[SchemaEntry]:
+    """Return entries for the tables that the server has otherwise, and forget what was applied.
+
+    `still`: whether the log ends where it did. Raise ConfigError where rows were decoded by columns that are not the
+    server's.
+    """
+    note_passed(state)
+    about, names = ask("ask for its version", catalogue.server), [one.name for one in state.applied]
+    there = ask("ask for columns", lambda connection: catalogue.settled(connection, names, about))
+    if there is None or not still():
+        return []  # at the next look
+    out: list[SchemaEntry] = []
+    for one in state.applied:
+        entry = history.entry(one.entry)
+        if entry is None:
+            continue
+        now = there.get(one.name)
+        why = difference(entry.table, now)
+        if not why:
+            continue
+        table = show(table_in(*one.name))
+        if one.used or entry.table is None:
+            msg = f"the server has {table} with other columns than a statement was taken to leave ({why}), and rows of "
+            msg += f"the log were read by these; the statement: {one.statement}"
+            raise ConfigError(msg, f"run `ingest backfill FILE --table {table}`, and please report the statement")
+        warn(
+            f"{table}: the server has other columns than a statement was taken to leave ({why}); no row was read by "
+            f"these, and the server's are taken; please report the statement: {one.statement}"
+        )
+        out.append(replace(entry, id=state.next_entry + len(out), table=now))
+    state.applied = []
+    return out
+
+
+def difference(ours: Table | None, theirs: Table | None) -> str:
+    """Return the first difference of two definitions by which rows are read otherwise; empty where there is none."""
+    if ours is None or theirs is None:
+        return "" if ours is theirs else f"the server has {'no' if theirs is None else 'a'} table of this name"
+    for at, (here, there) in enumerate(zip(ours.columns, theirs.columns, strict=False), 1):
+        if _facts(here) != _facts(there):
+            return f"column {at} is {_shown(here)} here and {_shown(there)} there"
+    if len(ours.columns) != len(theirs.columns):
+        return f"{len(ours.columns)} columns here and {len(theirs.columns)} there"
+    if ours.primary_key != theirs.primary_key:
+        return f"the primary key is {_keys([ours.primary_key])} here and {_keys([theirs.primary_key])} there"
+    if sorted(ours.unique_keys) != sorted(theirs.unique_keys):
+        return f"unique keys are {_keys(ours.unique_keys)} here and {_keys(theirs.unique_keys)} there"
+    return ""
+
+
+def _facts(column: Column) -> tuple[object, ...]:
+    length = None if column.type in _NO_WIDTH else column.length
+    if column.type == "tinyint":
+        length = 1 if length == 1 and not column.unsigned else None
+    return (
+        column.name, column.type, length, column.precision, column.scale, column.fsp, column.unsigned, column.charset,
+        column.labels, column.nullable, column.hidden,
+    )  # fmt: skip
+
+
+def _shown(column: Column) -> str:
+    words = [column.name, column.type + (f"({column.length})" if column.length else ""), column.charset or ""]
+    words += ["unsigned" if column.unsigned else "", "" if column.nullable else "not null"]
+    return " ".join(filter(None, words))
+
+
+def _keys(found: Iterable[tuple[str, ...]]) -> str:
+    return " ".join(f"({', '.join(key)})" for key in sorted(found))

@@ -17,11 +17,11 @@ import pymysql
 from ingest.errors import Unavailable
 from ingest.model.change import Change, Kind
 from ingest.sources.mysql import catalogue
-from ingest.sources.mysql.chunk_rows import ChunkRowReader, Reading
 from ingest.sources.mysql.connection import connect, explain
 from ingest.sources.mysql.format import head_of
+from ingest.sources.mysql.log_model import log_name
 from ingest.sources.mysql.marks import Visibility, log_end, snapshot_point
-from ingest.sources.mysql.positions import log_name
+from ingest.sources.mysql.snapshot import ChunkRowReader, Reading
 from ingest.sources.mysql.types import data_type
 
 if TYPE_CHECKING:

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING
 
 from ingest.errors import DataLoss
 from ingest.sources.mysql.log_decoder import CLOSED
-from ingest.sources.mysql.log_model import LogPlace, PartOfTransaction
+from ingest.sources.mysql.log_model import FIRST, LogPlace, PartOfTransaction
 from ingest.sources.mysql.log_search import LogSearch
-from ingest.sources.mysql.positions import FIRST
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

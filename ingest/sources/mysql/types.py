@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ingest.model import types
 from ingest.model.data_type import CharType, DecimalType, TimeType, VarcharType
@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from ingest.model.data_type import DataType
+
+
+TableName: TypeAlias = tuple[str, str]
+"""A database and the name of a table in it, as rows of the log have them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +61,7 @@ class ForeignKey:
     """A foreign key by which a change of another table changes rows of this table, which MySQL logs from 9.6 on."""
 
     name: str
-    parent: tuple[str, str]
+    parent: TableName
     """The database and the name of the table that it refers to."""
     on_delete: str
     """`CASCADE`, `SET NULL`, `SET DEFAULT`, or nothing."""

@@ -26,8 +26,7 @@ from ingest.observe.metrics import OTHERS
 from ingest.observe.report import RunFacts, RunReport
 from ingest.observe.scrape import Watcher, scrapes
 from ingest.observe.serving import Exposition, registry_of
-from ingest.sources.mysql.log_model import LogPlace
-from ingest.sources.mysql.positions import KnownFile, LogFiles, ServerIdentity
+from ingest.sources.mysql.log_model import KnownFile, LogFiles, LogPlace, ServerIdentity
 from ingest.sources.mysql.state import LOG, Piece, State, TableSnapshot
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from ingest.errors import ConfigError, DataLoss, IngestError, Unavailable
 from ingest.sources.mysql import log_reader, table_maps
 from ingest.sources.mysql.log_decoder import CLOSED, GtidRun
 from ingest.sources.mysql.log_model import LogPlace
-from ingest.sources.mysql.row_plan import NATIVE
+from ingest.sources.mysql.table_maps import NATIVE
 from ingest.sources.mysql.types import Column
 
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ from mysql_servers import PASSWORD, USER
 from verified import FilePipeline, found
 
 from ingest.errors import ConfigError
-from ingest.sources.mysql.log_model import LogPlace
-from ingest.sources.mysql.positions import LogFiles, ServerIdentity
+from ingest.sources.mysql.log_model import LogFiles, LogPlace, ServerIdentity
 from ingest.sources.mysql.state import Piece, State, TableSnapshot
 from ingest.verify import verification
 from ingest.verify.expected import unread

@@ -1,11 +1,11 @@
 from collections.abc import Sequence
 
-from ingest.sources.mysql.cascades import ParentWatch
 from ingest.sources.mysql.events import FormatDescription, Gtid
 from ingest.sources.mysql.log_decoder import Event, GtidRun
 from ingest.sources.mysql.log_model import NumberedTransactions
 from ingest.sources.mysql.native.log_records import PendingRecords
 from ingest.sources.mysql.native.row_image import RowPlan
+from ingest.sources.mysql.table_maps import ParentWatch
 
 class LogDecoder:
     """See `LogDecoder` of ingest/sources/mysql/log_decoder.py."""

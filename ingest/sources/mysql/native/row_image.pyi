@@ -8,7 +8,7 @@ class RowShape:
     def __init__(self, sizes: Sequence[tuple[int, int]], places: Sequence[int]) -> None: ...
 
 class RowPlan:
-    """How rows of a table are decoded natively; see ingest/sources/mysql/row_plan.py."""
+    """How rows of a table are decoded natively; see ingest/sources/mysql/table_maps.py."""
 
     known: KnownTable
     map: bytes

@@ -11,8 +11,7 @@ from ingest.checkpoint.checkpoint import Checkpoint, Progress
 from ingest.checkpoint.storage import LocalStorage
 from ingest.errors import ConfigError
 from ingest.sources.mysql.ddl import answer_to, new_answer
-from ingest.sources.mysql.log_model import LogPlace
-from ingest.sources.mysql.positions import LogFiles, ServerIdentity
+from ingest.sources.mysql.log_model import LogFiles, LogPlace, ServerIdentity
 from ingest.sources.mysql.state import State
 from ingest.sources.mysql.tokens import ServerRules
 

@@ -21,8 +21,7 @@ from ingest.sources.mysql.cascades import (
 )  # fmt: skip
 from ingest.sources.mysql.ddl import apply
 from ingest.sources.mysql.history import History, SchemaEntry
-from ingest.sources.mysql.log_model import LogPlace
-from ingest.sources.mysql.positions import LogFiles, ServerIdentity
+from ingest.sources.mysql.log_model import LogFiles, LogPlace, ServerIdentity
 from ingest.sources.mysql.state import Piece, State, TableSnapshot
 from ingest.sources.mysql.tokens import ServerRules
 from ingest.sources.mysql.types import Column, ForeignKey, Table

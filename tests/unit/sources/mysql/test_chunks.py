@@ -11,9 +11,9 @@ import pytest
 from mysql_tables import known_table, reader
 
 from ingest.errors import ConfigError
-from ingest.sources.mysql.chunk_rows import Reading, raw_rows, statement_of
 from ingest.sources.mysql.chunks import Bound, TableChunk, keeps_order, literal, next_bound, rows_at_once, split_key
-from ingest.sources.mysql.key_order import KeyOrder
+from ingest.sources.mysql.snapshot import Reading, raw_rows, statement_of
+from ingest.sources.mysql.snapshot_log import KeyOrder
 from ingest.sources.mysql.types import Column, Table
 
 if TYPE_CHECKING:

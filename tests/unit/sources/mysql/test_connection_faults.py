@@ -14,15 +14,14 @@ from mysql_tables import known_table, table_now
 from replay_server import ReplayServer, ServerError
 
 from ingest.errors import AccessError, ConfigError, IngestError, Unavailable
-from ingest.sources.mysql.chunk_rows import Reading
 from ingest.sources.mysql.chunks import split_key
 from ingest.sources.mysql.connection import READ_S, connect, explain
 from ingest.sources.mysql.history import History, SchemaEntry
 from ingest.sources.mysql.log_model import LogPlace
 from ingest.sources.mysql.options import MySqlSource
-from ingest.sources.mysql.reader import AssignedChunk, MySqlAssignment, MySqlReader
-from ingest.sources.mysql.snapshot import ChunkReader
-from ingest.sources.mysql.state import SNAPSHOT
+from ingest.sources.mysql.reader import MySqlReader
+from ingest.sources.mysql.snapshot import ChunkReader, Reading
+from ingest.sources.mysql.state import SNAPSHOT, AssignedChunk, MySqlAssignment
 from ingest.sources.mysql.types import Column, Table
 
 if TYPE_CHECKING:
@@ -92,7 +91,7 @@ def rows_until(count: int, instead: bytes) -> Any:
 def test_a_server_that_leaves_while_a_chunk_is_read_may_come_back(
     native: bool, resets: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ingest.sources.mysql.chunk_rows.BUILT", native)
+    monkeypatch.setattr("ingest.sources.mysql.snapshot.BUILT", native)
     with chunk_server() as server:
         assert read_chunk(server) == len(ROWS)
         server.spoil, server.resets = rows_until(3000, b""), resets
@@ -117,7 +116,7 @@ def test_a_server_that_leaves_while_a_chunk_is_read_may_come_back(
 def test_an_error_in_the_middle_of_rows_is_the_servers(
     native: bool, code: int, text: str, kind: type[IngestError], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ingest.sources.mysql.chunk_rows.BUILT", native)
+    monkeypatch.setattr("ingest.sources.mysql.snapshot.BUILT", native)
     packet = b"\xff" + code.to_bytes(2, "little") + b"#HY000" + text.encode()
     with chunk_server() as server:
         server.spoil = rows_until(2500, packet)
@@ -133,7 +132,7 @@ def test_an_error_in_the_middle_of_rows_is_the_servers(
 def test_a_proxy_that_falls_silent_among_rows_is_an_error_in_time(
     native: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ingest.sources.mysql.chunk_rows.BUILT", native)
+    monkeypatch.setattr("ingest.sources.mysql.snapshot.BUILT", native)
     with chunk_server() as server:
 
         def stop(_: tuple[int, int], wire: bytes) -> bytes | None:

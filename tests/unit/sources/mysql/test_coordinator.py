@@ -15,8 +15,7 @@ from mysql_tables import source_of
 from ingest.errors import CheckpointError
 from ingest.model.table import table_in
 from ingest.sources.mysql import catalogue
-from ingest.sources.mysql.notes import CHUNK_BYTES, MOST_BYTES
-from ingest.sources.mysql.state import LOG
+from ingest.sources.mysql.state import CHUNK_BYTES, LOG, MOST_BYTES
 from ingest.sources.stateful import SinkHabits, SourceState
 
 if TYPE_CHECKING:

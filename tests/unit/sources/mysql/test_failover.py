@@ -9,7 +9,7 @@ from mysql_run import KINDS, Run, caught_up, replicate, started
 from mysql_servers import MARIADB_10, MYSQL_5, clone
 
 from ingest.errors import ConfigError, DataLoss
-from ingest.sources.mysql.failover import excluded_sources, passed_over
+from ingest.sources.mysql.start_positions import excluded_sources, passed_over
 from ingest.sources.mysql.state import LOG
 
 if TYPE_CHECKING:

@@ -9,11 +9,22 @@ import pytest
 
 from ingest.sources.mysql.history import History, SchemaEntry
 from ingest.sources.mysql.lanes import Lanes
-from ingest.sources.mysql.log_model import LogPlace
-from ingest.sources.mysql.notes import MOST_BYTES, ChunkNote, LogNote, TaskNotes, kept, packed, size_of, unpacked
+from ingest.sources.mysql.log_model import LogFiles, LogPlace, ServerIdentity
 from ingest.sources.mysql.options import MySqlSource
-from ingest.sources.mysql.positions import LogFiles, ServerIdentity
-from ingest.sources.mysql.state import LANES, LOG, SNAPSHOT, State
+from ingest.sources.mysql.state import (
+    LANES,
+    LOG,
+    MOST_BYTES,
+    SNAPSHOT,
+    ChunkNote,
+    LogNote,
+    State,
+    TaskNotes,
+    commit_note_of,
+    note_size,
+    packed_chunks,
+    unpacked_chunks,
+)
 from ingest.sources.mysql.types import Column, Table
 
 if TYPE_CHECKING:
@@ -113,14 +124,14 @@ def test_a_commit_keeps_notes_of_chunks_in_few_bytes() -> None:
 
     chunks = [*(note(0, at) for at in range(7, 60)), *(note(3, at) for at in range(50)), ChunkNote(3, 50, "", 0)]
     chunks += [note(5, 2), note(5, 3, "mysql-bin.000124"), note(5, 4, "mysql-bin.000124", "mysql-bin.000124")]
-    assert [*unpacked(packed(reversed(chunks)))] == chunks
-    assert size_of(packed(chunks)) < 20 * len(chunks)
+    assert [*unpacked_chunks(packed_chunks(reversed(chunks)))] == chunks
+    assert note_size(packed_chunks(chunks)) < 20 * len(chunks)
     log = LogNote(LogPlace("mysql-bin.000123", 4, 0), gtids="0-1-5")
-    both = msgspec.convert(kept(log, chunks[:60]), TaskNotes)
+    both = msgspec.convert(commit_note_of(log, chunks[:60]), TaskNotes)
     assert (both.log, both.all_chunks) == (log, chunks[:60])
     long = msgspec.structs.replace(log, parents=[("d" * 64, "t" * 64, "c" * 64, at) for at in range(20)])
-    assert size_of(long) > MOST_BYTES
-    assert msgspec.convert(kept(long, chunks), TaskNotes) == TaskNotes(packed=packed(chunks))
-    assert kept(long, []) is None
+    assert note_size(long) > MOST_BYTES
+    assert msgspec.convert(commit_note_of(long, chunks), TaskNotes) == TaskNotes(packed=packed_chunks(chunks))
+    assert commit_note_of(long, []) is None
     former = {"chunks": [[1, 2, "f.1", 9, 3]], "changed": False}  # as earlier versions have it
     assert msgspec.convert(former, TaskNotes).all_chunks == [ChunkNote(1, 2, "f.1", 9, 3)]

@@ -20,12 +20,10 @@ from ingest.sources.mysql import log_reader
 from ingest.sources.mysql.format import MySqlRows, head_of
 from ingest.sources.mysql.history import History, KnownSchemas, SchemaEntry
 from ingest.sources.mysql.letters import LetterRow, LetterRows, as_letter
-from ingest.sources.mysql.log_model import LogPlace
+from ingest.sources.mysql.log_model import LogPlace, ServerIdentity
 from ingest.sources.mysql.log_reader import LogReader
 from ingest.sources.mysql.log_records import LogRecord
-from ingest.sources.mysql.positions import ServerIdentity
-from ingest.sources.mysql.reader import MySqlAssignment
-from ingest.sources.mysql.state import LOG
+from ingest.sources.mysql.state import LOG, MySqlAssignment
 from ingest.sources.mysql.types import Column, Table
 from ingest.testing.in_memory import MemoryRecord
 

@@ -13,9 +13,8 @@ from ingest.errors import ConfigError, DataLoss
 from ingest.sources.mysql.connection import MySqlServer, Tls
 from ingest.sources.mysql.events import read_header
 from ingest.sources.mysql.gtids import GtidSet
-from ingest.sources.mysql.log_model import LogPlace
+from ingest.sources.mysql.log_model import FIRST, KnownFile, LogFiles, LogPlace
 from ingest.sources.mysql.log_search import FileHead, LogSearch, PlacedEvent, mariadb_executed, mariadb_transactions
-from ingest.sources.mysql.positions import FIRST, KnownFile, LogFiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ingest.errors import ConfigError, DataLoss
-from ingest.sources.mysql.positions import (
+from ingest.sources.mysql.log_model import (
     FIRST,
     FORMER,
     LogFiles,

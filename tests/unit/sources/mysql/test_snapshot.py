@@ -14,11 +14,10 @@ import pytest
 from mysql_tables import known_table, reader, table_now
 
 from ingest.errors import ConfigError, Unavailable
-from ingest.sources.mysql.chunk_rows import Reading
 from ingest.sources.mysql.chunks import TableChunk, next_bound, split_key
 from ingest.sources.mysql.marks import SETTLED_S, Lock, LogPoint, Visibility, log_end
-from ingest.sources.mysql.passing import NULL, LoggedChange
-from ingest.sources.mysql.snapshot import ChunkReader, TableChanged, TableGone
+from ingest.sources.mysql.snapshot import ChunkReader, Reading, TableChanged, TableGone
+from ingest.sources.mysql.snapshot_log import NULL, LoggedChange
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

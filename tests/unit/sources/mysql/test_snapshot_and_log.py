@@ -14,12 +14,11 @@ from mysql_tables import known_table, reader, shrunk, table_now
 from mysql_values import OF_MARIADB, TYPES
 
 from ingest.sources.mysql import marks
-from ingest.sources.mysql.chunk_rows import Reading
 from ingest.sources.mysql.chunks import TableChunk, next_bound, split_key
 from ingest.sources.mysql.log_model import LogPlace
 from ingest.sources.mysql.marks import log_end
-from ingest.sources.mysql.passing import LoggedChange, Passing, Region, changes_in, passed
-from ingest.sources.mysql.snapshot import ChunkReader
+from ingest.sources.mysql.snapshot import ChunkReader, Reading
+from ingest.sources.mysql.snapshot_log import LoggedChange, Passing, Region, changes_in, passed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

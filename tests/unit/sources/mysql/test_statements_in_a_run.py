@@ -14,7 +14,7 @@ from mysql_servers import MARIADB_10, MYSQL_5
 
 from ingest.errors import ConfigError, SchemaChangeRefused
 from ingest.model.table import table_in
-from ingest.sources.mysql import ddl, log_history, marks, positions, reader
+from ingest.sources.mysql import ddl, log_history, log_model, marks, reader
 from ingest.sources.mysql.ddl import may_change, new_answer
 from ingest.sources.mysql.history import bare, changes_rows, may_change_tables
 from ingest.sources.mysql.tokens import ServerRules
@@ -304,7 +304,7 @@ def test_a_migration_takes_a_few_batches(shop: Any) -> None:
 
 def test_a_plan_does_not_grow_with_statements_and_files(shop: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_history, "MOST_DOCUMENTS", 4)
-    monkeypatch.setattr(positions, "FORMER", 1)
+    monkeypatch.setattr(log_model, "FORMER", 1)
     server, options = shop
     run, execute, name = run_of(shop)
     sizes: list[tuple[int, int]] = []
