@@ -36,7 +36,7 @@ def test_columns_are_those_of_the_place_though_a_statement_comes_between(
         mariadb.execute(f"CREATE TABLE {base}.u (id INT PRIMARY KEY, a INT)")
     table = "t" if at == "start" else "u"
     altered: list[int] = []
-    ask = coordinator._ask
+    ask = coordinator._log.ask
 
     def asked(what: str, question: Any) -> Any:
         found = ask(what, question)
@@ -45,16 +45,16 @@ def test_columns_are_those_of_the_place_though_a_statement_comes_between(
             altered.append(mariadb.position()[1])
         return found
 
-    monkeypatch.setattr(coordinator, "_ask", asked)
+    monkeypatch.setattr(coordinator._log, "ask", asked)
     if at == "start":
         place = coordinator.start({}, {}, "c", None)[LOG]
     else:
         coordinator._take_in()
-        place = next(one for one in coordinator._history.newest() if one.name[1] == table).position
-    state = coordinator._now
+        place = next(one for one in coordinator._log.history.newest() if one.name[1] == table).position
+    state = coordinator._log.now
     assert altered
     assert state.files.place(place)[1] >= altered[0]
-    newest = next(one for one in coordinator._history.newest() if one.name[1] == table)
+    newest = next(one for one in coordinator._log.history.newest() if one.name[1] == table)
     assert newest.table is not None
     assert [column.name for column in newest.table.columns] == ["id", "b"]
     coordinator.close()
@@ -128,7 +128,7 @@ def test_a_table_that_was_made_while_no_run_was_up_is_read_once(shop: Any, keyed
     assert sorted((row["id"], row["a"]) for op, row in found if op == "r" and "a" in row) == [(1, 5), (3, 9), (4, 4)]
     assert sorted(row["id"] for op, row in found if op == "r" and "a" not in row) == [1, 3]
     assert at_least == [] if once else {row["id"] for row in at_least} <= {3, 4}
-    state = run.coordinator._now
+    state = run.coordinator._log.now
     assert (run.warnings, run.coordinator.emptied(), run.coordinator.replaced(), state.marked) == ([], [], [], {})
     shop[0].execute("INSERT INTO u VALUES (5, 5, 5)", "ALTER TABLE w ADD COLUMN c INT", database=shop[1]["name"])
     assert [change["after"] for change in run.once()] == [{"id": 5, "a": 5, "b": 5}]
@@ -140,7 +140,7 @@ def test_a_table_that_is_read_by_the_log_alone_is_read_from_its_beginning_on(sho
     made = ("CREATE TABLE u (id INT PRIMARY KEY, a INT)", "ALTER TABLE u ADD COLUMN b INT", MEANWHILE[-1])
     run, found = made_meanwhile(shop, *made, **{"scan.binlog.newly-added-table.enabled": True})
     assert [(op, row["id"]) for op, row in found] == [("c", 3), ("c", 4), ("u", 3)]
-    assert (run.warnings, run.coordinator.emptied(), run.coordinator._now.marked) == ([], [], {})
+    assert (run.warnings, run.coordinator.emptied(), run.coordinator._log.now.marked) == ([], [], {})
     run.end()
 
 
@@ -174,7 +174,7 @@ def test_a_sink_that_keeps_all_rows_says_when_a_key_changes_while_rows_are_read(
     run.once(alter)
     assert len(run.changes) > 200
     why = "its key changed while its rows were read: those that were read before come a second time"
-    assert run.coordinator._now.marked == {f"{name}.t": why}
+    assert run.coordinator._log.now.marked == {f"{name}.t": why}
     assert run.warnings == [f"{name}.t: {why}"]
     run.end()
 
@@ -195,7 +195,7 @@ def test_a_table_that_was_made_again_while_no_run_was_up(shop: Any, keyed: bool)
     assert again.coordinator.emptied() == []
     assert again.coordinator.replaced() == ([table_in(name, "t")] if keyed else [])
     why = "it was made under a name that another table had"
-    assert again.coordinator._now.marked == ({} if keyed else {f"{name}.t": why})
+    assert again.coordinator._log.now.marked == ({} if keyed else {f"{name}.t": why})
     assert again.warnings == [f"{name}.t: {why}" + keyed * "; it is read again"]
     again.end()
 
@@ -217,7 +217,7 @@ def test_a_server_that_logs_what_foreign_keys_do_from_now_on_while_statements_wa
     assert [change["after"]["b"] for change in run.once()] == [3, 4]
 
     def keys(run: Run) -> list[int]:
-        newest = run.coordinator._history.newest()
+        newest = run.coordinator._log.history.newest()
         return [len(entry.table.cascades) for entry in newest if entry.name == (name, "c")]
 
     again = Run(server, *run.end(), tables=options["tables"])

@@ -65,7 +65,7 @@ def test_statements_that_were_applied_ahead_are_met_again_on_another_server(kind
     )  # fmt: skip
     caught_up(two, 2)
     assert run.read() == []
-    assert len(run.coordinator._now.answers) == 2
+    assert len(run.coordinator._log.now.answers) == 2
     state, stored = run.end()
     two.execute("STOP SLAVE")
     other = Run(two, state, stored)
@@ -88,7 +88,7 @@ def test_a_replica_that_lost_the_tail_is_data_loss_with_the_gtids(kind: Kind, my
     one.insert(2)
     one.insert(3)
     assert run.read() == [1, 2, 3]
-    lost = run.coordinator._now.gtids
+    lost = run.coordinator._log.now.gtids
     state, stored = run.end()
     for number in (10, 11, 12, 13):  # the numbers of MariaDB's transactions go on
         two.insert(number)

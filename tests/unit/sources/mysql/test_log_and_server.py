@@ -54,7 +54,7 @@ def test_a_log_of_which_nothing_was_read_is_known_by_its_beginning(mysql_server:
     server = mysql_server(MARIADB_10)
     server.execute("CREATE TABLE shop.t (id INT PRIMARY KEY)")
     run = Run(server)
-    state = run.coordinator._now
+    state = run.coordinator._log.now
     file = state.files.files[-1]
     assert file.first_time is not None
     server.insert(1)

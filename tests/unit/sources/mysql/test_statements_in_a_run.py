@@ -73,7 +73,7 @@ def test_a_misread_statement_is_mended_at_the_end_of_the_log(shop: Any, monkeypa
     assert len(run.warnings) == 1
     assert f"{name}.t: the server has other columns than a statement was taken to leave" in run.warnings[0]
     assert "ALTER TABLE t /* first */ ADD COLUMN b INT" in run.warnings[0]
-    assert run.coordinator._now.applied == []
+    assert run.coordinator._log.now.applied == []
     execute("INSERT INTO t VALUES (1, 1, -1)")
     again = Run(shop[0], *run.end(), tables=shop[1]["tables"])
     assert [change["after"]["b"] for change in again.once()] == [-1]
@@ -102,27 +102,27 @@ def test_a_misread_statement_whose_rows_were_read_stops_the_run(shop: Any, monke
 
 
 def _id(run: Run) -> TableId:
-    return next(entry.table_id for entry in run.coordinator._history.newest())
+    return next(entry.table_id for entry in run.coordinator._log.history.newest())
 
 
 def test_tables_are_compared_only_where_the_log_stands_still(shop: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     run, execute, _ = run_of(shop)
     misread(monkeypatch, "first")
     execute("ALTER TABLE t /* first */ ADD COLUMN b INT")
-    ask = run.coordinator._ask
+    ask = run.coordinator._log.ask
     moved: list[Any] = []
 
     def asked(what: str, question: Any) -> Any:
         found = ask(what, question)
-        if what == "ask for columns" and not moved and run.coordinator._now.applied:
+        if what == "ask for columns" and not moved and run.coordinator._log.now.applied:
             moved.append(execute("INSERT INTO t VALUES (1, 1, 1)"))
         return found
 
-    monkeypatch.setattr(run.coordinator, "_ask", asked)
+    monkeypatch.setattr(run.coordinator._log, "ask", asked)
     run.once()
     assert moved
     assert run.warnings == []
-    assert len(run.coordinator._now.applied) == 1
+    assert len(run.coordinator._log.now.applied) == 1
     with pytest.raises(ConfigError, match="rows of the log were read"):
         run.once()
     run.end()
@@ -138,7 +138,7 @@ def test_right_statements_are_compared_in_silence(shop: Any) -> None:
         "ALTER TABLE v MODIFY a DECIMAL(5, 2) NOT NULL DEFAULT 1, DROP PRIMARY KEY",
     )  # fmt: skip
     run.once()
-    assert run.coordinator._now.applied == []
+    assert run.coordinator._log.now.applied == []
     assert not [text for text in run.warnings if "than a statement" in text]
     run.end()
 
@@ -173,7 +173,7 @@ def test_a_later_statement_stops_the_run_until_a_person_answers(shop: Any, later
     kept = SourceState(state.value, {**state.documents, answer: document})
     again = Run(shop[0], kept, stored, tables=shop[1]["tables"])
     assert [change["after"] for change in again.once()] == [{"id": 1, "a": 1, "b c": 1}]
-    assert again.coordinator._now.used_answers == [answer]
+    assert again.coordinator._log.now.used_answers == [answer]
     again.end()
 
 
@@ -225,7 +225,7 @@ def test_a_pipeline_that_leaves_truncate_out_marks_the_table(shop: Any) -> None:
     execute("TRUNCATE t")
     run.once()
     assert run.coordinator.emptied() == []
-    assert run.coordinator._now.marked == {f"{name}.t": "TRUNCATE TABLE"}
+    assert run.coordinator._log.now.marked == {f"{name}.t": "TRUNCATE TABLE"}
     run.end()
 
 
@@ -288,13 +288,13 @@ def test_a_migration_takes_a_few_batches(shop: Any) -> None:
         row for _ in changed for row in ({"id": 1, "b": 4}, {"id": 2, "b": 3})
     ]
     assert len(run.coordinator.new_schemas()) == 1 + len(tables) + 2 * len(changed)
-    assert run.coordinator._now.applied == []
+    assert run.coordinator._log.now.applied == []
     assert run.warnings == []
     execute(*(f"DROP TABLE {table}" for table in changed))
     counted.clear()
     assert run.once(counted.append) == []
     assert counted[-1] <= 3
-    assert len(run.coordinator._now.marked) == len(changed)
+    assert len(run.coordinator._log.now.marked) == len(changed)
     state, stored = run.end()
     again = Run(shop[0], state, stored, tables=shop[1]["tables"])
     execute("INSERT INTO t VALUES (7, 7)")
@@ -349,7 +349,7 @@ def test_what_means_something_for_rows_waits_for_those_before_it(shop: Any, stat
     execute("CREATE TABLE first (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1, 1)", statement)
     execute("INSERT INTO t VALUES (2, 2)" if "DEFAULT" not in statement else "INSERT INTO t VALUES (2, 2, 3)")
     answers: list[int] = []
-    run.once(lambda _: answers.append(len(run.coordinator._now.answers)))
+    run.once(lambda _: answers.append(len(run.coordinator._log.now.answers)))
     assert answers[1] == (1 if waits else 2)
     assert [
         change["after"]["id"] for change in run.changes if change["source"]["table"] == "t" and change["op"] == "c"
