@@ -192,7 +192,7 @@ SOURCES: Registry[RecordOptions] = Registry(
     ("type", "wanted", "rate_limit", "coordinator", "reader"),
     {
         "kafka": "ingest.sources.kafka.options:KafkaSource",
-        "upsert-kafka": "ingest.sources.kafka.upsert_kafka:UpsertKafkaSource",
+        "upsert-kafka": "ingest.sources.kafka.options:UpsertKafkaSource",
         "file": "ingest.sources.file:FileSource",
         "mysql": "ingest.sources.mysql.options:MySqlSource",
     },

@@ -21,8 +21,7 @@ from ingest.model.schema import TableSchema
 from ingest.model.table import show
 from ingest.schema.ddl import create_statement
 from ingest.sinks.topics.kafka import KafkaSink
-from ingest.sources.kafka.options import KafkaSource
-from ingest.sources.kafka.upsert_kafka import UpsertKafkaSource
+from ingest.sources.kafka.options import KafkaSource, UpsertKafkaSource
 from ingest.sources.lines import FileReader
 from ingest.task.encoding import ChunkDecoder
 from ingest.verify.rows import KeyedRow, SinkReader, SinkTable, TableRules, cells_of, key_of
@@ -151,7 +150,7 @@ class RecordsReader(SinkReader):
     def _source(self, target: TableId, schema: TableSchema) -> AnyOptions:
         """Return the options of a source that reads the records of a table."""
 
-    def _read_as(self, cls: type[KafkaSource], given: dict[str, Any], schema: TableSchema) -> Any:
+    def _read_as(self, cls: type[KafkaSource | UpsertKafkaSource], given: dict[str, Any], schema: TableSchema) -> Any:
         """Return the options of a source that reads what this sink has written of a table."""
         if self._of_rows:
             columns = tuple(column for column in schema.columns if column.name not in self._metadata)

@@ -1,17 +1,22 @@
-"""Records of Kafka topics: the options of `source:` with `type: kafka`.
+"""Records of Kafka topics: the options of `source:` with `type: kafka` and `type: upsert-kafka`.
 
-A split is a partition, a position is an offset. The driver's side is in `coordinator.py`, a task's in
-`kafka/reader.py`. Rules: docs/spec/sources.md.
+A split is a partition, a position is an offset. An upsert topic is a compacted topic of keyed rows, read from its
+beginning: into an upsert sink it goes as it is; for sinks that tell an insert from an update, or show the row before,
+the engine keeps the rows (`task/changelog.py`). Rules: docs/spec/sources.md, docs/spec/json.md#upsert-topics.
 """
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Self, get_args
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from ingest.component.options import Duration, Labelled, OptionErrors
+from ingest.formats import ReadKeyFormatName, ReadUpsertFormatName
+from ingest.formats.json.options import Json
+from ingest.formats.upsert_rows import UpsertRows
 from ingest.kafka import headers
 from ingest.kafka.connection import KafkaConnection
 from ingest.kafka.offsets import parse_offsets
@@ -22,6 +27,8 @@ from ingest.sources.records import RecordOptions, SourceCapabilities
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ingest.component.options import AnyOptions
+    from ingest.formats.metadata_columns import ExtraColumns
     from ingest.kafka.headers import Headers
     from ingest.kafka.reader import RangeReader
     from ingest.model.record import Split
@@ -29,19 +36,21 @@ if TYPE_CHECKING:
 
 _TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _MAX_PATTERN: Final = 1000
+FROM_THE_BEGINNING: Final = "an upsert-kafka source is always read from its beginning"
+_ENDS: Final = frozenset({"latest", "largest", "end"})
+"""Values of `properties.auto.offset.reset` that say another start."""
 
 Millis = Annotated[int, Field(ge=0, lt=1 << 62)]
 """Milliseconds since the epoch."""
 
 
-class KafkaSource(KafkaConnection, Labelled, RecordOptions):
-    """Options of `source:` with `type: kafka`."""
+class TopicSourceOptions(KafkaConnection):
+    """Options of both sources: which topics are read, from where to where. A class with `RecordOptions` has them."""
 
     capabilities: ClassVar[SourceCapabilities] = SourceCapabilities(left_out="header-filter", native_records=True)
     scope: ClassVar[Literal["C", "P"]] = "C"
 
-    type: Literal["kafka"]
-    """`kafka`."""
+    type: str
 
     topic: str | None = None
     """The topics to read, separated by `;`. Either this or `topic-pattern`."""
@@ -125,7 +134,7 @@ class KafkaSource(KafkaConnection, Labelled, RecordOptions):
         return value
 
     @model_validator(mode="after")
-    def _check_whole(self) -> KafkaSource:
+    def _check_whole(self) -> Self:
         problems = []
         if (self.topic is None) == (self.topic_pattern is None):
             text = "give either topic or topic-pattern" + ("" if self.topic is None else ", not both")
@@ -204,17 +213,107 @@ class KafkaSource(KafkaConnection, Labelled, RecordOptions):
         conf.pop(CREATE, None)  # brokers would make a topic again that was deleted a moment ago
         return {"group.id": f"ingest.{pipeline}", "client.id": f"ingest.{pipeline}", **conf}
 
-    def coordinator(self, pipeline: str, warn: Callable[[str], None]) -> KafkaSourceCoordinator:
+    def coordinator(self: Any, pipeline: str, warn: Callable[[str], None]) -> KafkaSourceCoordinator:
         """Return the driver's side."""
         from ingest.sources.kafka.coordinator import KafkaSourceCoordinator  # noqa: PLC0415  (only a run needs it)
 
         return KafkaSourceCoordinator(self, pipeline, warn)
 
-    def reader(self, pipeline: str) -> RangeReader:
+    def reader(self: Any, pipeline: str) -> RangeReader:
         """Return a task's side."""
         from ingest.kafka.reader import RangeReader  # noqa: PLC0415  (the client is slow to import; `check` needs none)
 
         return RangeReader(self.client(pipeline), self.metadata_names)
+
+
+class KafkaSource(TopicSourceOptions, Labelled, RecordOptions):
+    """Options of `source:` with `type: kafka`."""
+
+    type: Literal["kafka"]
+    """`kafka`."""
+
+
+class UpsertKafkaSource(TopicSourceOptions, Labelled, RecordOptions):
+    """Options of `source:` with `type: upsert-kafka`; those of `type: kafka` that fit are options here, too."""
+
+    capabilities: ClassVar[SourceCapabilities] = replace(
+        TopicSourceOptions.capabilities, upserts=True, no_start_time=FROM_THE_BEGINNING
+    )
+
+    type: Literal["upsert-kafka"]
+    """`upsert-kafka`."""
+
+    value_format: ReadUpsertFormatName = Field("json", alias="value.format")
+    """The format of the rows."""
+
+    key_format: ReadKeyFormatName = Field("json", alias="key.format")
+    """The format of the keys, whose fields are the primary key. Options are `key.csv.*`, `key.raw.*`, `key.avro.*` and
+    so on, or else those of the values; of JSON, `key.json.ignore-parse-errors`. The fields of `csv` and `raw` are
+    called as the primary key in `scan.value.initial-schemas.ddls`."""
+
+    fields_include: Literal["ALL", "EXCEPT_KEY"] = Field("ALL", alias="value.fields-include")
+    """`ALL`: the rows hold the primary key's columns, too. `EXCEPT_KEY`: those come from the key, in front of the
+    others."""
+
+    startup_mode: Literal["earliest-offset"] = Field("earliest-offset", alias="scan.startup.mode")
+    """Only the beginning: a table without its first rows would not be the table."""
+
+    format: Any = Field(default_factory=lambda: UpsertRows(Json()), alias="*format", exclude=True)
+    """Filled in from the options that start with the format's name."""
+
+    @field_validator("startup_mode", mode="before")
+    @classmethod
+    def _check_mode(cls, value: object) -> object:
+        if (
+            isinstance(value, str)
+            and value in get_args(TopicSourceOptions.model_fields["startup_mode"].annotation)
+            and value != "earliest-offset"
+        ):
+            msg = f"{value!r} is not possible: {FROM_THE_BEGINNING}"
+            raise ValueError(msg)
+        return value
+
+    @model_validator(mode="after")
+    def _check_start(self) -> Self:
+        given = (
+            ("scan.startup.timestamp-millis", self.startup_timestamp),
+            ("scan.startup.specific-offsets", self.startup_offsets),
+        )
+        problems = [(key, f"{key} is not possible: {FROM_THE_BEGINNING}") for key, value in given if value is not None]
+        reset = self.properties.get("auto.offset.reset")
+        if reset in _ENDS:
+            key = "properties.auto.offset.reset"
+            problems.append((key, f"{key}: {reset!r} is not possible: {FROM_THE_BEGINNING}"))
+        if problems:
+            raise OptionErrors(*problems)
+        return self
+
+    @model_validator(mode="after")
+    def _check_fields(self) -> Self:
+        given = (("key.fields", self.key_fields), ("key.fields-prefix", self.key_prefix))
+        if self.fields_include != "EXCEPT_KEY" and any(value for _, value in given):
+            raise OptionErrors(*((k, f"{k} needs value.fields-include: EXCEPT_KEY") for k, value in given if value))
+        return self
+
+    def with_format(self, chosen: AnyOptions) -> tuple[RecordOptions, list[tuple[str, str]]]:
+        """Return these options with those of the format; and what is wrong between them: option, and reason."""
+        made, problems = super().with_format(chosen)
+        return made.model_copy(update={"format": UpsertRows(made.format)}), problems
+
+    def with_key_format(self, chosen: AnyOptions) -> Self:
+        """Return these options with those of the keys' format."""
+        made = super().with_key_format(chosen)
+        return made.model_copy(update={"format": UpsertRows(self.format.rows, made.extra.key_format)})
+
+    @property
+    def chosen_formats(self) -> tuple[Any, ...]:
+        """The options of the formats of rows and, where they have any, of keys."""
+        return (self.format.rows, self.extra.key_format)
+
+    @property
+    def extra(self) -> ExtraColumns:
+        """The columns that come from elsewhere than the value."""
+        return replace(super().extra, key=self.fields_include == "EXCEPT_KEY")
 
 
 def _names(topic: str | None) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from ingest.kafka.admin import Cluster
     from ingest.model.record import Split
-    from ingest.sources.kafka.options import KafkaSource
+    from ingest.sources.kafka.options import TopicSourceOptions
 
 _EARLIEST: Final = frozenset({"earliest", "smallest", "beginning"})
 _LATEST: Final = frozenset({"latest", "largest", "end"})
@@ -23,7 +23,7 @@ _LATEST: Final = frozenset({"latest", "largest", "end"})
 class ChosenPositions:
     """The positions that the options of a source choose."""
 
-    def __init__(self, options: KafkaSource, conf: Mapping[str, str], cluster: Cluster) -> None:
+    def __init__(self, options: TopicSourceOptions, conf: Mapping[str, str], cluster: Cluster) -> None:
         """Keep the parts; `conf` is the client's configuration."""
         self._options, self._cluster, self._group = options, cluster, conf["group.id"]
         self.committed = conf.get("isolation.level", "read_committed") == "read_committed"
