@@ -161,12 +161,12 @@ class KafkaSourceCoordinator(SourceCoordinator):
         that joined a topic which was read before, and a topic that a pattern found since, start at their beginning.
         """
         self._group.owner = owner
-        found = self._find(ids)
+        topics = self._find(ids)
         if self.options.check_group:
-            self._group.refuse_others([(n, p) for n, t in found.items() for p in range(t.partitions)])
+            self._group.refuse_others([(n, p) for n, t in topics.items() for p in range(t.partitions)])
         named = {name: i for name, i in ids.items() if name in self.options.topics or self.options.chooses(name)}
-        positions = self._compare(stored, named, found, "since the last run")
-        new = [(n, p) for n, t in found.items() for p in range(t.partitions) if (n, p) not in positions]
+        positions = self._compare(stored, named, topics, "since the last run")
+        new = [(n, p) for n, t in topics.items() for p in range(t.partitions) if (n, p) not in positions]
         late = [s for s in new if s[0] in ids or (ids and self.options.topic_pattern is not None)]
         positions.update(self._chosen.starts(late, "earliest-offset"))
         mode = self.options.startup_mode if from_time is None else "timestamp"
@@ -177,15 +177,15 @@ class KafkaSourceCoordinator(SourceCoordinator):
         return positions
 
     def _compare(
-        self, positions: Mapping[Split, int], ids: Mapping[str, str], found: Mapping[str, Topic], when: str
+        self, positions: Mapping[Split, int], ids: Mapping[str, str], topics: Mapping[str, Topic], when: str
     ) -> dict[Split, int]:
         """Return the positions in the topics as they are now; what is gone, or another of its name, is lost data.
 
         A topic that is gone keeps its id, so that one that comes back under its name is known to be another.
         """
-        out = {split: at for split, at in positions.items() if split[0] in found}
+        out = {split: at for split, at in positions.items() if split[0] in topics}
         for name, known in ids.items():
-            topic = found.get(name)
+            topic = topics.get(name)
             if topic is None:
                 if name not in self._gone:
                     self._loss(f"topic {name} was deleted", "it is read no more")
@@ -198,24 +198,24 @@ class KafkaSourceCoordinator(SourceCoordinator):
                 for split in [s for s in out if s[0] == name and s[1] >= topic.partitions]:
                     self._loss(f"partition {split[1]} of topic {name} is gone", "it is read no more")
                     del out[split]
-        self._gone = {name for name in ids if name not in found}
-        self.ids = {**ids, **{name: topic.id for name, topic in found.items()}}
+        self._gone = {name for name in ids if name not in topics}
+        self.ids = {**ids, **{name: topic.id for name, topic in topics.items()}}
         return out
 
     def _find(self, ids: Mapping[str, str]) -> dict[str, Topic]:
         """Return the topics to read; raises TopicMissing for a named one that never was there."""
         if self.options.topic_pattern is None:
-            found = self.cluster.topics(self.options.topics)
-            missing = next((name for name in self.options.topics if name not in found and name not in ids), None)
+            topics = self.cluster.topics(self.options.topics)
+            missing = next((name for name in self.options.topics if name not in topics and name not in ids), None)
             if missing is not None:
                 msg = f"topic {missing!r} of source.topic does not exist at {self.cluster.servers}"
                 raise TopicMissing(msg, "create it, or correct the name")
-            return found
+            return topics
         matching = sorted(name for name in self.cluster.names() if self.options.chooses(name))
-        found = {name: topic for name, topic in self.cluster.topics(matching).items() if not topic.internal}
-        if not found and not ids:
+        topics = {name: topic for name, topic in self.cluster.topics(matching).items() if not topic.internal}
+        if not topics and not ids:
             self._warn(f"no topic matches source.topic-pattern {self.options.topic_pattern!r} yet")
-        return found
+        return topics
 
     def _loss(self, what: str, then: str) -> None:
         if self.options.on_data_loss == "fail":
@@ -315,23 +315,23 @@ class KafkaSourceCoordinator(SourceCoordinator):
         if interval <= 0 or self._bounds is not None or time.monotonic() - self._discovered < interval:
             return {}
         self._discovered = time.monotonic()
-        found = self._find(self.ids)
-        self._refuse_changed(found, self.ids)
-        new = [(n, p) for n, t in found.items() for p in range(t.partitions) if (n, p) not in positions]
+        topics = self._find(self.ids)
+        self._refuse_changed(topics, self.ids)
+        new = [(n, p) for n, t in topics.items() for p in range(t.partitions) if (n, p) not in positions]
         try:
             starts = self._chosen.starts(new, "earliest-offset")
         except TopicMissing:  # it is gone already
             return {}
-        self.ids.update({name: topic.id for name, topic in found.items()})
+        self.ids.update({name: topic.id for name, topic in topics.items()})
         return starts
 
-    def _refuse_changed(self, found: Mapping[str, Topic], names: Iterable[str]) -> None:
+    def _refuse_changed(self, topics: Mapping[str, Topic], names: Iterable[str]) -> None:
         """Raise DataLoss where one of these topics is gone, or another than the one that was read."""
         for name in names:
-            if name in found and is_another(self.ids.get(name, found[name].id), found[name].id):
+            if name in topics and is_another(self.ids.get(name, topics[name].id), topics[name].id):
                 msg = f"data loss: topic {name} was deleted and created again during the run"
                 raise DataLoss(msg, LOSS_HINT)
-            if name not in found and name not in self._gone:
+            if name not in topics and name not in self._gone:
                 raise DataLoss(f"data loss: topic {name} was deleted during the run", LOSS_HINT)
 
     # -- the consumer group ------------------------------------------------------------------------------------------

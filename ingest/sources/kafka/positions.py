@@ -102,12 +102,12 @@ class ChosenPositions:
             self._exist(named, positions, "scan.bounded.specific-offsets")
             return {split: named.get(split, at) for split, at in positions.items()}
         group = self._group
-        found = self._cluster.group_offsets(group, positions)
+        offsets = self._cluster.group_offsets(group, positions)
         for topic, partition in positions:
-            if (topic, partition) not in found:
+            if (topic, partition) not in offsets:
                 msg = f"consumer group {group!r} has no offset in {topic}[{partition}] to end at"
                 raise ConfigError(msg, "commit one, or set scan.bounded.mode to something else")
-        return found
+        return offsets
 
     def bounds_of_others(self, positions: Mapping[Split, int]) -> dict[Split, int]:
         """Return the ends of splits whose topics were created again during the run: the group knows nothing of them."""

@@ -301,19 +301,19 @@ def _beyond(error: UnicodeError) -> tuple[str, int]:
         raise error
     data, at = error.object, error.start
     two, three = data[at : at + 2], data[at : at + 3]
-    found = None
+    character = None
     if error.encoding == "big5" and b"\xf9\xd6" <= two <= b"\xf9\xdc" and len(two) == 2:
-        found = two.decode("cp950")
+        character = two.decode("cp950")
     elif error.encoding == "euc_jp" and two[:1] == b"\xad" and len(two) == 2 and 0xA1 <= two[1] <= 0xFC:
         # NEC's row 13 is in Windows' code page 932 at the place of its row and cell
-        found = bytes((0x87, two[1] - 0x61 + (two[1] >= 0xE0))).decode("cp932", "ignore")
+        character = bytes((0x87, two[1] - 0x61 + (two[1] >= 0xE0))).decode("cp932", "ignore")
     elif three[:2] == b"\x8f\xf3" and len(three) == 3 and 0xF3 <= three[2] <= 0xFE:
         return _IBM[three[2] - 0xF3], at + 3
     elif three[:2] == b"\x8f\xf4" and len(three) == 3 and 0xA1 <= three[2] <= 0xFE:
         return _IBM[three[2] - 0xA1 + 12], at + 3
-    if not found:
+    if not character:
         raise error
-    return found, at + 2
+    return character, at + 2
 
 
 def _control(error: UnicodeError) -> tuple[str, int]:

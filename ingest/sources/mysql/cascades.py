@@ -94,27 +94,27 @@ def note_parents(state: State, history: History, notes: Iterable[tuple[str, str,
     """Note the tables that are read and whose rows have changed with rows of others."""
     for database, name, column, position in notes:
         for child, why in changed_tables(history, (database, name), column, position).items():
-            one = next((one for one in state.dependents if one.name == child), None)
-            if one is None:
-                one = Dependent(child)
-                state.dependents.append(one)
-            if position > one.position:
-                one.position, one.why = position, why
+            dependent = next((dependent for dependent in state.dependents if dependent.name == child), None)
+            if dependent is None:
+                dependent = Dependent(child)
+                state.dependents.append(dependent)
+            if position > dependent.position:
+                dependent.position, dependent.why = position, why
 
 
 def changed_since(state: State, history: History) -> Iterator[Dependent]:
     """Yield the tables whose rows have changed since they were read last, and that are not being read."""
     read = {entry.name: entry.table for entry in history.newest() if entry.read}
-    known = {one.name: one for one in state.dependents if one.name in read}
+    known = {dependent.name: dependent for dependent in state.dependents if dependent.name in read}
     for snapshot in state.snapshots:
         table = read.get(snapshot.name)
         if snapshot.read and table is not None and (table.cascades or snapshot.name in known):
             known.setdefault(snapshot.name, Dependent(snapshot.name)).low = snapshot.low
     state.dependents = [*known.values()]
-    reading = {one.name for one in state.snapshots if not one.read}
-    for one in state.dependents:
-        if one.name not in reading and one.position > (-1 if one.low is None else one.low):
-            yield one
+    reading = {snapshot.name for snapshot in state.snapshots if not snapshot.read}
+    for dependent in state.dependents:
+        if dependent.name not in reading and dependent.position > (-1 if dependent.low is None else dependent.low):
+            yield dependent
 
 
 def moment(seconds: int) -> str:

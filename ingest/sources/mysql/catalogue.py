@@ -81,7 +81,7 @@ def databases(connection: Any) -> dict[str, str]:
 
 def names(connection: Any) -> list[TableName]:
     """Return all tables of users: no views, no sequences. One that was dropped just now may be among them."""
-    found = {
+    tables_found = {
         (row["TABLE_SCHEMA"], row["TABLE_NAME"])
         for _ in range(_LOOKS)  # one of them may lack a table that is altered (`_is_there`)
         for row in _rows(
@@ -91,7 +91,7 @@ def names(connection: Any) -> list[TableName]:
             (),
         )
     }
-    return sorted((database, name) for database, name in found if database.lower() not in SYSTEM)
+    return sorted((database, name) for database, name in tables_found if database.lower() not in SYSTEM)
 
 
 def tables(connection: Any, wanted: Collection[TableName], about: ServerRules) -> dict[TableName, Table]:
@@ -240,7 +240,7 @@ def _is_there(connection: Any, table: TableName) -> bool:
 def _column(row: dict[str, Any], about: ServerRules) -> Column:
     extra = row["EXTRA"].upper()
     charset = row["CHARACTER_SET_NAME"]
-    made = column_type(
+    column = column_type(
         row["COLUMN_NAME"],
         row["COLUMN_TYPE"],
         charset_name(charset) if charset else None,
@@ -249,7 +249,7 @@ def _column(row: dict[str, Any], about: ServerRules) -> Column:
     )
     default = row["COLUMN_DEFAULT"]
     return replace(
-        made,
+        column,
         nullable=row["IS_NULLABLE"] == "YES",
         generated=bool(row.get("GENERATION_EXPRESSION")) or extra in {"VIRTUAL", "PERSISTENT"},
         invisible="INVISIBLE" in extra,

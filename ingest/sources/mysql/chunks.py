@@ -70,12 +70,12 @@ def chunk_columns(text: str) -> tuple[ChunkColumn, ...]:
     """Return what `scan.incremental.snapshot.chunk.key-column` says. Raise ValueError."""
     out = []
     for part in filter(str.strip, text.split(";")):
-        found = _KEY_COLUMN.fullmatch(part)
-        if found is None:
+        match = _KEY_COLUMN.fullmatch(part)
+        if match is None:
             msg = f"{part.strip()[:100]!r} is not TABLE:COLUMN; several are separated by ';'"
             raise ValueError(msg)
-        selector(found[1].strip())
-        out.append(ChunkColumn(found[1].strip(), found[2].strip()))
+        selector(match[1].strip())
+        out.append(ChunkColumn(match[1].strip(), match[2].strip()))
     return tuple(out)
 
 

@@ -131,13 +131,13 @@ class _Client(_PyMySql):
     """PyMySQL's connection, which raises errors of PyMySQL with numbers only, whatever the server sends."""
 
     def query(self, sql: Any, unbuffered: bool = False) -> int:  # noqa: FBT002  (PyMySQL's)
-        found: int = super().query(sql, unbuffered)
+        rows: int = super().query(sql, unbuffered)
         words = sql if isinstance(sql, str) else bytes(sql).decode("utf-8", "replace")
         if words.upper().startswith(_WITH_ROWS) and not self._result.field_count:  # type: ignore[attr-defined]  # (its stubs lack it)
             # Taken for a result without rows, it would be a chunk that is empty
             self._force_close()  # type: ignore[attr-defined]  # (as above)
             raise pymysql.OperationalError(CR.CR_MALFORMED_PACKET, "Malformed packet: an answer without columns")
-        return found
+        return rows
 
     def _read_query_result(self, unbuffered: bool = False) -> int:  # noqa: FBT002  (PyMySQL's)
         with self._answer():

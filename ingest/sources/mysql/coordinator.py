@@ -124,12 +124,12 @@ class MySqlCoordinator(SourceCoordinator):
     def learn(self, notes: Sequence[Any]) -> None:
         """Take into the state what readers have noted."""
         for note in notes:
-            found = msgspec.convert(note, TaskNotes)
-            for chunk in found.all_chunks:
+            noted = msgspec.convert(note, TaskNotes)
+            for chunk in noted.all_chunks:
                 self._learn_chunk(chunk)
-            if found.log is not None:
-                self._log.learn(found.log)
-            if found.changed:  # whatever the run was to read, the log has to pass what changed the table
+            if noted.log is not None:
+                self._log.learn(noted.log)
+            if noted.changed:  # whatever the run was to read, the log has to pass what changed the table
                 self._log.now.needed = self._log.end()
 
     def _learn_chunk(self, note: ChunkNote) -> None:
@@ -256,16 +256,16 @@ class MySqlCoordinator(SourceCoordinator):
         if self._log.state is not None and stored:
             self._check_server(first=False)
             try:
-                found = None if self._anew == "always" else self.check(stored)
+                positions = None if self._anew == "always" else self.check(stored)
             except DataLoss as exc:
                 if self._anew != "where lost":
                     raise
-                found = None
+                positions = None
                 self._warn(exc.message)
-            if found is None:
+            if positions is None:
                 return self._begin_at_the_end(stored)
             self._take_in()
-            return found
+            return positions
         self._check_server(first=True)
         about = self._log.identity()
         (file, offset, executed), tables = place_of_tables(

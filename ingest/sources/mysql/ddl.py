@@ -64,12 +64,12 @@ def apply(
     `tables`: all tables whose columns are known, also of those that are not read. `databases`: the default character
     set of each database; the server's where one is missing.
     """
-    found = words(statement, sql_mode=sql_mode, server=server)
+    tokens = words(statement, sql_mode=sql_mode, server=server)
     session = StatementRun(tables, databases or {}, default_database, sql_mode, server)
     doubt = "a quote or a comment is not closed"
-    if found.complete:
+    if tokens.complete:
         try:
-            _statement(WordCursor(found.tokens), session)
+            _statement(WordCursor(tokens.tokens), session)
         except NotUnderstood as exc:
             doubt = str(exc)
         else:
@@ -317,9 +317,9 @@ def answer_to(
 def _parsed(statement: str, table: TableName, server: ServerRules, databases: Mapping[str, str]) -> Table:
     """Return the table of a CREATE TABLE under a name. Raise ConfigError."""
     effect = apply({}, statement, default_database=table[0], server=server, databases=databases)
-    made = next((found for found in effect.tables.values() if found is not None), None)
-    if made is None or len(effect.made) != 1:
+    parsed = next((found for found in effect.tables.values() if found is not None), None)
+    if parsed is None or len(effect.made) != 1:
         why = effect.doubt or "it makes no table with columns of its own"
         msg = f"the statement is not understood: {why}"
         raise ConfigError(msg, "give CREATE TABLE with all columns, as SHOW CREATE TABLE prints it")
-    return replace(made, database=table[0], name=table[1])
+    return replace(parsed, database=table[0], name=table[1])

@@ -89,27 +89,29 @@ def alter(cursor: WordCursor, session: StatementRun) -> None:
         _unknown(cursor, session, name)
         return
     draft = Draft.of(table, mariadb=session.server.mariadb)
-    found = _Alteration()
+    alteration = _Alteration()
     cursor = cursor.until("PARTITION", "BY")
     at = cursor.at
-    _options(cursor, draft, found, session, name)
+    _options(cursor, draft, alteration, session, name)
     cursor.at = at
-    context = Context(session.server, session.sql_mode, found.charset or table.charset, _collation(found, draft))
+    context = Context(
+        session.server, session.sql_mode, alteration.charset or table.charset, _collation(alteration, draft)
+    )
     ordered = False
     for part in cursor.parts():
         if ordered and part.is_order():
             continue
         ordered = ordered or part.peek() == "ORDER"
         of_partitions = part.peek(1) in {"PARTITION", "PARTITIONING"}
-        _action(part, draft, found, context, session, name)
+        _action(part, draft, alteration, context, session, name)
         if of_partitions and part.peek() != "ADD":  # names of further partitions follow, and no other action
             break
-    _apply(draft, found, session, name, context)
-    made = draft.done()
-    if made != table:
-        session.put(name, made)
-    if found.renames is not None and found.renames != name:
-        rename(session, [(name, found.renames)])
+    _apply(draft, alteration, session, name, context)
+    altered = draft.done()
+    if altered != table:
+        session.put(name, altered)
+    if alteration.renames is not None and alteration.renames != name:
+        rename(session, [(name, alteration.renames)])
 
 
 def _unknown(cursor: WordCursor, session: StatementRun, name: TableName) -> None:
@@ -126,7 +128,7 @@ def _collation(found: _Alteration, draft: Draft) -> str | None:
     return found.collation if found.charset else draft.table.collation
 
 
-def _options(cursor: WordCursor, draft: Draft, found: _Alteration, session: StatementRun, name: TableName) -> None:
+def _options(cursor: WordCursor, draft: Draft, alteration: _Alteration, session: StatementRun, name: TableName) -> None:
     """Read the default character set, which holds for all columns of the statement, wherever it stands."""
     for part in cursor.parts():
         convert = part.take("CONVERT", "TO")
@@ -152,9 +154,9 @@ def _options(cursor: WordCursor, draft: Draft, found: _Alteration, session: Stat
         if named is None and collation is not None:
             named = charset_of(collation, draft.table.charset)
         if named is not None:
-            found.charset, found.collation = named, collation
+            alteration.charset, alteration.collation = named, collation
             if convert:
-                found.convert = (named, collation)
+                alteration.convert = (named, collation)
 
 
 def _is_option(part: WordCursor) -> bool:
@@ -163,27 +165,27 @@ def _is_option(part: WordCursor) -> bool:
 
 
 def _action(  # noqa: C901, PLR0912, PLR0915  (a branch for each action of ALTER TABLE)
-    part: WordCursor, draft: Draft, found: _Alteration, context: Context, session: StatementRun, name: TableName
+    part: WordCursor, draft: Draft, alteration: _Alteration, context: Context, session: StatementRun, name: TableName
 ) -> None:
     """Read one of the actions that commas separate."""
     if not part:
         return
     if part.take("ADD"):
-        _add(part, draft, found, context, session, name)
+        _add(part, draft, alteration, context, session, name)
     elif part.take("DROP"):
-        _drop(part, draft, found, session, name)
+        _drop(part, draft, alteration, session, name)
     elif part.take("MODIFY"):
         part.take("COLUMN")
         quiet = part.take("IF", "EXISTS")
         old = part.name()
         if not quiet or draft.has(old):
-            found.defined.append(_Added(definition(part, old, context), old))
+            alteration.defined.append(_Added(definition(part, old, context), old))
     elif part.take("CHANGE"):
         part.take("COLUMN")
         quiet = part.take("IF", "EXISTS")
         old = part.name()
         if not quiet or draft.has(old):
-            found.defined.append(_Added(definition(part, part.name(), context), old))
+            alteration.defined.append(_Added(definition(part, part.name(), context), old))
     elif part.take("RENAME", "COLUMN"):
         quiet = part.take("IF", "EXISTS")
         old = part.name()
@@ -191,18 +193,18 @@ def _action(  # noqa: C901, PLR0912, PLR0915  (a branch for each action of ALTER
         new = part.name()
         if not quiet or draft.has(old):
             column = draft.columns[draft.find(old)]
-            found.defined.append(_Added(Definition(replace(column, name=new)), old, only_name=True))
+            alteration.defined.append(_Added(Definition(replace(column, name=new)), old, only_name=True))
     elif part.take("RENAME"):
         if part.take_any("INDEX", "KEY"):
             part.take("IF", "EXISTS")
             old = part.name()
             part.expect("TO")
-            found.renamed_keys.append((old, part.name()))
+            alteration.renamed_keys.append((old, part.name()))
         else:
             part.take_any("TO", "AS", "=")
-            found.renames = session.id(table_name(part))
+            alteration.renames = session.id(table_name(part))
     elif part.take("ALTER"):
-        _alter_part(part, draft, found)
+        _alter_part(part, draft, alteration)
     elif part.take("CONVERT", "TO"):
         pass  # read before
     elif part.take("CONVERT", "PARTITION") or part.take("CONVERT", "TABLE"):
@@ -224,7 +226,7 @@ def _action(  # noqa: C901, PLR0912, PLR0915  (a branch for each action of ALTER
         _table_option(part, draft)
 
 
-def _alter_part(part: WordCursor, draft: Draft, found: _Alteration) -> None:
+def _alter_part(part: WordCursor, draft: Draft, alteration: _Alteration) -> None:
     """Read ALTER COLUMN, ALTER INDEX and ALTER CHECK."""
     if part.take_any("INDEX", "KEY", "CHECK", "CONSTRAINT"):
         return
@@ -233,7 +235,7 @@ def _alter_part(part: WordCursor, draft: Draft, found: _Alteration) -> None:
     name = part.name()
     if quiet and not draft.has(name):
         return
-    column = found.changed.get(name.lower()) or draft.columns[draft.find(name)]
+    column = alteration.changed.get(name.lower()) or draft.columns[draft.find(name)]
     if part.take("SET", "DEFAULT"):
         column = replace(column, default=default(part))
     elif part.take("DROP", "DEFAULT"):
@@ -243,67 +245,67 @@ def _alter_part(part: WordCursor, draft: Draft, found: _Alteration) -> None:
     elif part.take("SET", "VISIBLE"):
         column = replace(column, invisible=False)
     part.done()
-    found.changed[name.lower()] = column
+    alteration.changed[name.lower()] = column
 
 
 def _add(
-    part: WordCursor, draft: Draft, found: _Alteration, context: Context, session: StatementRun, name: TableName
+    part: WordCursor, draft: Draft, alteration: _Alteration, context: Context, session: StatementRun, name: TableName
 ) -> None:
     if part.take("PARTITION"):
         return
     if part.take("SYSTEM", "VERSIONING"):
-        found.versioning = True
+        alteration.versioning = True
         return
     if is_key(part):
-        found.keys.append(part)
+        alteration.keys.append(part)
         return
     part.take("COLUMN")
     quiet = part.take("IF", "NOT", "EXISTS")
     definitions = part.brackets().parts() if part.peek() == "(" else iter((part,))
     for each in definitions:
         if is_key(each):
-            found.keys.append(each)
+            alteration.keys.append(each)
             continue
         column = each.name()
-        made = definition(each, column, context)
+        new = definition(each, column, context)
         if quiet and draft.has(column):
             continue
-        found.defined.append(_Added(made))
-        why = _fills(made) or ("ADD COLUMN of a name that another one had" if draft.has(column) else None)
+        alteration.defined.append(_Added(new))
+        why = _fills(new) or ("ADD COLUMN of a name that another one had" if draft.has(column) else None)
         if why is not None:
             session.mark(name, why, column)
 
 
-def _fills(made: Definition) -> str | None:
+def _fills(new: Definition) -> str | None:
     """Return what a new column has in rows that are there already; None where it is NULL in them."""
-    column = made.column
+    column = new.column
     if column.generated:
         return "ADD COLUMN of a generated column"
-    if made.auto_increment:
+    if new.auto_increment:
         return "ADD COLUMN with AUTO_INCREMENT"
     if column.default is not None:
         return "ADD COLUMN with a default"
     return None if column.nullable else "ADD COLUMN with NOT NULL"
 
 
-def _drop(part: WordCursor, draft: Draft, found: _Alteration, session: StatementRun, name: TableName) -> None:
+def _drop(part: WordCursor, draft: Draft, alteration: _Alteration, session: StatementRun, name: TableName) -> None:
     if part.take("PARTITION"):
         session.mark(name, "DROP PARTITION", gone=True)
     elif part.take("SYSTEM", "VERSIONING"):
-        found.versioning = False
+        alteration.versioning = False
     elif part.take("PRIMARY", "KEY"):
-        found.dropped_keys.append("PRIMARY")
+        alteration.dropped_keys.append("PRIMARY")
     elif part.take("FOREIGN", "KEY"):
         part.take("IF", "EXISTS")
         dropped = part.name().lower()
         draft.foreign = [key for key in draft.foreign if key.name.lower() != dropped]
     elif part.take_any("INDEX", "KEY"):
         part.take("IF", "EXISTS")
-        found.dropped_keys.append(part.name())
+        alteration.dropped_keys.append(part.name())
     elif part.take("CONSTRAINT"):
         part.take("IF", "EXISTS")
         dropped = part.name()
-        found.dropped_keys.append(dropped)
+        alteration.dropped_keys.append(dropped)
         draft.foreign = [key for key in draft.foreign if key.name.lower() != dropped.lower()]
     elif part.take("CHECK") or part.take("PERIOD", "FOR"):
         part.rest()
@@ -315,7 +317,7 @@ def _drop(part: WordCursor, draft: Draft, found: _Alteration, session: Statement
         part.done()
         if not quiet or draft.has(column):
             draft.find(column)
-            found.dropped.append(column.lower())
+            alteration.dropped.append(column.lower())
 
 
 def _convert_partition(part: WordCursor, draft: Draft, session: StatementRun, name: TableName) -> None:
@@ -352,41 +354,41 @@ def _table_option(part: WordCursor, draft: Draft) -> None:
             part.next()
 
 
-def _apply(draft: Draft, found: _Alteration, session: StatementRun, name: TableName, context: Context) -> None:
+def _apply(draft: Draft, alteration: _Alteration, session: StatementRun, name: TableName, context: Context) -> None:
     """Make the table of all actions, in the server's order."""
     strict = bool(session.sql_mode & STRICT)
-    for dropped in found.dropped_keys:
+    for dropped in alteration.dropped_keys:
         draft.drop_index(dropped)
-    if found.convert is not None:
+    if alteration.convert is not None:
         _convert(draft, session, name, context)
-    if found.convert is not None:  # also what the statement itself defines, whatever character set it names
-        for each in found.defined:
+    if alteration.convert is not None:  # also what the statement itself defines, whatever character set it names
+        for each in alteration.defined:
             if each.found.column.charset is not None:
                 each.found.column = with_charset(each.found.column, context.charset, context.collation, context)
-    if found.charset is not None:
-        draft.table = replace(draft.table, charset=found.charset, collation=found.collation)
-    _columns(draft, found, session, name, strict=strict)
-    for old, new in found.renamed_keys:
+    if alteration.charset is not None:
+        draft.table = replace(draft.table, charset=alteration.charset, collation=alteration.collation)
+    _columns(draft, alteration, session, name, strict=strict)
+    for old, new in alteration.renamed_keys:
         index = draft.index(old)
         if index is not None:
             index.name = new
-    for each in found.defined:
+    for each in alteration.defined:
         keys_of_definition(draft, each.found, session)
-    add_keys(found.keys, draft, session)
-    if found.versioning and draft.row_end is None:
+    add_keys(alteration.keys, draft, session)
+    if alteration.versioning and draft.row_end is None:
         draft.row_end = ROW_END.name
-    elif found.versioning is False:
+    elif alteration.versioning is False:
         draft.row_end = None
 
 
-def _columns(draft: Draft, found: _Alteration, session: StatementRun, name: TableName, *, strict: bool) -> None:
+def _columns(draft: Draft, alteration: _Alteration, session: StatementRun, name: TableName, *, strict: bool) -> None:
     """Order the columns: those that stay or change as they were, then those that are new or have a place.
 
     Until its turn a column that moves stays where it was: MariaDB takes `MODIFY d … AFTER c, MODIFY c … FIRST`, which
     MySQL refuses; what both take they order alike.
     """
     by_old: dict[str, _Added] = {}
-    for each in found.defined:
+    for each in alteration.defined:
         if each.old is not None:
             draft.find(each.old)
             by_old[each.old.lower()] = each
@@ -394,32 +396,32 @@ def _columns(draft: Draft, found: _Alteration, session: StatementRun, name: Tabl
     for column in draft.columns:
         key = column.name.lower()
         change = by_old.get(key)
-        if key in found.dropped:
+        if key in alteration.dropped:
             continue
         if change is None:
-            columns.append(found.changed.get(key, column))
+            columns.append(alteration.changed.get(key, column))
             continue
-        made = change.found
+        new = change.found
         if change.only_name:
-            made.column = replace(found.changed.get(key, column), name=made.column.name)
-        _mark_change(column, made.column, session, name, strict=strict)
-        columns.append(made.column)
-    for each in found.defined:
-        made = each.found
-        if each.old is not None and (made.first or made.after is not None):
-            columns = [column for column in columns if column is not made.column]
-        if made.first:
-            columns.insert(0, made.column)
-        elif made.after is not None:
-            columns.insert(_place(columns, made.after) + 1, made.column)
+            new.column = replace(alteration.changed.get(key, column), name=new.column.name)
+        _mark_change(column, new.column, session, name, strict=strict)
+        columns.append(new.column)
+    for each in alteration.defined:
+        new = each.found
+        if each.old is not None and (new.first or new.after is not None):
+            columns = [column for column in columns if column is not new.column]
+        if new.first:
+            columns.insert(0, new.column)
+        elif new.after is not None:
+            columns.insert(_place(columns, new.after) + 1, new.column)
         elif each.old is None:
-            columns.append(made.column)
+            columns.append(new.column)
     names = [column.name.lower() for column in columns]
     if len(set(names)) < len(names):
         msg = "two columns would have one name, as far as is known"
         raise NotUnderstood(msg)
     draft.columns = columns
-    _keep_keys(draft, found.dropped, by_old)
+    _keep_keys(draft, alteration.dropped, by_old)
 
 
 def _place(columns: list[Column], after: str) -> int:

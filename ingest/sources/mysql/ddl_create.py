@@ -171,22 +171,22 @@ def create(cursor: WordCursor, session: StatementRun) -> None:
     if known and not replaces:
         msg = f"table {name[1]!r} is there already, as far as is known"
         raise NotUnderstood(msg)
-    found: Table | None
+    table: Table | None
     if cursor.take("LIKE"):
-        found = _like(cursor, session, name)
+        table = _like(cursor, session, name)
     elif cursor.peek() == "(" and cursor.peek(1) == "LIKE":
         inside = cursor.brackets()
         inside.expect("LIKE")
-        found = _like(inside, session, name)
+        table = _like(inside, session, name)
     else:
-        found = _table(cursor, session, name)
+        table = _table(cursor, session, name)
     if known:
         session.effect.dropped.append(name)
     session.effect.made.append(name)
-    if found is None:
+    if table is None:
         session.ask(name)
     else:
-        session.put(name, found)
+        session.put(name, table)
 
 
 def _like(cursor: WordCursor, session: StatementRun, name: TableName) -> Table | None:
@@ -220,12 +220,12 @@ def _table(cursor: WordCursor, session: StatementRun, name: TableName) -> Table 
             keys.append(part)
         else:
             column = part.name()
-            found = definition(part, column, context)
+            new = definition(part, column, context)
             if draft.has(column):
                 msg = f"column {column!r} is there twice"
                 raise NotUnderstood(msg)
-            draft.columns.append(found.column)
-            keys_of_definition(draft, found, session)
+            draft.columns.append(new.column)
+            keys_of_definition(draft, new, session)
     add_keys(keys, draft, session)
     if options.versioned and draft.row_end is None:
         draft.row_end = ROW_END.name
@@ -244,17 +244,17 @@ def is_key(part: WordCursor) -> bool:
     return word in KEY_WORDS
 
 
-def keys_of_definition(draft: Draft, found: Definition, session: StatementRun) -> None:
+def keys_of_definition(draft: Draft, new: Definition, session: StatementRun) -> None:
     """Add the keys that a column's definition asks for."""
-    name = found.column.name
-    if found.primary:
+    name = new.column.name
+    if new.primary:
         draft.add_index(Index("PRIMARY", [name], unique=True))
-    if found.unique:
+    if new.unique:
         draft.add_index(Index("", [name], unique=True))
-    if found.period == "end":
+    if new.period == "end":
         draft.row_end = name
-    if found.references is not None and session.server.has_inline_keys:
-        add_foreign(draft, session, "", (name,), found.references)
+    if new.references is not None and session.server.has_inline_keys:
+        add_foreign(draft, session, "", (name,), new.references)
 
 
 def add_foreign(draft: Draft, session: StatementRun, name: str, columns: tuple[str, ...], found: Reference) -> None:
@@ -351,35 +351,35 @@ class TableOptions:
     @classmethod
     def of(cls, cursor: WordCursor, charset: str) -> TableOptions:
         """Read all that stands behind the columns. `charset`: the one where none is named."""
-        found = cls(charset)
+        options = cls(charset)
         named = False
         while cursor:
             if cursor.take("WITH", "SYSTEM", "VERSIONING"):
-                found.versioned = True
+                options.versioned = True
             elif cursor.peek() in {"SELECT", "AS", "WITH", "VALUES"} or _selects(cursor):
-                found.select = True
+                options.select = True
                 cursor.rest()
             elif cursor.peek() == "(":
                 cursor.brackets()
             elif cursor.take("CHARACTER", "SET") or cursor.take("CHARSET") or cursor.take("CHAR", "SET"):
                 cursor.take("=")
-                found.charset, named = charset_name(cursor.word()), True
-                if found.charset == "default":
-                    found.charset = charset
+                options.charset, named = charset_name(cursor.word()), True
+                if options.charset == "default":
+                    options.charset = charset
             elif cursor.take("COLLATE"):
                 cursor.take("=")
-                found.collation = collation_name(cursor.word())
+                options.collation = collation_name(cursor.word())
                 if not named:
-                    found.charset = charset_of(found.collation, charset)
+                    options.charset = charset_of(options.collation, charset)
             elif cursor.take("ENGINE") or cursor.take("TYPE"):
                 cursor.take("=")
-                found.engine = cursor.word()
+                options.engine = cursor.word()
             elif cursor.take("COMMENT"):
                 cursor.take("=")
-                found.comment = cursor.text()
+                options.comment = cursor.text()
             else:
                 cursor.next()
-        return found
+        return options
 
 
 def _selects(cursor: WordCursor) -> bool:

@@ -83,21 +83,21 @@ def column_type(name: str, text: str, charset: str | None, collation: str | None
     context = Context(server, 0, charset, collation)
     cursor = WordCursor(words(text, server=server).tokens)
     try:
-        made = _type(cursor, name, context)
+        column = _type(cursor, name, context)
     except NotUnderstood:
         return Column(name, text.partition("(")[0].strip().lower())
-    if made.charset is not None and charset is None:
-        return replace(made, charset=None, collation=None)
-    return made
+    if column.charset is not None and charset is None:
+        return replace(column, charset=None, collation=None)
+    return column
 
 
 def definition(cursor: WordCursor, name: str, context: Context) -> Definition:
     """Return the definition that follows a column's name. Raise NotUnderstood."""
     serial = cursor.peek() == _SERIAL.upper()
-    found = Definition(_type(cursor, name, context))
+    out = Definition(_type(cursor, name, context))
     null: bool | None = None
     if serial:
-        found.auto_increment = found.unique = True
+        out.auto_increment = out.unique = True
         null = False
     while cursor:
         if cursor.take("NOT", "NULL"):
@@ -105,15 +105,15 @@ def definition(cursor: WordCursor, name: str, context: Context) -> Definition:
         elif cursor.take("NULL"):
             null = True
         else:
-            _attribute(cursor, found, context)
-    column = found.column
+            _attribute(cursor, out, context)
+    column = out.column
     if null is None:
         implied = column.type == "timestamp" and not context.server.explicit_timestamp and not column.generated
-        null = not implied and not found.auto_increment
-    if found.primary or found.period:
+        null = not implied and not out.auto_increment
+    if out.primary or out.period:
         null = False
-    found.column = replace(column, nullable=null)
-    return found
+    out.column = replace(column, nullable=null)
+    return out
 
 
 def _type(cursor: WordCursor, name: str, context: Context) -> Column:  # noqa: C901, PLR0912, PLR0915  (a branch for each family)
@@ -137,43 +137,43 @@ def _type(cursor: WordCursor, name: str, context: Context) -> Column:  # noqa: C
         cursor.take("PRECISION")
     if kind == "char" and cursor.take_any("VARYING", "VARCHAR", "VARCHARACTER"):
         kind = "varchar"
-    made: Column
+    column: Column
     if kind in {"bool", "boolean"}:
-        made = Column(name, "tinyint", length=1)
+        column = Column(name, "tinyint", length=1)
     elif kind == _SERIAL:
-        made = Column(name, "bigint", length=20, unsigned=True, nullable=False)
+        column = Column(name, "bigint", length=20, unsigned=True, nullable=False)
     elif kind in _WHOLE:
-        made = _number(cursor, Column(name, kind, length=_size(cursor)))
+        column = _number(cursor, Column(name, kind, length=_size(cursor)))
     elif kind in _FRACTIONS:
-        made = _fraction(cursor, Column(name, kind), upper)
+        column = _fraction(cursor, Column(name, kind), upper)
     elif kind in _TIMES:
-        made = Column(name, kind, fsp=_size(cursor) or 0)
+        column = Column(name, kind, fsp=_size(cursor) or 0)
     elif kind == "long":
         kind = "mediumblob" if cursor.take("VARBINARY") or cursor.take("RAW") else "mediumtext"
         if cursor.take_any("CHAR", "CHARACTER"):
             cursor.expect("VARYING")
         elif kind == "mediumtext":
             cursor.take_any("VARCHAR", "VARCHARACTER")
-        made = Column(name, kind)
+        column = Column(name, kind)
     elif kind in {"enum", "set"}:
-        made = Column(name, kind, labels=tuple(part.text() for part in cursor.brackets().parts()))
+        column = Column(name, kind, labels=tuple(part.text() for part in cursor.brackets().parts()))
     elif kind in GEOMETRIES:
-        made = Column(name, kind)
+        column = Column(name, kind)
     elif kind in _PLAIN:
         _size(cursor)
-        made = Column(name, kind)
+        column = Column(name, kind)
     elif kind in _SIZED:
         default = 1 if kind in {"char", "binary", "bit"} else 4 if kind == "year" else None
         size = _size(cursor)
-        made = Column(name, kind, length=default if size is None else size)
-        if made.length == 0 and kind in {"bit", "text", "blob"}:
-            made = replace(made, length=1 if kind == "bit" else None)
+        column = Column(name, kind, length=default if size is None else size)
+        if column.length == 0 and kind in {"bit", "text", "blob"}:
+            column = replace(column, length=1 if kind == "bit" else None)
         if kind == "blob" and size is None and context.sql_mode & ORACLE:
-            made = replace(made, type="longblob")
+            column = replace(column, type="longblob")
     else:
         msg = f"{word.text[:40]!r} is no type that is known"
         raise NotUnderstood(msg)
-    return _text(cursor, made, context, national=national)
+    return _text(cursor, column, context, national=national)
 
 
 def _size(cursor: WordCursor) -> int | None:
@@ -188,16 +188,16 @@ def _size(cursor: WordCursor) -> int | None:
     return size
 
 
-def _number(cursor: WordCursor, made: Column) -> Column:
+def _number(cursor: WordCursor, column: Column) -> Column:
     """Return a number with its sign. ZEROFILL is unsigned."""
     unsigned = zerofill = False
     while word := cursor.take_any("UNSIGNED", "SIGNED", "ZEROFILL"):
         unsigned = unsigned or word in {"UNSIGNED", "ZEROFILL"}
         zerofill = zerofill or word == "ZEROFILL"
-    return replace(made, unsigned=unsigned)
+    return replace(column, unsigned=unsigned)
 
 
-def _fraction(cursor: WordCursor, made: Column, upper: str) -> Column:
+def _fraction(cursor: WordCursor, column: Column, upper: str) -> Column:
     precision = scale = None
     if cursor.peek() == "(":
         inside = cursor.brackets()
@@ -205,19 +205,19 @@ def _fraction(cursor: WordCursor, made: Column, upper: str) -> Column:
         if inside.take(","):
             scale = inside.number()
         inside.done()
-    if made.type == "decimal":
+    if column.type == "decimal":
         if upper == "NUMBER" and precision is None:  # Oracle's
-            made = replace(made, type="double")
+            column = replace(column, type="double")
         else:
-            made = replace(made, precision=precision or 10, scale=scale or 0)
+            column = replace(column, precision=precision or 10, scale=scale or 0)
     elif scale is not None:
-        made = replace(made, precision=precision, scale=scale)
-    elif made.type == "float" and precision is not None and precision > 24:
-        made = replace(made, type="double")
-    return _number(cursor, made)
+        column = replace(column, precision=precision, scale=scale)
+    elif column.type == "float" and precision is not None and precision > 24:
+        column = replace(column, type="double")
+    return _number(cursor, column)
 
 
-def _text(cursor: WordCursor, made: Column, context: Context, *, national: bool) -> Column:
+def _text(cursor: WordCursor, column: Column, context: Context, *, national: bool) -> Column:
     """Return a text with its character set, as the type that the server makes of it."""
     named: str | None = "utf8mb3" if national else None
     collation: str | None = None
@@ -240,19 +240,19 @@ def _text(cursor: WordCursor, made: Column, context: Context, *, national: bool)
                 cursor.next()
         else:
             break
-    return with_charset(made, named, collation, context, binary=binary)
+    return with_charset(column, named, collation, context, binary=binary)
 
 
 def with_charset(
-    made: Column, named: str | None, collation: str | None, context: Context, *, binary: bool = False
+    column: Column, named: str | None, collation: str | None, context: Context, *, binary: bool = False
 ) -> Column:
     """Return a column with the character set that it names, or with the default; a text of bytes as its own type."""
-    if made.type not in TEXTS and made.type not in {"enum", "set"}:
-        if made.type == "json" and context.server.mariadb:
-            return replace(made, type="longtext", charset="utf8mb4", collation="utf8mb4_bin")
-        if made.type == "blob" and made.length is not None:
-            return replace(made, type=_sized(made.length, "blob"), length=None)
-        return _shortened(made, context)
+    if column.type not in TEXTS and column.type not in {"enum", "set"}:
+        if column.type == "json" and context.server.mariadb:
+            return replace(column, type="longtext", charset="utf8mb4", collation="utf8mb4_bin")
+        if column.type == "blob" and column.length is not None:
+            return replace(column, type=_sized(column.length, "blob"), length=None)
+        return _shortened(column, context)
     charset = named
     if charset is None and collation is not None:
         charset = charset_of(collation, context.charset)
@@ -260,27 +260,27 @@ def with_charset(
         charset, collation = context.charset, collation or context.collation
     if binary and charset != "binary":
         collation = f"{charset or ''}_bin"
-    if charset == "binary" and made.type not in {"enum", "set"}:
-        kind = _AS_BYTES.get(made.type, made.type.replace("text", "blob"))
-        made = replace(made, type=kind, charset=None, collation=None)
-        if kind == "blob" and made.length is not None:
-            return replace(made, type=_sized(made.length, "blob"), length=None)
-        return _shortened(made, context)
-    made = replace(made, charset=charset, collation=collation)
-    if made.type == "text" and made.length is not None:
-        return replace(made, type=_sized(made.length * char_width(charset), "text"), length=None)
-    return _shortened(made, context)
+    if charset == "binary" and column.type not in {"enum", "set"}:
+        kind = _AS_BYTES.get(column.type, column.type.replace("text", "blob"))
+        column = replace(column, type=kind, charset=None, collation=None)
+        if kind == "blob" and column.length is not None:
+            return replace(column, type=_sized(column.length, "blob"), length=None)
+        return _shortened(column, context)
+    column = replace(column, charset=charset, collation=collation)
+    if column.type == "text" and column.length is not None:
+        return replace(column, type=_sized(column.length * char_width(charset), "text"), length=None)
+    return _shortened(column, context)
 
 
-def _shortened(made: Column, context: Context) -> Column:  # noqa: ARG001
+def _shortened(column: Column, context: Context) -> Column:  # noqa: ARG001
     """Return a CHAR or VARCHAR that is too long as the text that a server makes of it where it is not strict."""
-    if made.length is None or made.type not in {"char", "varchar", "binary", "varbinary"}:
-        return made
-    size = made.length * char_width(made.charset)
-    most = 255 if made.type in {"char", "binary"} else _LARGEST
-    if (made.length if most == 255 else size) <= most:
-        return made
-    return replace(made, type=_sized(size, "text" if made.charset else "blob"), length=None)
+    if column.length is None or column.type not in {"char", "varchar", "binary", "varbinary"}:
+        return column
+    size = column.length * char_width(column.charset)
+    most = 255 if column.type in {"char", "binary"} else _LARGEST
+    if (column.length if most == 255 else size) <= most:
+        return column
+    return replace(column, type=_sized(size, "text" if column.charset else "blob"), length=None)
 
 
 def _sized(size: int, kind: str) -> str:
@@ -291,47 +291,47 @@ def _sized(size: int, kind: str) -> str:
     return "long" + kind
 
 
-def _attribute(cursor: WordCursor, found: Definition, context: Context) -> None:  # noqa: C901, PLR0912, PLR0915  (a line for each)
+def _attribute(cursor: WordCursor, out: Definition, context: Context) -> None:  # noqa: C901, PLR0912, PLR0915  (a line for each)
     """Read one attribute of a column. Raise NotUnderstood for one that is not known."""
-    column = found.column
+    column = out.column
     if cursor.take("DEFAULT"):
-        found.column = replace(column, default=default(cursor))
+        out.column = replace(column, default=default(cursor))
     elif cursor.take("ON", "UPDATE"):
         default(cursor)
     elif cursor.take_any("AUTO_INCREMENT", "AUTOINCREMENT"):
-        found.auto_increment = True
+        out.auto_increment = True
     elif cursor.take("SERIAL", "DEFAULT", "VALUE"):
-        found.auto_increment = found.unique = True
+        out.auto_increment = out.unique = True
     elif cursor.take("UNIQUE"):
         cursor.take("KEY")
-        found.unique = True
+        out.unique = True
     elif cursor.take("PRIMARY", "KEY") or cursor.take("PRIMARY") or cursor.take("KEY"):
-        found.primary = True
+        out.primary = True
     elif cursor.take("COMMENT"):
-        found.column = replace(column, comment=cursor.text())
+        out.column = replace(column, comment=cursor.text())
     elif cursor.take("COLLATE"):
         collation = collation_name(cursor.word())
         plain = replace(context, charset=column.charset) if column.charset else context
-        found.column = with_charset(column, None, collation, plain)
+        out.column = with_charset(column, None, collation, plain)
     elif cursor.take_any("COLUMN_FORMAT", "STORAGE", "ENGINE_ATTRIBUTE", "SECONDARY_ENGINE_ATTRIBUTE"):
         cursor.take("=")
         cursor.next()
     elif cursor.take_any("INVISIBLE", "HIDDEN"):
-        found.column = replace(column, invisible=True)
+        out.column = replace(column, invisible=True)
     elif cursor.take("VISIBLE") or cursor.take("NOT", "SECONDARY"):
         pass
     elif cursor.take("SRID") or cursor.take("REF_SYSTEM_ID", "="):
-        found.column = replace(column, srs_id=cursor.number())
+        out.column = replace(column, srs_id=cursor.number())
     elif cursor.take("GENERATED", "ALWAYS", "AS", "ROW", "END") or cursor.take("AS", "ROW", "END"):
-        found.column, found.period = replace(column, generated=True), "end"
+        out.column, out.period = replace(column, generated=True), "end"
     elif cursor.take("GENERATED", "ALWAYS", "AS", "ROW", "START") or cursor.take("AS", "ROW", "START"):
-        found.column, found.period = replace(column, generated=True), "start"
+        out.column, out.period = replace(column, generated=True), "start"
     elif cursor.take("GENERATED", "ALWAYS", "AS") or cursor.take("AS"):
         cursor.brackets()
         cursor.take_any("VIRTUAL", "STORED", "PERSISTENT")
-        found.column = replace(column, generated=True)
+        out.column = replace(column, generated=True)
     elif cursor.take("REFERENCES"):
-        found.references = references(cursor, context.server)
+        out.references = references(cursor, context.server)
     elif cursor.take("CONSTRAINT"):
         if cursor.peek() != "CHECK":
             cursor.name()
@@ -342,9 +342,9 @@ def _attribute(cursor: WordCursor, found: Definition, context: Context) -> None:
     elif cursor.take("WITH", "SYSTEM", "VERSIONING") or cursor.take("WITHOUT", "SYSTEM", "VERSIONING"):
         pass
     elif cursor.take("FIRST"):
-        found.first = True
+        out.first = True
     elif cursor.take("AFTER"):
-        found.after = cursor.name()
+        out.after = cursor.name()
     elif cursor.kind() in {"word", "name"} and cursor.peek(1) == "=":  # an option of MariaDB's engines
         cursor.next()
         cursor.next()

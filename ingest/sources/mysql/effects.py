@@ -105,20 +105,20 @@ def rename(session: StatementRun, pairs: list[tuple[TableName, TableName]]) -> N
     """Names that tables have by now, with those that they had before the statement."""
     for before, after in pairs:
         origin = now.pop(before, before)
-        found = session.table(before)
+        table = session.table(before)
         session.put(before, None)
-        if found is None:
+        if table is None:
             session.ask(after)
         else:
-            session.put(after, replace(found, database=after[0], name=after[1]))
+            session.put(after, replace(table, database=after[0], name=after[1]))
         now[after] = origin
     session.effect.renamed += [(before, after) for after, before in now.items() if before != after]
     moved = {before: after for after, before in now.items()}
     for name in {*session.tables, *session.effect.tables}:  # foreign keys go on to refer to the table that they did
-        found = session.table(name)
-        if found is not None and any(key.parent in moved for key in found.cascades):
-            keys = tuple(replace(key, parent=moved.get(key.parent, key.parent)) for key in found.cascades)
-            session.put(name, replace(found, cascades=keys))
+        table = session.table(name)
+        if table is not None and any(key.parent in moved for key in table.cascades):
+            keys = tuple(replace(key, parent=moved.get(key.parent, key.parent)) for key in table.cascades)
+            session.put(name, replace(table, cascades=keys))
     session.effect.marks = [replace(mark, table=moved.get(mark.table, mark.table)) for mark in session.effect.marks]
 
 

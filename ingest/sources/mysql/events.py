@@ -114,7 +114,6 @@ class Cursor:
     __slots__ = ("at", "data")
 
     def __init__(self, data: bytes, at: int = 0) -> None:
-        """Begin at a place."""
         self.data, self.at = data, at
 
     def take(self, count: int) -> bytes:
@@ -309,14 +308,14 @@ def unpack_mariadb(data: bytes) -> bytes:
         raise BadEvent(msg)
     try:
         unpacker = zlib.decompressobj()
-        found = unpacker.decompress(cursor.rest(), size + 1)
+        body = unpacker.decompress(cursor.rest(), size + 1)
     except zlib.error as exc:
         msg = f"a compressed body that cannot be unpacked: {exc}"
         raise BadEvent(msg) from exc
-    if len(found) != size or not unpacker.eof:
+    if len(body) != size or not unpacker.eof:
         msg = f"a compressed body of another length than the {size} bytes that it says"
         raise BadEvent(msg)
-    return found
+    return body
 
 
 def unpack_column(data: bytes) -> bytes:
@@ -333,14 +332,14 @@ def unpack_column(data: bytes) -> bytes:
     size = int.from_bytes(cursor.take(first & 7), "big")
     try:
         unpacker = zlib.decompressobj(-zlib.MAX_WBITS if first & 8 else zlib.MAX_WBITS)
-        found = unpacker.decompress(cursor.rest(), size + 1)
+        value = unpacker.decompress(cursor.rest(), size + 1)
     except zlib.error as exc:
         msg = f"a value of a compressed column that cannot be unpacked: {exc}"
         raise BadEvent(msg) from exc
-    if len(found) != size:
+    if len(value) != size:
         msg = f"a value of a compressed column of another length than the {size} bytes that it says"
         raise BadEvent(msg)
-    return found
+    return value
 
 
 @dataclass(frozen=True, slots=True)
@@ -460,25 +459,25 @@ def _zstandard() -> ModuleType:
 
 def unpack_payload(payload: Payload) -> list[bytes]:
     """Return the events of a compressed transaction; they have no checksums. Raise BadEvent."""
-    found = payload.compressed
+    body = payload.compressed
     if payload.zstd:
         zstandard = _zstandard()
         try:
             reader = zstandard.ZstdDecompressor().stream_reader(payload.compressed, read_across_frames=True)
-            found = reader.read(payload.size + 1)
+            body = reader.read(payload.size + 1)
         except zstandard.ZstdError as exc:
             msg = f"a compressed transaction that cannot be unpacked: {exc}"
             raise BadEvent(msg) from exc
-    if len(found) != payload.size and payload.zstd:
-        msg = f"a compressed transaction of {len(found)} bytes where it says {payload.size}"
+    if len(body) != payload.size and payload.zstd:
+        msg = f"a compressed transaction of {len(body)} bytes where it says {payload.size}"
         raise BadEvent(msg)
     events, at = [], 0
-    while at < len(found):
-        size = int.from_bytes(found[at + 9 : at + 13], "little")
-        if size < HEADER_BYTES or at + size > len(found):
-            msg = f"an event of {size} bytes, {len(found) - at} bytes before the end of its compressed transaction"
+    while at < len(body):
+        size = int.from_bytes(body[at + 9 : at + 13], "little")
+        if size < HEADER_BYTES or at + size > len(body):
+            msg = f"an event of {size} bytes, {len(body) - at} bytes before the end of its compressed transaction"
             raise BadEvent(msg)
-        events.append(found[at : at + size])
+        events.append(body[at : at + size])
         at += size
     return events
 

@@ -130,7 +130,6 @@ class MySqlDecoder(DebeziumDecoder):
     """Decodes one split."""
 
     def __init__(self, options: MySqlRows, *, days_only: bool) -> None:
-        """Keep the options."""
         chosen: Any = options
         super().__init__(chosen)
         self._schemas = options.schemas
@@ -165,14 +164,14 @@ class MySqlDecoder(DebeziumDecoder):
     def _change_of(self, entry: int, change: bytes, *, partial: bool) -> Decoded:
         """Return a change; raises one of MALFORMED. `partial`: whether the row after it may lack columns."""
         self._left_out.clear()
-        found = self._decode_one(None, _enveloped(entry, change))
-        if not isinstance(found, Change) or found.declared is None:
-            return found
-        unsent = self._unsent(entry, found.after) if partial else frozenset()
+        change_ = self._decode_one(None, _enveloped(entry, change))
+        if not isinstance(change_, Change) or change_.declared is None:
+            return change_
+        unsent = self._unsent(entry, change_.after) if partial else frozenset()
         if not self._left_out and not unsent:
-            return found
-        declared = replace(found.declared, unsent=unsent, left_out=tuple(dict.fromkeys(self._left_out)))
-        return found._replace(declared=declared)
+            return change_
+        declared = replace(change_.declared, unsent=unsent, left_out=tuple(dict.fromkeys(self._left_out)))
+        return change_._replace(declared=declared)
 
     def _unsent(self, entry: int, after: msgspec.Raw | None) -> frozenset[str]:
         """Return the columns of its table that the row after a change lacks; raises one of MALFORMED."""

@@ -203,13 +203,13 @@ def _refused(part: str) -> str:
 
 
 def _melted(intervals: Iterable[tuple[int, int]]) -> Intervals:
-    found: list[tuple[int, int]] = []
+    out: list[tuple[int, int]] = []
     for first, last in sorted(intervals):
-        if found and first <= found[-1][1] + 1:
-            found[-1] = found[-1][0], max(found[-1][1], last)
+        if out and first <= out[-1][1] + 1:
+            out[-1] = out[-1][0], max(out[-1][1], last)
         else:
-            found.append((first, last))
-    return tuple(found)
+            out.append((first, last))
+    return tuple(out)
 
 
 def _without(own: Intervals, other: Intervals) -> list[tuple[int, int]]:

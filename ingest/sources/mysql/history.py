@@ -218,15 +218,15 @@ class History:
         read. `shown`: the position from which on rows of tables that are read may be looked at.
         """
         kept: list[SchemaEntry] = []
-        for positions, found in self._by_name.values():
-            read = any(entry.read for entry in found)
+        for positions, entries in self._by_name.values():
+            read = any(entry.read for entry in entries)
             at = max(0, bisect_right(positions, shown if read else position) - 1)
-            own = found[at:]
-            for entry in reversed(found[:at]):
+            own = entries[at:]
+            for entry in reversed(entries[:at]):
                 if entry.read and not entry.columns_read <= frozenset().union(*(one.columns_read for one in own)):
                     own.append(entry)
             if read and not any(entry.read for entry in own):
-                own.append(next(entry for entry in reversed(found) if entry.read))
+                own.append(next(entry for entry in reversed(entries) if entry.read))
             if read or len(own) > 1 or own[0].table is not None:
                 kept += own
         return History(tuple(sorted(kept, key=lambda entry: entry.id)), self.answers)
@@ -319,7 +319,6 @@ class KnownSchemas:
     """The history that this process has, for the decoders and the reader of a pipeline."""
 
     def __init__(self) -> None:
-        """Know nothing yet."""
         self.history = History()
 
     def __reduce__(self) -> tuple[Any, ...]:

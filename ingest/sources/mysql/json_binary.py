@@ -102,12 +102,12 @@ def _value(kind: int, data: bytes, at: int, depth: int) -> Tree:
 
 def _length(cursor: Cursor) -> int:
     """Return a length: seven bits in each byte, the lowest first, as long as the eighth is set."""
-    found = 0
+    length = 0
     for shift in range(0, 35, 7):
         byte = cursor.number(1)
-        found |= (byte & 0x7F) << shift
+        length |= (byte & 0x7F) << shift
         if byte < 0x80:
-            return found
+            return length
     msg = "JSON with a length of more than five bytes"
     raise BadEvent(msg)
 
@@ -126,17 +126,17 @@ def _container(kind: int, data: bytes, depth: int) -> Tree:
         msg = f"an object or array of JSON with {count} members in {size} bytes"
         raise BadEvent(msg)
     keys = [(cursor.number(wide), cursor.number(2)) for _ in range(count)] if is_object else []
-    found: list[Tree] = []
+    members: list[Tree] = []
     for _ in range(count):
         of = cursor.number(1)
         if of in _INLINE or (wide == 4 and of in {7, 8}):
-            found.append(_value(of, data, cursor.at, depth + 1))
+            members.append(_value(of, data, cursor.at, depth + 1))
             cursor.take(wide)
         else:
-            found.append(_value(of, data, cursor.number(wide), depth + 1))
+            members.append(_value(of, data, cursor.number(wide), depth + 1))
     if not is_object:
-        return found
-    return dict(zip((_text(Cursor(data, at).take(length)) for at, length in keys), found, strict=True))
+        return members
+    return dict(zip((_text(Cursor(data, at).take(length)) for at, length in keys), members, strict=True))
 
 
 def _opaque(field: int, data: bytes) -> str:
@@ -196,19 +196,19 @@ _REPLACE, _INSERT, _REMOVE = 0, 1, 2
 
 def _steps(path: str) -> list[str | int]:
     """Return the members and places of a path. Raise BadEvent."""
-    found: list[str | int] = []
+    steps: list[str | int] = []
     at = 1
     while at < len(path):
         step = _PATH.match(path, at)
         if step is None:
             break
         name, in_quotes, place = step.groups()
-        found.append(int(place) if place is not None else name if name is not None else orjson.loads(in_quotes))
+        steps.append(int(place) if place is not None else name if name is not None else orjson.loads(in_quotes))
         at = step.end()
     if not path.startswith("$") or at < len(path):
         msg = f"a partial update of JSON with the path {path[:100]!r}"
         raise BadEvent(msg)
-    return found
+    return steps
 
 
 def _changed(of: Tree, operation: int, path: str, value: Tree | None) -> Tree:

@@ -52,7 +52,6 @@ class Lanes:
     """The chunks that are next."""
 
     def __init__(self, options: MySqlSource, now: Callable[[], float] = time.monotonic) -> None:
-        """Plan nothing yet."""
         self._options = options
         self._columns = chunk_columns(options.chunk_columns or "")
         self._ahead = AHEAD
@@ -111,13 +110,13 @@ class Lanes:
 
         Returns whether rows come again that were read before.
         """
-        one = state.snapshot(name)
+        snapshot = state.snapshot(name)
         key = [column.name for column in self.key(before)]
         alike = key == [column.name for column in self.key(now)] and (not key or keeps_order(before, now, key))
-        if one is None or alike or one.read:
+        if snapshot is None or alike or snapshot.read:
             return False
         self.restart(state, name)
-        return bool(one.pieces)
+        return bool(snapshot.pieces)
 
     @staticmethod
     def restart(state: State, name: TableName) -> None:
@@ -174,32 +173,32 @@ class Lanes:
         """
         self._learn_pace(positions)
         newest = {entry.name: entry for entry in history.newest()}
-        gone = [one.name for one in state.snapshots if one.rest and one.name not in newest]
-        state.snapshots = [one for one in state.snapshots if one.name not in gone]
-        waiting = [one for one in state.snapshots if one.rest]
+        gone = [snapshot.name for snapshot in state.snapshots if snapshot.rest and snapshot.name not in newest]
+        state.snapshots = [snapshot for snapshot in state.snapshots if snapshot.name not in gone]
+        waiting = [snapshot for snapshot in state.snapshots if snapshot.rest]
         waits = False
         while waiting:
             behind = {lane: state.planned[lane] - positions.get((SNAPSHOT, lane), 0) for lane in range(LANES)}
             lane = min(behind, key=lambda k: (behind[k], k))
             if behind[lane] >= self._ahead or not self._may_read():
                 return waits
-            one = waiting[0]
-            table = newest[one.name].table
+            snapshot = waiting[0]
+            table = newest[snapshot.name].table
             assert table is not None
             try:
-                self._cut(state, one, table, lane, ask, reached=reached)
+                self._cut(state, snapshot, table, lane, ask, reached=reached)
             except _NotAsKnown:
                 waits = True
                 waiting.pop(0)
                 continue
-            if not one.rest:
+            if not snapshot.rest:
                 waiting.pop(0)
         return waits
 
     def _cut(
         self,
         state: State,
-        one: TableSnapshot,
+        snapshot: TableSnapshot,
         table: Table,
         lane: int,
         ask: Callable[[Question], Bound | None],
@@ -207,14 +206,14 @@ class Lanes:
         reached: bool,
     ) -> None:
         """Cut the next chunk off the rest of a table."""
-        key, after = self.key(table), one.after
+        key, after = self.key(table), snapshot.after
         size = self._size
 
         def bound(connection: Connection) -> Bound | None:
-            rows = self._rows.get(one.name)
+            rows = self._rows.get(snapshot.name)
             try:
                 if rows is None or after is None:
-                    rows = self._rows[one.name] = rows_at_once(connection, table, size)
+                    rows = self._rows[snapshot.name] = rows_at_once(connection, table, size)
                 return next_bound(connection, table, key, after, rows)
             except pymysql.MySQLError as exc:
                 if reached or exc.args[0] not in _CHANGED:
@@ -222,10 +221,10 @@ class Lanes:
                 raise _NotAsKnown from exc
 
         upper = ask(bound) if key else None
-        one.pieces.append(Piece(upper))
-        one.rest = upper is not None
-        one.chunk_rows = self._rows.get(one.name, size) if key else max(one.rows, 1)
-        state.lanes[lane].append(LaneChunk(state.planned[lane], one.name, after, upper))
+        snapshot.pieces.append(Piece(upper))
+        snapshot.rest = upper is not None
+        snapshot.chunk_rows = self._rows.get(snapshot.name, size) if key else max(snapshot.rows, 1)
+        state.lanes[lane].append(LaneChunk(state.planned[lane], snapshot.name, after, upper))
         state.planned[lane] += 1
         self._saved -= size
 

@@ -171,29 +171,29 @@ class LetterRows:
         return head_of(next(iter(entries.values())).id) + b"[" + b",".join(parts) + b"]"
 
     def _entries(self, header: bytes) -> dict[int, SchemaEntry]:
-        found = self._known.get(header)
-        if found is None:
-            history, found = self._schemas.history, {}
-            for number, one in enumerate(_entries_of(header), len(history.entries) + 1):
-                made = SchemaEntry(number, 0, one.name, one.table, read=True, booleans=self._booleans)
-                found[one.id] = made
-            self._schemas.history = history.with_entries(found.values())
-            self._known[header] = found
-        return found
+        entries = self._known.get(header)
+        if entries is None:
+            history, entries = self._schemas.history, {}
+            for number, entry in enumerate(_entries_of(header), len(history.entries) + 1):
+                numbered = SchemaEntry(number, 0, entry.name, entry.table, read=True, booleans=self._booleans)
+                entries[entry.id] = numbered
+            self._schemas.history = history.with_entries(entries.values())
+            self._known[header] = entries
+        return entries
 
     def _retyped(self, change: bytes, of: int, entries: dict[int, SchemaEntry]) -> bytes:
         """Return a change with the texts that its TINYINT(1) have by now: `treat-tinyint1-as-boolean.enabled`."""
         table = entries[of].table
         tiny = {c.name for c in table.columns if is_tinyint1(c)} if table is not None else set()
-        found = msgspec.json.decode(change, type=dict[str, msgspec.Raw])
+        members = msgspec.json.decode(change, type=dict[str, msgspec.Raw])
         texts = {b"0": b"false", b"1": b"true"} if self._booleans else {b"false": b"0", b"true": b"1"}
         for image in ("before", "after") if tiny else ():
-            row: _Row = msgspec.json.decode(found.get(image, b"null"), type=dict[str, msgspec.Raw] | None)
+            row: _Row = msgspec.json.decode(members.get(image, b"null"), type=dict[str, msgspec.Raw] | None)
             if row is not None:
                 new = {k: msgspec.Raw(texts.get(bytes(v), bytes(v))) if k in tiny else v for k, v in row.items()}
-                found[image] = msgspec.Raw(msgspec.json.encode(new))
-        found.pop("id", None)
-        return msgspec.json.encode(found)
+                members[image] = msgspec.Raw(msgspec.json.encode(new))
+        members.pop("id", None)
+        return msgspec.json.encode(members)
 
 
 def _entries_of(header: bytes) -> Iterator[SchemaEntry]:

@@ -80,7 +80,6 @@ class LogDecoder:
     """Where a log stands, and what comes of it. Offsets are those in the current file, and have 64 bits."""
 
     def __init__(self) -> None:
-        """Stand nowhere."""
         self.records = PendingRecords()
         self.runs: list[GtidRun] = []
         """The transactions that ended."""
@@ -126,12 +125,12 @@ class LogDecoder:
 
     def event(self, data: bytes) -> Event:
         """Return the event of a packet, and go on to its end. Raise BadEvent."""
-        found, described = read_event(data, self.description, self.offset)
+        event, described = read_event(data, self.description, self.offset)
         self.description = described or self.description
-        self.offset = found.end
-        if found.filed:
-            self.time = found.header.time
-        return found
+        self.offset = event.end
+        if event.filed:
+            self.time = event.header.time
+        return event
 
     def begin_at(self, start: int, gtid: Gtid | None, begun: bool) -> None:
         """Note that a transaction begins, or goes on with a statement that begins it."""

@@ -65,7 +65,6 @@ class LogHistory:
     """The state of a run, as the log makes it, and the connection by which the server is asked. Raises IngestError."""
 
     def __init__(self, options: MySqlSource, warn: Callable[[str], None]) -> None:
-        """Connect to nothing yet."""
         self._options = options
         self._warn = warn
         self._with_invalid: set[str] = set()
@@ -275,22 +274,22 @@ class LogHistory:
     def follow_parents(self) -> None:
         """Let tables be read again whose rows have changed with those of others, or mark them."""
         state, now = self.now, self.clock()
-        for one in changed_since(state, self.history):
-            is_marked = shown(one.name) in state.marked
-            if is_marked and now < one.after:
+        for dependent in changed_since(state, self.history):
+            is_marked = shown(dependent.name) in state.marked
+            if is_marked and now < dependent.after:
                 continue
-            remedy = self._policy().marks(self._count_of_rows(one.name))
+            remedy = self._policy().marks(self._count_of_rows(dependent.name))
             if remedy is Remedy.STAY:
-                one.after = int(now) + LOOK_S
-                why = one.why
-            elif now < one.after:
-                why = f"{one.why}; it is read again from {moment(one.after)} on"
+                dependent.after = int(now) + LOOK_S
+                why = dependent.why
+            elif now < dependent.after:
+                why = f"{dependent.why}; it is read again from {moment(dependent.after)} on"
             else:
-                one.after = int(now) + PAUSE_S
-                self._act_on(Consequence(one.name, remedy, one.why))
+                dependent.after = int(now) + PAUSE_S
+                self._act_on(Consequence(dependent.name, remedy, dependent.why))
                 continue
             if not is_marked:
-                self._act_on(Consequence(one.name, Remedy.STAY, why))
+                self._act_on(Consequence(dependent.name, Remedy.STAY, why))
 
     def _act(self, effect: Effect, position: int) -> None:
         """Do what the statement at a position means for the rows that the sink has."""
@@ -311,22 +310,24 @@ class LogHistory:
     def _count_of_rows(self, name: TableName) -> int | None:
         return self.ask("count rows", lambda connection: catalogue.count_of_rows(connection, name))
 
-    def _act_on(self, one: Consequence) -> None:
+    def _act_on(self, consequence: Consequence) -> None:
         """Do what becomes of one table."""
         state = self.now
-        if one.remedy is Remedy.DELETE:
-            state.emptied.append(one.table)
-            state.marked.pop(shown(one.table), None)  # what was wrong of its rows is gone with them
-            if state.snapshot(one.table) is not None:
-                self.lanes.restart(state, one.table)
-        elif one.remedy in {Remedy.READ, Remedy.READ_AGAIN}:
-            again = one.remedy is Remedy.READ_AGAIN
-            self.begin([one.table], again=again)
-            state.marked.pop(shown(one.table), None)
-            self._warn(f"{shown(one.table)}: {one.why}; the table is read {'again ' * again}beside the log")
+        if consequence.remedy is Remedy.DELETE:
+            state.emptied.append(consequence.table)
+            state.marked.pop(shown(consequence.table), None)  # what was wrong of its rows is gone with them
+            if state.snapshot(consequence.table) is not None:
+                self.lanes.restart(state, consequence.table)
+        elif consequence.remedy in {Remedy.READ, Remedy.READ_AGAIN}:
+            again = consequence.remedy is Remedy.READ_AGAIN
+            self.begin([consequence.table], again=again)
+            state.marked.pop(shown(consequence.table), None)
+            self._warn(
+                f"{shown(consequence.table)}: {consequence.why}; the table is read {'again ' * again}beside the log"
+            )
         else:
-            state.marked[shown(one.table)] = one.why
-            self._warn(warning(one, keyed=self.sink.keyed))
+            state.marked[shown(consequence.table)] = consequence.why
+            self._warn(warning(consequence, keyed=self.sink.keyed))
 
     def _with_statements(self) -> StatementHistory:
         if self._statements is None:

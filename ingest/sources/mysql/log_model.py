@@ -208,14 +208,14 @@ class LogFiles(msgspec.Struct, frozen=True):
 
     def missing(self, name: str, names: Iterable[str]) -> DataLoss:
         """Return the error for a file that the server does not list any more."""
-        there = list(names)
+        listed_names = list(names)
         gone = log_name(name)
-        numbers = [found.number for found in map(log_name, there) if found.stem == gone.stem]
+        numbers = [found.number for found in map(log_name, listed_names) if found.stem == gone.stem]
         if numbers and min(numbers) > gone.number:
-            msg = f"the log file {name}, which was not read to its end, is purged: the first is {there[0]}"
+            msg = f"the log file {name}, which was not read to its end, is purged: the first is {listed_names[0]}"
             hint = f"{WAYS}; keep the log for longer (binlog_expire_logs_seconds, expire_logs_days)"
             return DataLoss(msg, hint)
-        listed = f"it has {there[0]} to {there[-1]}" if there else "it has none"
+        listed = f"it has {listed_names[0]} to {listed_names[-1]}" if listed_names else "it has none"
         msg = f"{self.identity.name} has no log file {name}: {listed}"
         return DataLoss(msg, f"its log is another one than before (RESET MASTER, a restored server): {WAYS}")
 

@@ -66,7 +66,7 @@ class LogReader:
         native: bool = True,
         open_stream: Callable[[], LogStream] | None = None,
     ) -> None:
-        """Take how to reach the server, and the id by which it knows this reader among its replicas.
+        """`server_id`: the id by which the server knows this reader among its replicas.
 
         `metadata`: native code is asked for records' positions and times, beside their values. `native`: False for the
         reference. `open_stream`: what the log comes from, where that is no server.
@@ -256,12 +256,12 @@ class LogReader:
         taken = self._decoder.records.take(count)
         last = offset_of(taken[-1])
         transactions, position = self._decoder.numbered(offset_of(taken[0]), last), last + 1
-        found = self.pieces.rest(taken, self._decoder)
-        if found and offset_of(found[0]) < self._after:
-            found = [record for record in found if offset_of(record) >= self._after]
+        records = self.pieces.rest(taken, self._decoder)
+        if records and offset_of(records[0]) < self._after:
+            records = [record for record in records if offset_of(record) >= self._after]
         self._after = max(self._after, position)
-        if found:
-            yield LogChunk(found, position, self.pieces.given(self._decoder), transactions)
+        if records:
+            yield LogChunk(records, position, self.pieces.given(self._decoder), transactions)
 
     def _packet(self, packet: bytes) -> None:
         try:
@@ -465,14 +465,14 @@ class LogReader:
                 self._start(self.place)
 
     def _xa_prepare(self, event: Event) -> None:
-        found = events.read_xa_prepare(event.data)
-        if found.one_phase or self.keeps_prepared:
+        prepared = events.read_xa_prepare(event.data)
+        if prepared.one_phase or self.keeps_prepared:
             self._end(event)
             return
         place = LogPlace(self._file, self._decoder.opened, self._decoder.base)
         if len(self._prepared) < MAX_PREPARED:
-            self._prepared[found.xid] = place
-        self.prepared.append(Prepared(found.xid, place))
+            self._prepared[prepared.xid] = place
+        self.prepared.append(Prepared(prepared.xid, place))
         self._decoder.records.drop(self._decoder.records.ended)
         self.maps.parents.clear()
         self.maps.parents |= self._before_xa
@@ -522,19 +522,19 @@ class LogReader:
         if not self._decoder.begun:
             self._decoder.end_with(event)
 
-    def _meet(self, found: Statement) -> None:
+    def _meet(self, statement: Statement) -> None:
         """Stop at a statement whose result is not known, or whose rows are not in the log."""
-        if found.changes_rows:
-            if self._tables.matters(found):
+        if statement.changes_rows:
+            if self._tables.matters(statement):
                 msg = "a statement changed a table that is read, and its rows are not in the log: "
-                msg += found.query.text[:300].decode("utf-8", "replace")
+                msg += statement.query.text[:300].decode("utf-8", "replace")
                 hint = "SET GLOBAL binlog_format = 'ROW', end sessions with another, run `ingest backfill FILE --all`"
                 raise DataLoss(msg, hint)
             return
-        if self._tables.answered(found.position) or not self._tables.matters(found):
+        if self._tables.answered(statement.position) or not self._tables.matters(statement):
             return
-        if self.pieces.is_undecided(bare(found.query.text), self._file, self._decoder):
+        if self.pieces.is_undecided(bare(statement.query.text), self._file, self._decoder):
             return
-        self.statement = found
+        self.statement = statement
         if not self._decoder.given:
             self._decoder.records.drop(self._decoder.records.ended)

@@ -62,7 +62,6 @@ class PendingRecords:
     """Records that were not given on yet. `ended`: the number of those whose transactions ended."""
 
     def __init__(self) -> None:
-        """Begin without records."""
         self._records: list[LogRecord] = []
         self.ended = 0
         self.size = 0
@@ -88,14 +87,14 @@ class PendingRecords:
 
     def place(self, start: int, position: int, room: int) -> None:
         """Give the records from `start` on positions of their own, of which there are so many from one on."""
-        made = self._records[start:]
-        if not made:
+        before = self._records[start:]
+        if not before:
             return
         self._records[start:] = [
-            LogRecord(value, position + at, made[0].millis)
-            for at, value in enumerate(spread([one.data for one in made], room))
+            LogRecord(value, position + at, before[0].millis)
+            for at, value in enumerate(spread([one.data for one in before], room))
         ]
-        self.size += sum(len(one.data) for one in self._records[start:]) - sum(len(one.data) for one in made)
+        self.size += sum(len(one.data) for one in self._records[start:]) - sum(len(one.data) for one in before)
 
     def since(self, start: int) -> list[LogRecord]:
         """Return the records from `start` on."""

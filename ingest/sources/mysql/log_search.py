@@ -161,7 +161,6 @@ class LogSearch:
     """Questions about the log of one server, each by connections of its own. Raises IngestError."""
 
     def __init__(self, server: MySqlServer) -> None:
-        """Connect to nothing yet."""
         self._server = server
 
     @contextmanager
@@ -295,8 +294,8 @@ class LogSearch:
         """Return all transactions that lie before a place of the log; None where the server has no GTIDs."""
         if offset > _LONG and (asked := self._asked_executed(file, offset)) is not None:
             return asked
-        found = self.head(file).previous
-        if found is None:
+        executed = self.head(file).previous
+        if executed is None:
             return None
         runs: dict[str, list[tuple[int, int]]] = {}
         with self._reading(file) as events:
@@ -305,7 +304,7 @@ class LogSearch:
                     break
                 if (gtid := _gtid(event)) is not None:
                     runs.setdefault(gtid[0], []).append((gtid[1], gtid[1]))
-        return found | GtidSet(runs)
+        return executed | GtidSet(runs)
 
     def _asked_executed(self, file: str, offset: int) -> GtidSet | None:
         """Return the same from a MariaDB server, which looks through its file itself; None from another one."""
@@ -479,12 +478,12 @@ def mariadb_executed(position: str, state: str, before: GtidSet) -> GtidSet:
     Numbers of a domain only grow, whichever server they are of. `before`: the transactions before the file.
     """
     last = {source.partition("-")[0]: own[-1][1] for source, own in GtidSet.parse(position)}
-    found = {}
+    executed = {}
     for source, own in GtidSet.parse(state):
         end, most = own[-1][1], last.get(source.partition("-")[0], 0)
         if end <= most or any(source == other for other, _ in before):
-            found[source] = [(1, min(end, most))]
-    return GtidSet.parse(position) | before | GtidSet(found)
+            executed[source] = [(1, min(end, most))]
+    return GtidSet.parse(position) | before | GtidSet(executed)
 
 
 def _row(connection: Connection, statement: str) -> Sequence[Any]:

@@ -74,7 +74,6 @@ class Visibility:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """Ask nothing yet."""
         self._connection = connection
         self._clock = clock
         self._sleep = sleep

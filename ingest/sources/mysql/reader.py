@@ -381,13 +381,13 @@ class MySqlReader(Reader):
             options.server, self._lane_id, tables, heartbeat_s=options.heartbeat, tinyint1_as_boolean=options.booleans
         )
         base = 0 if low.file == high.file else _FAR
-        found: list[LoggedChange] = []
+        changes: list[LoggedChange] = []
         start = LogPlace(low.file, low.offset, 0)
         try:
             for chunk in log.read(start, base + high.offset, bases={low.file: 0, high.file: base}):
                 for record in () if chunk is None else chunk.messages:
                     if offset_of(record) < base + high.offset:
-                        found += [change for _, change in changes_in(record)]
+                        changes += [change for _, change in changes_in(record)]
             changed = log.statement is not None
         except AnotherDefinition:  # the low mark, which is seconds old, lies before the statement
             changed = True
@@ -396,7 +396,7 @@ class MySqlReader(Reader):
         if changed:
             time.sleep(_AGAIN_S)
             raise TableChanged(None, high)
-        return found
+        return changes
 
     def position(self, split: Split) -> int:
         """Return the next position that a range would give."""

@@ -48,7 +48,7 @@ class LogStream:
     def __init__(
         self, connection: Connection, server: MySqlServer, server_id: int, heartbeat_s: float = HEARTBEAT_S
     ) -> None:
-        """Take over a connection to a server. `server_id`: no other replica of the server may have it."""
+        """`server_id`: no other replica of the server may have it."""
         self._connection, self._server = connection, server
         self._server_id = server_id
         self._silence_s = max(heartbeat_s * SILENCE, 10.0)
@@ -163,7 +163,6 @@ class Packets:
     """Bytes to packets, of which those of 16 MiB go on in the next one."""
 
     def __init__(self) -> None:
-        """Begin without bytes."""
         self._data = bytearray()
 
     def feed(self, data: bytes | memoryview) -> None:

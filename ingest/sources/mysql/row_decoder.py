@@ -272,7 +272,6 @@ class RowsDecoder:
     """Decodes the rows of one event."""
 
     def __init__(self, values: ValueReader) -> None:
-        """Take what reads single values."""
         self.values = values
 
     def decode(self, known: KnownTable, rows: RowsEvent, *, partial: bool) -> Iterator[bytes]:
@@ -404,8 +403,3 @@ def _object(names: Sequence[str], members: Mapping[str, bytes] | None) -> bytes:
 def _text(name: str) -> str:
     """Return a name as JSON."""
     return orjson.dumps(name.encode("utf-8", "replace").decode()).decode()
-
-
-def decode(known: KnownTable, rows: RowsEvent, values: ValueReader, *, partial: bool = False) -> Iterator[bytes]:
-    """Yield a record's value for each row of an event; see `RowsDecoder.decode`. Raise BadEvent, ConfigError."""
-    return RowsDecoder(values).decode(known, rows, partial=partial)

@@ -236,10 +236,9 @@ class ChunkReader:
         tinyint1_as_boolean: bool = False,
         native: bool = True,
     ) -> None:
-        """Read nothing yet.
+        """`table_now`: the catalogue's reading of a table, in the chunk's own transaction.
 
-        `table_now`: the catalogue's reading of a table, in the chunk's own transaction. `lock`: what locks a table
-        without a key (`scan.snapshot.keyless: lock`).
+        `lock`: what locks a table without a key (`scan.snapshot.keyless: lock`).
         """
         self._connection = connection
         self._table_now = table_now

@@ -83,22 +83,22 @@ class KeyOrder:
 
     def places(self, keys: Sequence[tuple[Part, ...]], bounds: Sequence[tuple[Part, ...]]) -> list[int]:
         """Return for each key how many bounds are below it. Bounds are in the server's order."""
-        found: dict[tuple[Part, ...], list[int]] = {key: [0, len(bounds)] for key in keys}
-        open_ = [key for key, (low, high) in found.items() if low < high]
+        ranges: dict[tuple[Part, ...], list[int]] = {key: [0, len(bounds)] for key in keys}
+        open_ = [key for key, (low, high) in ranges.items() if low < high]
         while open_:
             asked = []
             for key in open_:
-                low, high = found[key]
+                low, high = ranges[key]
                 middle = (low + high) // 2
                 answer = self._above(key, bounds[middle])
                 if answer is None:
                     asked.append((key, middle))
                 else:
-                    _narrow(found[key], middle, above=answer)
+                    _narrow(ranges[key], middle, above=answer)
             for (key, middle), above in zip(asked, self._answers(asked, bounds), strict=True):
-                _narrow(found[key], middle, above=above)
-            open_ = [key for key in open_ if found[key][0] < found[key][1]]
-        return [found[key][0] for key in keys]
+                _narrow(ranges[key], middle, above=above)
+            open_ = [key for key in open_ if ranges[key][0] < ranges[key][1]]
+        return [ranges[key][0] for key in keys]
 
     def _above(self, key: tuple[Part, ...], bound: tuple[Part, ...]) -> bool | None:
         """Return whether a key is above a bound; None where the server has to say."""

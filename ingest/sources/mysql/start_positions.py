@@ -48,13 +48,13 @@ def first_place(
     if options.startup_mode == "earliest-offset":
         return ask("list its log files", log_listing)[0][0], FIRST, None
     if options.startup_mode == "specific-offset" and options.startup_gtids is not None:
-        found = search.find_gtids(GtidSet.parse(options.startup_gtids), excluded)
-        return found.file, found.offset, None
+        place = search.find_gtids(GtidSet.parse(options.startup_gtids), excluded)
+        return place.file, place.offset, None
     if options.startup_mode == "specific-offset" and options.startup_file is not None:
         return options.startup_file, options.startup_position or FIRST, None
     if options.startup_mode == "timestamp":
-        found = search.find_time((options.startup_timestamp or 0) / 1000)
-        return found.file, found.offset, None
+        place = search.find_time((options.startup_timestamp or 0) / 1000)
+        return place.file, place.offset, None
     status = ask("ask for the log's position", log_status)
     return status.file, status.offset, status.executed
 

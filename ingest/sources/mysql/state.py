@@ -361,29 +361,29 @@ def packed_chunks(chunks: Iterable[ChunkNote]) -> list[PackedChunks]:
     """Return notes of chunks as a commit keeps them."""
     out: list[PackedChunks] = []
     before = 0
-    for one in sorted(chunks, key=lambda one: (one.lane, one.position)):
+    for chunk in sorted(chunks, key=lambda chunk: (chunk.lane, chunk.position)):
         last = out[-1] if out else None
         if last is None or (last.lane, last.position + len(last.numbers) // 3, last.file, last.low_file) != (
-            one.lane,
-            one.position,
-            one.file,
-            one.low_file,
+            chunk.lane,
+            chunk.position,
+            chunk.file,
+            chunk.low_file,
         ):
-            last, before = PackedChunks(one.lane, one.position, one.file, one.low_file, []), 0
+            last, before = PackedChunks(chunk.lane, chunk.position, chunk.file, chunk.low_file, []), 0
             out.append(last)
-        last.numbers.extend((one.offset - before, one.rows, one.offset - one.low))
-        before = one.offset
+        last.numbers.extend((chunk.offset - before, chunk.rows, chunk.offset - chunk.low))
+        before = chunk.offset
     return out
 
 
 def unpacked_chunks(found: Iterable[PackedChunks]) -> Iterator[ChunkNote]:
     """Yield the notes that `packed` had."""
-    for one in found:
+    for notes in found:
         offset = 0
-        for at in range(0, len(one.numbers), 3):
-            offset += one.numbers[at]
-            rows, low = one.numbers[at + 1], offset - one.numbers[at + 2]
-            yield ChunkNote(one.lane, one.position + at // 3, one.file, offset, rows, one.low_file, low)
+        for at in range(0, len(notes.numbers), 3):
+            offset += notes.numbers[at]
+            rows, low = notes.numbers[at + 1], offset - notes.numbers[at + 2]
+            yield ChunkNote(notes.lane, notes.position + at // 3, notes.file, offset, rows, notes.low_file, low)
 
 
 def commit_note_of(log: LogNote | None, chunks: Sequence[ChunkNote]) -> Any:

@@ -61,7 +61,7 @@ def known_at(
     What the log makes behind the place is none of them: its columns come with the statement. Raise ConfigError where a
     statement changes a table that was there before: nothing says what its columns were.
     """
-    found = [one for one in search.statements(*place) if not one[2].error and may_change_tables(one[2].text)]
+    statements = [one for one in search.statements(*place) if not one[2].error and may_change_tables(one[2].text)]
 
     def applied(query: Query, of: Mapping[TableName, Table]) -> Effect:
         return ddl.apply(
@@ -73,25 +73,25 @@ def known_at(
             databases=databases,
         )
 
-    made: dict[TableName, Table | None] = {}
-    for _, _, query in found:
-        effect = applied(query, {name: table for name, table in made.items() if table is not None})
-        here = {*effect.made, *(after for before, after in effect.renamed if before in made)}
-        made |= {name: effect.tables.get(name) for name in {*here, *(effect.tables.keys() & made)}}
-    there = {name: table for name, table in tables.items() if name not in made}
-    for file, end, query in found:
-        effect = applied(query, there)
+    created: dict[TableName, Table | None] = {}
+    for _, _, query in statements:
+        effect = applied(query, {name: table for name, table in created.items() if table is not None})
+        here = {*effect.made, *(after for before, after in effect.renamed if before in created)}
+        created |= {name: effect.tables.get(name) for name in {*here, *(effect.tables.keys() & created)}}
+    existing = {name: table for name, table in tables.items() if name not in created}
+    for file, end, query in statements:
+        effect = applied(query, existing)
         text = query.text.decode("utf-8", "replace")
-        for name in sorted(there.keys() & {*effect.tables, *effect.touches}):
-            now = effect.tables.get(name, there[name])
-            same = now is not None and now.columns == there[name].columns and not _REDEFINES.search(text)
+        for name in sorted(existing.keys() & {*effect.tables, *effect.touches}):
+            now = effect.tables.get(name, existing[name])
+            same = now is not None and now.columns == existing[name].columns and not _REDEFINES.search(text)
             if effect.doubt is not None or not same:
                 msg = (
                     f"reading would start before a statement that changes {'.'.join(name)}, and nothing says what its "
                     f"columns were before: {one_line(text)[:300]}"
                 )
                 raise ConfigError(msg, f"start at {file}:{end} or behind it, or with scan.startup.mode: initial")
-    return there
+    return existing
 
 
 @dataclass(slots=True)
@@ -185,14 +185,14 @@ class StatementHistory:
             if any(self.reads(name, note.position) for name in effect.unknown | effect.touches):
                 break
             entries = self._entries(history, tables, effect, effect.tables, note.position, first)
-            made = consequences(
+            outcome = consequences(
                 effect,
                 policy,
                 reads=partial(self.reads, position=note.position),
                 was_read=partial(history.was_read, position=note.position),
                 rows=lambda _: 0,
             )
-            waits = any(one.remedy is not Remedy.STAY for one in made)
+            waits = any(one.remedy is not Remedy.STAY for one in outcome)
             # A task notes only the last change of a parent: the keys have to be the same up to there
             waits = waits or (bool(written) and any(_loses_key(tables.get(one.name), one.table) for one in entries))
             if waits or any(_is_another(tables.get(entry.name), entry) for entry in entries if entry.name in written):
@@ -277,8 +277,8 @@ class StatementHistory:
         later: Callable[[], Iterable[Query]],
     ) -> dict[TableName, Table]:
         """Return the columns that the server has now, where no later statement is about them. Raise ConfigError."""
-        found = catalogue.tables(ask, wanted, self._about)
-        why = {name: "it is gone" for name in wanted if name not in found}
+        existing = catalogue.tables(ask, wanted, self._about)
+        why = {name: "it is gone" for name in wanted if name not in existing}
         for query in () if why else later():
             text = statement_text(query.text, query.charset)
             for name in wanted:
@@ -290,7 +290,7 @@ class StatementHistory:
             msg = f"a statement of the log {what}, and the server cannot be asked what {shown} was after it, as "
             msg += f"{why[name]}; the statement: {one_line(note.text)[:_SHOWN]}"
             raise ConfigError(msg, f"say it: ingest schema set FILE --table '{shown}' 'CREATE TABLE …'")
-        return found
+        return existing
 
 
 def _is_another(before: Table | None, entry: SchemaEntry) -> bool:
@@ -353,27 +353,27 @@ def compare(
     server's.
     """
     note_passed(state)
-    about, names = ask("ask for its version", catalogue.server), [one.name for one in state.applied]
-    there = ask("ask for columns", lambda connection: catalogue.settled(connection, names, about))
-    if there is None or not still():
+    about, names = ask("ask for its version", catalogue.server), [applied.name for applied in state.applied]
+    existing = ask("ask for columns", lambda connection: catalogue.settled(connection, names, about))
+    if existing is None or not still():
         return []  # at the next look
     out: list[SchemaEntry] = []
-    for one in state.applied:
-        entry = history.entry(one.entry)
+    for applied in state.applied:
+        entry = history.entry(applied.entry)
         if entry is None:
             continue
-        now = there.get(one.name)
+        now = existing.get(applied.name)
         why = difference(entry.table, now)
         if not why:
             continue
-        table = show(table_in(*one.name))
-        if one.used or entry.table is None:
+        table = show(table_in(*applied.name))
+        if applied.used or entry.table is None:
             msg = f"the server has {table} with other columns than a statement was taken to leave ({why}), and rows of "
-            msg += f"the log were read by these; the statement: {one.statement}"
+            msg += f"the log were read by these; the statement: {applied.statement}"
             raise ConfigError(msg, f"run `ingest backfill FILE --table {table}`, and please report the statement")
         warn(
             f"{table}: the server has other columns than a statement was taken to leave ({why}); no row was read by "
-            f"these, and the server's are taken; please report the statement: {one.statement}"
+            f"these, and the server's are taken; please report the statement: {applied.statement}"
         )
         out.append(replace(entry, id=state.next_entry + len(out), table=now))
     state.applied = []

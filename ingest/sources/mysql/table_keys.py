@@ -99,7 +99,7 @@ def _deletes(
     connection: Connection, server: MySqlServer, entry: SchemaEntry, names: Sequence[str], form: MySqlRows
 ) -> Generator[list[Change]]:
     assert entry.table is not None
-    of = {one.name: one for one in entry.table.columns}
+    of = {column.name: column for column in entry.table.columns}
     reading = Reading(replace(entry.table, columns=tuple(of[name] for name in names)), entry.id, ())
     rows = ChunkRowReader(tinyint1_as_boolean=entry.booleans)
     declared: InlineSchema | None = None
@@ -110,7 +110,9 @@ def _deletes(
                 images = [b"{%b}" % reading.fields(record) for record in records]
                 if declared is None and images:
                     declared = _declared(form, entry, images[0])
-                yield [Change(entry.table_id, Kind.DELETE, msgspec.Raw(one), None, None, declared) for one in images]
+                yield [
+                    Change(entry.table_id, Kind.DELETE, msgspec.Raw(image), None, None, declared) for image in images
+                ]
         except pymysql.MySQLError as exc:
             raise explain(exc, f"read keys of {'.'.join(entry.name)}", server) from exc
 

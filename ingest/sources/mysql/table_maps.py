@@ -26,9 +26,9 @@ from ingest.sources.mysql.row_decoder import (
     JSON,
     UNKNOWN,
     KnownTable,
+    RowsDecoder,
     bits,
     check,
-    decode,
     flags_of,
     read_rows,
     read_table_map,
@@ -292,9 +292,9 @@ class TableMaps:
     """What is known of tables by their ids in the log, until a statement may have changed them."""
 
     def __init__(self, tables: LogTables, decoder: LogDecoder, values: ValueReader, *, native: bool) -> None:
-        """Take the history of schemas, what the records go to, and whether native code is there."""
         self._tables, self._decoder = tables, decoder
         self.values, self.native = values, native
+        self._rows = RowsDecoder(values)
         self._known: dict[int, KnownTable | None] = {}
         """By the ids of tables in the log."""
         self._read: dict[bytes, tuple[TableMap, KnownTable | None, RowPlan | bytes | None, ParentWatch | None]] = {}
@@ -326,26 +326,26 @@ class TableMaps:
         """Take a table map. Raise BadEvent, or ConfigError where it is not the table that the history has."""
         body = event.data[events.HEADER_BYTES :]
         table = table_of(event.data, events.TABLE_MAP, self._decoder.description)
-        made = self._read.get(body[_ID_BYTES:])
-        found = read_table_map(event.data, self._decoder.description) if made is None else made[0]
-        entry = self._tables.read(found.database, found.name, self._decoder.base + event.start)
-        if made is None or (entry and entry[0]) != (made[1] and made[1].id):
-            known = None if entry is None else KnownTable(entry[0], entry[1], found)
+        known_map = self._read.get(body[_ID_BYTES:])
+        table_map = read_table_map(event.data, self._decoder.description) if known_map is None else known_map[0]
+        entry = self._tables.read(table_map.database, table_map.name, self._decoder.base + event.start)
+        if known_map is None or (entry and entry[0]) != (known_map[1] and known_map[1].id):
+            known = None if entry is None else KnownTable(entry[0], entry[1], table_map)
             if known is not None and (why := check(known)):
-                msg = f"table {found.database}.{found.name} {why} ({file}, before {self._decoder.offset})"
+                msg = f"table {table_map.database}.{table_map.name} {why} ({file}, before {self._decoder.offset})"
                 hint = (
                     "give its columns with `ingest schema set FILE --table T 'CREATE TABLE …'`, or pass over it with "
                     "`ingest backfill FILE --all`"
                 )
                 raise AnotherDefinition(msg, hint)
             plan = None if not self.native else body if known is None else plan_of(known, body, self.values)
-            of = self._tables.referenced(found.database, found.name, self._decoder.base + event.start)
-            watch = None if of is None else ParentWatch(found, of, self.values, self.parents, native=self.native)
-            made = self._read[body[_ID_BYTES:]] = found, known, plan, watch
-        self._known[table] = made[1]
-        if made[1] is not None:
-            self.used.add(made[1].id)
-        self._decoder.learn(table, made[2], made[3])
+            of = self._tables.referenced(table_map.database, table_map.name, self._decoder.base + event.start)
+            watch = None if of is None else ParentWatch(table_map, of, self.values, self.parents, native=self.native)
+            known_map = self._read[body[_ID_BYTES:]] = table_map, known, plan, watch
+        self._known[table] = known_map[1]
+        if known_map[1] is not None:
+            self.used.add(known_map[1].id)
+        self._decoder.learn(table, known_map[2], known_map[3])
 
     def rows(self, event: Event) -> None:
         """Add the records of a row event. Raise BadEvent."""
@@ -364,7 +364,7 @@ class TableMaps:
         kind, data = unpacked(data, kind, decoder.description)
         if not decoder.rows_of(data, position):
             rows = read_rows(data, kind, decoder.description)
-            for value in decode(known, rows, self.values, partial=self._tables.partial):
+            for value in self._rows.decode(known, rows, partial=self._tables.partial):
                 decoder.records.add(value, position, event.header.time * 1000)
         if not self.nested:
             decoder.records.place(before, position, event.end - event.start)

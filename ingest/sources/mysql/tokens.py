@@ -180,14 +180,14 @@ class _Reader:
         """Go behind the end of a comment. Comments inside of one that is not executed count."""
         depth, at = 1, self._at + 2
         while depth:
-            found = _COMMENTS_END.search(self._text, at)
-            if found is None:
+            mark = _COMMENTS_END.search(self._text, at)
+            if mark is None:
                 return False
-            if found.group() == "*/":
+            if mark.group() == "*/":
                 depth -= 1
             elif nested:
                 depth += 1
-            at = found.end()
+            at = mark.end()
         self._at = at
         return True
 
@@ -204,7 +204,6 @@ class WordCursor:
     """Tokens that are read one after the other."""
 
     def __init__(self, tokens: Sequence[SqlToken]) -> None:
-        """Begin at the first token."""
         self._tokens = tokens
         self.at = 0
 

@@ -97,7 +97,6 @@ class TablesAt:
     """The tables as they are at one position; None: no table is read."""
 
     def __init__(self, tables: LogTables | None, position: int) -> None:
-        """Take the history of schemas."""
         self._tables, self._position = tables, position
         self.partial = tables is not None and tables.partial
 
@@ -158,10 +157,10 @@ def rows_of_prepared(
         raise DataLoss(f"{msg} ({end.file}, at {end.offset})", "run `ingest backfill FILE --all`")
     reader = make(tables)
     reader.keeps_prepared = True
-    found: list[bytes] = []
+    values: list[bytes] = []
     try:
         for chunk in reader.read(place, place.position + 1):
-            found += [record.value() or b"" for record in chunk.messages] if chunk is not None else []
+            values += [record.value() or b"" for record in chunk.messages] if chunk is not None else []
     finally:
         reader.close()
-    return found
+    return values
