@@ -217,10 +217,6 @@ class Query:
     """The id of the client's collation; None where the event does not say."""
     error: int
     """The number of the error with which the statement ended; 0 where it did well."""
-    collation_server: int | None = None
-    """The id of the collation that new databases have; None where the event does not say."""
-    default_collation: int | None = None
-    """The id of the collation that the session takes for utf8mb4 (MySQL 8)."""
 
 
 _STATUS_SIZES: Final = {
@@ -255,14 +251,13 @@ def read_query(event: bytes, kind: int, lengths: FormatDescription) -> Query:
     text = cursor.rest()
     if kind == QUERY_COMPRESSED:
         text = unpack_mariadb(text)
-    mode, charset, server, default = _status(status)
-    return Query(text, database, mode, charset, failed, server, default)
+    return Query(text, database, *_status(status), failed)
 
 
-def _status(status: bytes) -> tuple[int, int | None, int | None, int | None]:
-    """Return sql_mode, the client's collation, the server's, the default of utf8mb4. Unknown codes end the list."""
+def _status(status: bytes) -> tuple[int, int | None]:
+    """Return sql_mode and the client's collation. Unknown codes end the list."""
     cursor = Cursor(status)
-    mode, charset, server, default = 0, None, None, None
+    mode, charset = 0, None
     try:
         while cursor.left:
             code = cursor.number(1)
@@ -270,10 +265,7 @@ def _status(status: bytes) -> tuple[int, int | None, int | None, int | None]:
                 mode = cursor.number(8)
             elif code == 4:
                 charset = cursor.number(2)
-                cursor.take(2)
-                server = cursor.number(2)
-            elif code == 18:
-                default = cursor.number(2)
+                cursor.take(4)
             elif code == 2:
                 cursor.take(cursor.number(1) + 1)
             elif code in {5, 6}:
@@ -292,7 +284,7 @@ def _status(status: bytes) -> tuple[int, int | None, int | None, int | None]:
                 break  # of a newer server: those that are needed come first
     except BadEvent:
         pass
-    return mode, charset, server, default
+    return mode, charset
 
 
 def unpack_mariadb(data: bytes) -> bytes:

@@ -38,8 +38,6 @@ _BLOCKED: Final = (
 )
 _CHUNK: Final = 1 << 18
 _MARIADB_GTIDS: Final = 4
-_THROUGH_GTIDS: Final = 4
-"""Flag of COM_BINLOG_DUMP_GTID: the set of GTIDs follows."""
 
 
 class LogStream:
@@ -86,21 +84,6 @@ class LogStream:
     def start(self, file: str, offset: int) -> None:
         """Ask for a file of the log from a place below 4 GiB on; it goes on with the files after it."""
         self._ask(COMMAND.COM_BINLOG_DUMP, pack("<IHI", offset, 0, self._server_id) + file.encode())
-
-    def start_after(self, gtids: str) -> None:
-        """Ask for all transactions that are not in a set: MariaDB's `0-1-100,1-2-7`, or a set of MySQL's GTIDs."""
-        if self.mariadb:
-            try:
-                with self._connection.cursor() as cursor:
-                    cursor.execute("SET @slave_connect_state = %s", (gtids,))
-                    cursor.execute("SET @slave_gtid_strict_mode = 0, @slave_gtid_ignore_duplicates = 0")
-            except MySQLError as exc:
-                raise explain(exc, "start by GTID", self._server) from exc
-            self._ask(COMMAND.COM_BINLOG_DUMP, pack("<IHI", 4, 0, self._server_id))
-            return
-        data = encode_gtids(gtids)
-        body = pack("<HII", _THROUGH_GTIDS, self._server_id, 0) + pack("<QI", 4, len(data)) + data
-        self._ask(COMMAND.COM_BINLOG_DUMP_GTID, body)
 
     def _ask(self, command: int, body: bytes) -> None:
         try:
@@ -197,20 +180,3 @@ def check_packet(packet: bytes, server: MySqlServer) -> bytes:
         raise explain(MySQLError(number, text[6:] if text.startswith("#") else text), "read the log", server)
     msg = f"{server.name} sent {'the end of its log' if first == 0xFE else f'byte {first}'} where an event was expected"
     raise Unavailable(msg, "the log is asked for again")
-
-
-def encode_gtids(text: str) -> bytes:
-    """Return a set of MySQL's GTIDs (`uuid:1-5:7,uuid:…`) as the protocol has it. Raise ValueError."""
-    sources = []
-    for part in filter(None, (part.strip() for part in text.replace("\n", "").split(","))):
-        uuid, *ranges = part.split(":")
-        raw = bytes.fromhex(uuid.replace("-", ""))
-        if len(raw) != 16 or not ranges:
-            msg = f"{part[:60]!r} is no set of GTIDs"
-            raise ValueError(msg)
-        pairs = []
-        for one in ranges:
-            first, _, last = one.partition("-")
-            pairs.append(pack("<QQ", int(first), int(last or first) + 1))
-        sources.append(raw + pack("<Q", len(pairs)) + b"".join(pairs))
-    return pack("<Q", len(sources)) + b"".join(sources)

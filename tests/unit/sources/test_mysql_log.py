@@ -400,7 +400,7 @@ def test_a_statement_has_what_it_is_read_by() -> None:
     _, reader = read(log, native=False, tables=tables, bound=log.offset + 1)
     met = reader.statement
     assert met is not None
-    assert (met.query.database, met.query.sql_mode, met.query.charset, met.query.collation_server) == ("shop", 4, 33, 8)
+    assert (met.query.database, met.query.sql_mode, met.query.charset) == ("shop", 4, 33)
     assert (met.position, met.end, met.changes_rows) == (
         log.offset - 19 - 13 - len(status) - 5 - 51 - 4,
         log.offset,
