@@ -165,7 +165,7 @@ def next_bound(
     order = ", ".join(quoted(column.name) for column in key)
     where = "" if after is None else f" WHERE {above(key, after)}"
     limit = f" ORDER BY {order} LIMIT {rows - 1}, 1"
-    sql = f"SELECT {columns} FROM {source_of(table, key)}{where}{limit}"  # noqa: S608  (all of it is quoted)
+    sql = f"SELECT {columns} FROM {source_of(table, key)}{where}{limit}"
     with connection.cursor() as cursor:
         cursor.execute(sql)
         found = cursor.fetchone()

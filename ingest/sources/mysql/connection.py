@@ -424,7 +424,7 @@ def _login(server: MySqlServer, database: str | None) -> Connection:
         )
         raise ConfigError(msg, "see hostname and port of the source, and what stands between") from exc
     # PyMySQL has no way to give the login a time limit and a statement another one
-    connection._read_timeout = server.read_s  # type: ignore[attr-defined]  # noqa: SLF001  (no public name)
+    connection._read_timeout = server.read_s  # type: ignore[attr-defined]
     return connection
 
 

@@ -164,7 +164,7 @@ def _is_option(part: WordCursor) -> bool:
     return part.peek(1) == "=" or part.peek() in {"ENGINE", "COMMENT", "TYPE", "ROW_FORMAT"}
 
 
-def _action(  # noqa: C901, PLR0912, PLR0915  (a branch for each action of ALTER TABLE)
+def _action(
     part: WordCursor, draft: Draft, alteration: _Alteration, context: Context, session: StatementRun, name: TableName
 ) -> None:
     """Read one of the actions that commas separate."""

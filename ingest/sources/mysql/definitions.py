@@ -116,7 +116,7 @@ def definition(cursor: WordCursor, name: str, context: Context) -> Definition:
     return out
 
 
-def _type(cursor: WordCursor, name: str, context: Context) -> Column:  # noqa: C901, PLR0912, PLR0915  (a branch for each family)
+def _type(cursor: WordCursor, name: str, context: Context) -> Column:
     """Return the type that comes next, with the words that belong to it."""
     word = cursor.next()
     if word.kind != "word":
@@ -252,7 +252,7 @@ def with_charset(
             return replace(column, type="longtext", charset="utf8mb4", collation="utf8mb4_bin")
         if column.type == "blob" and column.length is not None:
             return replace(column, type=_sized(column.length, "blob"), length=None)
-        return _shortened(column, context)
+        return _shortened(column)
     charset = named
     if charset is None and collation is not None:
         charset = charset_of(collation, context.charset)
@@ -265,14 +265,14 @@ def with_charset(
         column = replace(column, type=kind, charset=None, collation=None)
         if kind == "blob" and column.length is not None:
             return replace(column, type=_sized(column.length, "blob"), length=None)
-        return _shortened(column, context)
+        return _shortened(column)
     column = replace(column, charset=charset, collation=collation)
     if column.type == "text" and column.length is not None:
         return replace(column, type=_sized(column.length * char_width(charset), "text"), length=None)
-    return _shortened(column, context)
+    return _shortened(column)
 
 
-def _shortened(column: Column, context: Context) -> Column:  # noqa: ARG001
+def _shortened(column: Column) -> Column:
     """Return a CHAR or VARCHAR that is too long as the text that a server makes of it where it is not strict."""
     if column.length is None or column.type not in {"char", "varchar", "binary", "varbinary"}:
         return column
@@ -291,7 +291,7 @@ def _sized(size: int, kind: str) -> str:
     return "long" + kind
 
 
-def _attribute(cursor: WordCursor, out: Definition, context: Context) -> None:  # noqa: C901, PLR0912, PLR0915  (a line for each)
+def _attribute(cursor: WordCursor, out: Definition, context: Context) -> None:
     """Read one attribute of a column. Raise NotUnderstood for one that is not known."""
     column = out.column
     if cursor.take("DEFAULT"):

@@ -7,6 +7,7 @@ MariaDB has no such thing: its JSON is a text.
 from __future__ import annotations
 
 import base64
+import math
 import re
 from struct import unpack
 from typing import Final, TypeAlias
@@ -156,7 +157,7 @@ def _opaque(field: int, data: bytes) -> str:
 
 def double_text(value: float) -> str:
     """Return the text of a double as the server prints it in JSON: the fewest digits, with `e` beyond 15 places."""
-    if value != value or value in {float("inf"), float("-inf")}:  # noqa: PLR0124  (NaN)
+    if not math.isfinite(value):
         msg = "JSON with a number that is none"
         raise BadEvent(msg)
     sign = "-" if str(value).startswith("-") else ""

@@ -90,19 +90,18 @@ class LogHistory:
 
     def ask(self, what: str, question: Callable[[Connection], _T]) -> _T:
         """Return what a question gives; where the connection is gone, it is made again, once. Raise IngestError."""
-        for again in (True, False):
-            connection = self._connection
-            if connection is None or not connection.open:
-                connection = self._connection = connect(self.server)
-                again = False  # noqa: PLW2901  (a new connection does not fail for being old)
-            try:
-                return question(connection)
-            except pymysql.MySQLError as exc:
-                self._connection = None
-                connection.close()
-                if not again:
-                    raise explain(exc, what, self.server) from exc
-        raise AssertionError
+        connection = self._connection
+        was_open = connection is not None and connection.open
+        if connection is None or not was_open:
+            connection = self._connection = connect(self.server)
+        try:
+            return question(connection)
+        except pymysql.MySQLError as exc:
+            self._connection = None
+            connection.close()
+            if not was_open:  # a new connection does not fail for being old
+                raise explain(exc, what, self.server) from exc
+        return self.ask(what, question)
 
     def close(self) -> None:
         """Close the connection."""
@@ -232,8 +231,8 @@ class LogHistory:
 
     def compare(self, end: int) -> None:
         """Compare the tables that statements have changed with the server's, unless the log moves meanwhile."""
-        still = lambda: self.end() == end  # noqa: E731
-        self._change(compare(self.now, self.history, self.ask, still, self._warn), [])
+        differing = compare(self.now, self.history, self.ask, lambda: self.end() == end, self._warn)
+        self._change(differing, [])
 
     def _change(self, entries: Sequence[SchemaEntry], answers: Sequence[int]) -> None:
         """Add entries of tables that were known before, and go on with those that are in snapshot."""

@@ -173,7 +173,7 @@ class LogSearch:
         except BadEvent as exc:
             raise self._damaged(what, exc) from exc
         finally:
-            connection._force_close()  # type: ignore[attr-defined]  # noqa: SLF001  (there is no good-bye in a log)
+            connection._force_close()  # type: ignore[attr-defined]
 
     def _damaged(self, what: str, exc: BadEvent) -> ConfigError:
         msg = f"cannot {what} at {self._server.name}: {exc}"
@@ -495,10 +495,10 @@ def _row(connection: Connection, statement: str) -> Sequence[Any]:
 def _dumped(connection: Connection, file: str, start: int) -> Generator[PlacedEvent]:
     """Yield the events of one file that a server sends to who has no server id: to the end of the log, then no more."""
     body = pack("<IHI", start, _NON_BLOCK, 0) + file.encode()
-    connection._execute_command(COMMAND.COM_BINLOG_DUMP, body)  # type: ignore[attr-defined]  # noqa: SLF001  (PyMySQL has no such command)
+    connection._execute_command(COMMAND.COM_BINLOG_DUMP, body)  # type: ignore[attr-defined]
     checksum, at, described = False, FIRST, False
     while True:
-        packet = connection._read_packet()  # type: ignore[no-untyped-call]  # noqa: SLF001  (as above)
+        packet = connection._read_packet()  # type: ignore[no-untyped-call]
         data = bytes(packet.get_all_data())
         if data[:1] == b"\xfe" and len(data) < 9:
             return

@@ -292,7 +292,7 @@ class MySqlReader(Reader):
                 cursor.execute(sql)
                 return cursor.fetchone() or ()
         except pymysql.MySQLError as exc:
-            connection._force_close()  # type: ignore[attr-defined]  # noqa: SLF001  (it may be closed)
+            connection._force_close()  # type: ignore[attr-defined]
             if not was_open:
                 raise explain(exc, "compare keys", server) from exc
         return self._ask_order(sql)

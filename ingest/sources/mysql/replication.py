@@ -74,12 +74,12 @@ class LogStream:
                     cursor.execute("SET net_write_timeout = 3600")
             body = pack("<I", self._server_id) + b"\0\0\0" + pack("<H", 0) + pack("<II", 0, 0)
             self._command(COMMAND.COM_REGISTER_SLAVE, body)
-            self._connection._read_ok_packet()  # type: ignore[attr-defined]  # noqa: SLF001  (PyMySQL has no such command)
+            self._connection._read_ok_packet()  # type: ignore[attr-defined]
         except MySQLError as exc:
             raise explain(exc, "register as a replica", self._server) from exc
 
     def _command(self, command: int, body: bytes) -> None:
-        self._connection._execute_command(command, body)  # type: ignore[attr-defined]  # noqa: SLF001  (as above)
+        self._connection._execute_command(command, body)  # type: ignore[attr-defined]
 
     def start(self, file: str, offset: int) -> None:
         """Ask for a file of the log from a place below 4 GiB on; it goes on with the files after it."""
@@ -96,7 +96,7 @@ class LogStream:
     @property
     def _socket(self) -> socket.socket:
         """The socket, with TLS or without."""
-        found: socket.socket = self._connection._sock  # type: ignore[attr-defined]  # noqa: SLF001  (as above)
+        found: socket.socket = self._connection._sock  # type: ignore[attr-defined]
         return found
 
     def read(self) -> memoryview | None:
@@ -139,7 +139,7 @@ class LogStream:
     def close(self) -> None:
         """Close the connection at once: on one that sends the log there is no way to say good-bye."""
         with contextlib.suppress(MySQLError, OSError):
-            self._connection._force_close()  # type: ignore[attr-defined]  # noqa: SLF001  (as above)
+            self._connection._force_close()  # type: ignore[attr-defined]
 
 
 class Packets:

@@ -133,18 +133,18 @@ def statement_of(reading: Reading) -> str:
     """Return the statement that reads a chunk. Rows come in the order of the index, which nobody depends on."""
     where = condition(reading.key, reading.chunk)
     rest = f" WHERE {where}" if where else ""
-    return f"SELECT {selected(reading.columns)} FROM {source_of(reading.table, reading.key)}{rest}"  # noqa: S608 (quoted)
+    return f"SELECT {selected(reading.columns)} FROM {source_of(reading.table, reading.key)}{rest}"
 
 
 def raw_rows(connection: Connection, sql: str) -> Iterator[tuple[bytes | None, ...]]:
     """Yield the rows of a statement as the server's bytes, without keeping them. Raise pymysql.MySQLError."""
     connection.query(sql, unbuffered=True)
-    result = cast("Any", connection)._result  # noqa: SLF001  (a cursor would decode each value)
+    result = cast("Any", connection)._result
     result.converters = [(None, None)] * result.field_count
     try:
         while True:
             with as_client_errors():
-                row = result._read_rowdata_packet_unbuffered()  # noqa: SLF001
+                row = result._read_rowdata_packet_unbuffered()
             if row is None:
                 break
             if len(row) != result.field_count:
@@ -159,15 +159,15 @@ def _by_native_code(connection: Connection, sql: str, rows: ResultSetRows) -> It
     """Yield the rows of a statement as records, read by native code. Raise pymysql.MySQLError."""
     connection.query(sql, unbuffered=True)
     own = cast("Any", connection)
-    result, stream = own._result, own._rfile  # noqa: SLF001  (native code reads the packets)
+    result, stream = own._result, own._rfile
     buffer = memoryview(bytearray(_READ_BYTES))
     try:
-        own._sock.settimeout(own._read_timeout)  # noqa: SLF001
+        own._sock.settimeout(own._read_timeout)
         with as_client_errors():
             rows.feed(stream.read1(_READ_BYTES))  # what is buffered; the rest comes from the socket itself
         while not rows.ended:
             with as_client_errors():
-                count = own._sock.recv_into(buffer)  # noqa: SLF001
+                count = own._sock.recv_into(buffer)
                 if not count:
                     raise pymysql.OperationalError(CR.CR_SERVER_LOST, "Lost connection to MySQL server during query")
                 rows.feed(buffer[:count])
@@ -354,7 +354,7 @@ class ChunkReader:
         """Compare the table with the history's. From here to the transaction's end no statement can change it."""
         table = reading.table
         with self._connection.cursor() as cursor:
-            cursor.execute(f"SELECT 1 FROM {name_of(table)} LIMIT 0")  # noqa: S608  (quoted)
+            cursor.execute(f"SELECT 1 FROM {name_of(table)} LIMIT 0")
             cursor.execute(f"SHOW CREATE TABLE {name_of(table)}")
             (_, text, *_) = cursor.fetchone() or ("", "")
         # The catalogue's queries take as long as a tenth of a chunk: they are for a definition that is new here
