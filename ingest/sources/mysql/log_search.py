@@ -14,36 +14,9 @@ import pymysql
 from pymysql.constants import COMMAND
 
 from ingest.errors import ConfigError, DataLoss
+from ingest.sources.mysql import events
 from ingest.sources.mysql.connection import connect, explain, version
-from ingest.sources.mysql.events import (
-    ANONYMOUS_GTID,
-    ARTIFICIAL,
-    BINLOG_CHECKPOINT,
-    FORMAT_DESCRIPTION,
-    GTID,
-    GTID_TAGGED,
-    HEADER_BYTES,
-    HEARTBEAT,
-    HEARTBEAT_V2,
-    MARIADB_GTID,
-    MARIADB_GTID_LIST,
-    PREVIOUS_GTIDS,
-    QUERY,
-    QUERY_COMPRESSED,
-    ROTATE,
-    STOP,
-    TABLE_MAP,
-    TRANSACTION_PAYLOAD,
-    XA_PREPARE,
-    XID,
-    BadEvent,
-    FormatDescription,
-    Query,
-    read_format,
-    read_gtid,
-    read_header,
-    read_query,
-)
+from ingest.sources.mysql.events import BadEvent, FormatDescription, Query
 from ingest.sources.mysql.gtids import GtidSet
 from ingest.sources.mysql.history import bare, may_change_tables
 from ingest.sources.mysql.log_model import (
@@ -64,10 +37,19 @@ if TYPE_CHECKING:
     from ingest.sources.mysql.events import EventHeader, Gtid
     from ingest.sources.mysql.log_model import LogPlace
 
-_STARTS: Final = frozenset({GTID, ANONYMOUS_GTID, GTID_TAGGED, MARIADB_GTID})
+_STARTS: Final = frozenset({events.GTID, events.ANONYMOUS_GTID, events.GTID_TAGGED, events.MARIADB_GTID})
 """Kinds with which a transaction begins; before MySQL 5.7 without GTIDs it begins with the statement BEGIN."""
-_ENDS: Final = frozenset({XID, XA_PREPARE, TRANSACTION_PAYLOAD})
-_OF_A_FILE: Final = frozenset({FORMAT_DESCRIPTION, PREVIOUS_GTIDS, MARIADB_GTID_LIST, BINLOG_CHECKPOINT, ROTATE, STOP})
+_ENDS: Final = frozenset({events.XID, events.XA_PREPARE, events.TRANSACTION_PAYLOAD})
+_OF_A_FILE: Final = frozenset(
+    {
+        events.FORMAT_DESCRIPTION,
+        events.PREVIOUS_GTIDS,
+        events.MARIADB_GTID_LIST,
+        events.BINLOG_CHECKPOINT,
+        events.ROTATE,
+        events.STOP,
+    }
+)
 _LENGTHS: Final = FormatDescription("", b"", checksums=False)
 """Lengths of kinds of events, as all versions that are read have them."""
 _MAX_OFFSET: Final = (1 << 32) - 1
@@ -183,8 +165,8 @@ class LogSearch:
     def _reading(self, file: str, offset: int = FIRST) -> Iterator[Iterator[PlacedEvent]]:
         """Give the events of a file (`events`) to a block, in which a damaged one is an error as well."""
         try:
-            with closing(self.events(file, offset)) as events:
-                yield events
+            with closing(self.events(file, offset)) as placed:
+                yield placed
         except BadEvent as exc:
             raise self._damaged("read the log", exc) from exc
 
@@ -207,11 +189,11 @@ class LogSearch:
         """Return what the first events of a file say."""
         first_time: int | None = None
         previous: GtidSet | None = None
-        with self._reading(file) as events:
-            for event in events:
-                if event.header.kind == FORMAT_DESCRIPTION and first_time is None:
+        with self._reading(file) as placed:
+            for event in placed:
+                if event.header.kind == events.FORMAT_DESCRIPTION and first_time is None:
                     first_time = event.header.time
-                elif event.header.kind in {PREVIOUS_GTIDS, MARIADB_GTID_LIST}:
+                elif event.header.kind in {events.PREVIOUS_GTIDS, events.MARIADB_GTID_LIST}:
                     previous = _previous(event)
                     break
                 elif event.header.kind in _STARTS or event.start > 4096:
@@ -234,16 +216,16 @@ class LogSearch:
             if version(connection).mariadb:
                 connection.query("SET @mariadb_slave_capability = 4")
             for event in _dumped(connection, file, start):
-                if event.header.kind == FORMAT_DESCRIPTION or event.start >= offset:
+                if event.header.kind == events.FORMAT_DESCRIPTION or event.start >= offset:
                     yield event
 
     def gtid_at(self, file: str, offset: int) -> Gtid | None:
         """Return the GTID of the transaction that begins at an offset; None where it has none."""
-        with self._reading(file, offset) as events:
-            for event in events:
+        with self._reading(file, offset) as placed:
+            for event in placed:
                 if event.start >= offset:
                     numbered = event.header.kind in _STARTS
-                    return read_gtid(event.data, event.header.server_id, event.header.kind) if numbered else None
+                    return events.read_gtid(event.data, event.header.server_id, event.header.kind) if numbered else None
         return None
 
     def end_of(self, file: str, offset: int) -> End:
@@ -252,13 +234,13 @@ class LogSearch:
         `parts`: some of it is rolled back to a savepoint, and the rest is committed. `crash`: the file ends before it.
         """
         parts = begun = False
-        with self._reading(file, offset) as events:
-            for event in events:
+        with self._reading(file, offset) as placed:
+            for event in placed:
                 kind = event.header.kind
-                if kind in {XID, XA_PREPARE}:
+                if kind in {events.XID, events.XA_PREPARE}:
                     return "parts" if parts else "commit"
-                if kind in {QUERY, QUERY_COMPRESSED}:
-                    verb = bare(read_query(event.data, kind, _LENGTHS).text)[:40].upper()
+                if kind in {events.QUERY, events.QUERY_COMPRESSED}:
+                    verb = bare(events.read_query(event.data, kind, _LENGTHS).text)[:40].upper()
                     if verb in {b"COMMIT", b"ROLLBACK", b"ROLLBACK WORK"}:
                         return "rollback" if verb != b"COMMIT" else "parts" if parts else "commit"
                     parts = parts or verb.startswith(b"ROLLBACK TO ")
@@ -280,13 +262,13 @@ class LogSearch:
 
     def _event_at(self, file: str, offset: int) -> tuple[PlacedEvent | None, PlacedEvent | None]:
         """Return the first event of a file and the one at an offset; None for what is none: it was read before."""
-        with self._reading(file, offset) as events:
+        with self._reading(file, offset) as placed:
             try:
-                first = next(events, None)
+                first = next(placed, None)
             except (DataLoss, ConfigError):
                 return None, None
             try:
-                return first, next(events, None)
+                return first, next(placed, None)
             except (DataLoss, ConfigError):
                 return first, None
 
@@ -298,8 +280,8 @@ class LogSearch:
         if executed is None:
             return None
         runs: dict[str, list[tuple[int, int]]] = {}
-        with self._reading(file) as events:
-            for event in events:
+        with self._reading(file) as placed:
+            for event in placed:
                 if event.start >= offset:
                     break
                 if (gtid := _gtid(event)) is not None:
@@ -351,10 +333,10 @@ class LogSearch:
         end = FIRST
         for name, _ in listing[begin:]:
             end = FIRST
-            with self._reading(name) as events:
-                for event in events:
+            with self._reading(name) as placed:
+                for event in placed:
                     gtid = _gtid(event)
-                    if event.header.kind == ANONYMOUS_GTID:
+                    if event.header.kind == events.ANONYMOUS_GTID:
                         raise ConfigError(f"{self._server.name} has transactions without GTIDs", "set gtid_mode = ON")
                     if gtid is not None and not excluded(gtid[0].partition(":")[0]):
                         if not delivered.has(*gtid):
@@ -372,9 +354,9 @@ class LogSearch:
             begin -= 1
         for name, _ in listing[begin:]:
             open_at: int | None = None
-            with self._reading(name) as events:
-                for event in events:
-                    begins = event.header.kind == QUERY and open_at is None and event.data.endswith(b"\0BEGIN")
+            with self._reading(name) as placed:
+                for event in placed:
+                    begins = event.header.kind == events.QUERY and open_at is None and event.data.endswith(b"\0BEGIN")
                     if event.header.kind in _STARTS or begins:
                         open_at = event.start
                     if event.header.kind not in _OF_A_FILE and event.header.time >= seconds:
@@ -388,10 +370,10 @@ class LogSearch:
         """Yield file, end and text of the statements from a place of the log on, as far as it goes now."""
         names = [name for name, _ in self.listing()]
         for name in names[names.index(file) if file in names else 0 :]:
-            with self._reading(name, offset if name == file else FIRST) as events:
-                for event in events:
-                    if event.header.kind in {QUERY, QUERY_COMPRESSED}:
-                        yield name, event.end, read_query(event.data, event.header.kind, _LENGTHS)
+            with self._reading(name, offset if name == file else FIRST) as placed:
+                for event in placed:
+                    if event.header.kind in {events.QUERY, events.QUERY_COMPRESSED}:
+                        yield name, event.end, events.read_query(event.data, event.header.kind, _LENGTHS)
 
     def next_statements(
         self, file: str, offset: int, written: set[tuple[str, str]], excluded: Callable[[str, int], bool] | None = None
@@ -403,21 +385,21 @@ class LogSearch:
         only begin a change, which counts later or never, are passed over as well.
         """
         last, over = offset, False
-        with self._reading(file, offset) as events:
-            for event in events:
+        with self._reading(file, offset) as placed:
+            for event in placed:
                 kind = event.header.kind
                 if event.start - last > NEAR_BYTES:
                     return
                 if kind in _STARTS:
-                    gtid = read_gtid(event.data, event.header.server_id, kind)
+                    gtid = events.read_gtid(event.data, event.header.server_id, kind)
                     given = gtid is not None and excluded is not None and excluded(gtid.source, gtid.number)
                     over = given or (gtid is not None and gtid.undecided)
-                elif kind == TABLE_MAP:
+                elif kind == events.TABLE_MAP:
                     written.add(name_in(event.data, _LENGTHS))
-                elif kind == TRANSACTION_PAYLOAD:
+                elif kind == events.TRANSACTION_PAYLOAD:
                     return
-                elif kind in {QUERY, QUERY_COMPRESSED} and not over:
-                    query = read_query(event.data, kind, _LENGTHS)
+                elif kind in {events.QUERY, events.QUERY_COMPRESSED} and not over:
+                    query = events.read_query(event.data, kind, _LENGTHS)
                     if may_change_tables(query.text):
                         last = event.end
                         yield PlacedStatement(event.start, event.end, event.header.time, query)
@@ -503,27 +485,27 @@ def _dumped(connection: Connection, file: str, start: int) -> Generator[PlacedEv
         if data[:1] == b"\xfe" and len(data) < 9:
             return
         event = data[1:]
-        header = read_header(event)
-        if header.kind == ROTATE and described:
+        header = events.read_header(event)
+        if header.kind == events.ROTATE and described:
             return  # the next file
-        if header.kind == FORMAT_DESCRIPTION:
-            checksum, described = read_format(event).checksums, True
+        if header.kind == events.FORMAT_DESCRIPTION:
+            checksum, described = events.read_format(event).checksums, True
             at = FIRST + header.size if start == FIRST else start
             yield PlacedEvent(FIRST, FIRST + header.size, header, event[:-4] if checksum else event)
-        elif not header.flags & ARTIFICIAL and header.kind not in {HEARTBEAT, HEARTBEAT_V2}:
+        elif not header.flags & events.ARTIFICIAL and header.kind not in {events.HEARTBEAT, events.HEARTBEAT_V2}:
             # Events may be missing: MariaDB sends no texts of statements. The header has the lowest 32 bits of its end
             at += header.size + (header.end - at - header.size) % (1 << 32)
             yield PlacedEvent(at - header.size, at, header, event[:-4] if checksum else event)
 
 
 def _previous(event: PlacedEvent) -> GtidSet:
-    body = event.data[HEADER_BYTES:]
-    return GtidSet.decode(body) if event.header.kind == PREVIOUS_GTIDS else GtidSet.decode_list(body)
+    body = event.data[events.HEADER_BYTES :]
+    return GtidSet.decode(body) if event.header.kind == events.PREVIOUS_GTIDS else GtidSet.decode_list(body)
 
 
 def _gtid(event: PlacedEvent) -> tuple[str, int] | None:
     """Return source and number of the transaction that begins with an event."""
     if event.header.kind not in _STARTS:
         return None
-    gtid = read_gtid(event.data, event.header.server_id, event.header.kind)
+    gtid = events.read_gtid(event.data, event.header.server_id, event.header.kind)
     return None if gtid is None else (gtid.source, gtid.number)

@@ -13,27 +13,8 @@ from typing import TYPE_CHECKING, Final
 import orjson
 
 from ingest.errors import ConfigError
-from ingest.sources.mysql import json_binary
-from ingest.sources.mysql.events import (
-    DELETE_ROWS,
-    DELETE_ROWS_COMPRESSED,
-    DELETES,
-    HEADER_BYTES,
-    INSERTS,
-    PARTIAL_UPDATE_ROWS,
-    TABLE_MAP,
-    UPDATE_ROWS,
-    UPDATE_ROWS_COMPRESSED,
-    UPDATES,
-    WRITE_ROWS,
-    WRITE_ROWS_COMPRESSED,
-    WRITE_ROWS_COMPRESSED_V1,
-    WRITE_ROWS_V1,
-    BadEvent,
-    Cursor,
-    FormatDescription,
-    unpack_mariadb,
-)
+from ingest.sources.mysql import events, json_binary
+from ingest.sources.mysql.events import BadEvent, Cursor, FormatDescription
 from ingest.sources.mysql.row_values import default_text, mismatch
 from ingest.sources.mysql.types import Column
 
@@ -43,17 +24,17 @@ if TYPE_CHECKING:
     from ingest.sources.mysql.row_values import ValueReader
     from ingest.sources.mysql.types import Table
 
-_TO_PLAIN: Final = WRITE_ROWS_COMPRESSED - WRITE_ROWS
-_COMPRESSED_ROWS: Final = frozenset(range(WRITE_ROWS_COMPRESSED_V1, DELETE_ROWS_COMPRESSED + 1))
+_TO_PLAIN: Final = events.WRITE_ROWS_COMPRESSED - events.WRITE_ROWS
+_COMPRESSED_ROWS: Final = frozenset(range(events.WRITE_ROWS_COMPRESSED_V1, events.DELETE_ROWS_COMPRESSED + 1))
 _WITH_EXTRA: Final = frozenset(
     {
-        WRITE_ROWS,
-        UPDATE_ROWS,
-        DELETE_ROWS,
-        PARTIAL_UPDATE_ROWS,
-        WRITE_ROWS_COMPRESSED,
-        UPDATE_ROWS_COMPRESSED,
-        DELETE_ROWS_COMPRESSED,
+        events.WRITE_ROWS,
+        events.UPDATE_ROWS,
+        events.DELETE_ROWS,
+        events.PARTIAL_UPDATE_ROWS,
+        events.WRITE_ROWS_COMPRESSED,
+        events.UPDATE_ROWS_COMPRESSED,
+        events.DELETE_ROWS_COMPRESSED,
     }
 )
 _FIELD_METADATA: Final = {
@@ -87,7 +68,7 @@ NUMERIC: Final = frozenset({0, 1, 2, 3, 4, 5, 8, 9, 246})
 
 def name_in(event: bytes, lengths: FormatDescription) -> tuple[str, str]:
     """Return the table that a table map is of. Raise BadEvent."""
-    return _name(Cursor(event, HEADER_BYTES + lengths.length(TABLE_MAP, 8)))
+    return _name(Cursor(event, events.HEADER_BYTES + lengths.length(events.TABLE_MAP, 8)))
 
 
 def _name(cursor: Cursor) -> tuple[str, str]:
@@ -100,8 +81,8 @@ def _name(cursor: Cursor) -> tuple[str, str]:
 
 def read_table_map(event: bytes, lengths: FormatDescription) -> TableMap:
     """Return what a table map says. Raise BadEvent."""
-    cursor = Cursor(event, HEADER_BYTES)
-    size = lengths.length(TABLE_MAP, 8)
+    cursor = Cursor(event, events.HEADER_BYTES)
+    size = lengths.length(events.TABLE_MAP, 8)
     table_id = cursor.number(4 if size == 6 else 6)
     cursor.take(size - (4 if size == 6 else 6))
     database, name = _name(cursor)
@@ -150,12 +131,12 @@ class RowsEvent:
     @property
     def op(self) -> str:
         """The kind of change: `c`, `u` or `d`."""
-        return "c" if self.kind in INSERTS else "u" if self.kind in UPDATES else "d"
+        return "c" if self.kind in events.INSERTS else "u" if self.kind in events.UPDATES else "d"
 
     @property
     def partial(self) -> bool:
         """True if after images may have changes of JSON in place of documents."""
-        return self.kind == PARTIAL_UPDATE_ROWS
+        return self.kind == events.PARTIAL_UPDATE_ROWS
 
 
 def bits(data: bytes, count: int) -> tuple[bool, ...]:
@@ -166,12 +147,12 @@ def bits(data: bytes, count: int) -> tuple[bool, ...]:
 def table_of(event: bytes, kind: int, lengths: FormatDescription) -> int:
     """Return the id of the table that a row event is of. Raise BadEvent."""
     size = lengths.length(kind, 10 if kind in _WITH_EXTRA else 8)
-    return Cursor(event, HEADER_BYTES).number(4 if size == 6 else 6)
+    return Cursor(event, events.HEADER_BYTES).number(4 if size == 6 else 6)
 
 
 def flags_of(event: bytes, kind: int, lengths: FormatDescription) -> int:
     """Return the flags of a row event. Raise BadEvent."""
-    cursor = Cursor(event, HEADER_BYTES)
+    cursor = Cursor(event, events.HEADER_BYTES)
     cursor.take(4 if lengths.length(kind, 10 if kind in _WITH_EXTRA else 8) == 6 else 6)
     return cursor.number(2)
 
@@ -180,21 +161,25 @@ def unpacked(event: bytes, kind: int, lengths: FormatDescription) -> tuple[int, 
     """Return the kind and the bytes that a row event has where it is not compressed. Raise BadEvent."""
     if kind not in _COMPRESSED_ROWS:
         return kind, event
-    plain = kind - WRITE_ROWS_COMPRESSED_V1 + WRITE_ROWS_V1 if kind < WRITE_ROWS_COMPRESSED else kind - _TO_PLAIN
-    cursor = Cursor(event, HEADER_BYTES)
+    plain = (
+        kind - events.WRITE_ROWS_COMPRESSED_V1 + events.WRITE_ROWS_V1
+        if kind < events.WRITE_ROWS_COMPRESSED
+        else kind - _TO_PLAIN
+    )
+    cursor = Cursor(event, events.HEADER_BYTES)
     size = lengths.length(kind, 10 if kind in _WITH_EXTRA else 8)
     cursor.take(size - 2 if kind in _WITH_EXTRA and size >= 10 else size)
     if kind in _WITH_EXTRA and size >= 10:
         cursor.take(cursor.number(2) - 2)
     count = cursor.packed()
-    cursor.take((count + 7) // 8 * (2 if kind in UPDATES else 1))
+    cursor.take((count + 7) // 8 * (2 if kind in events.UPDATES else 1))
     begins = cursor.at
-    return plain, event[:4] + bytes([plain]) + event[5:begins] + unpack_mariadb(cursor.rest())
+    return plain, event[:4] + bytes([plain]) + event[5:begins] + events.unpack_mariadb(cursor.rest())
 
 
 def read_rows(event: bytes, kind: int, lengths: FormatDescription) -> RowsEvent:
     """Return the rows of an event that is not compressed. Raise BadEvent."""
-    cursor = Cursor(event, HEADER_BYTES)
+    cursor = Cursor(event, events.HEADER_BYTES)
     size = lengths.length(kind, 10 if kind in _WITH_EXTRA else 8)
     table = cursor.number(4 if size == 6 else 6)
     flags = cursor.number(2)
@@ -205,11 +190,11 @@ def read_rows(event: bytes, kind: int, lengths: FormatDescription) -> RowsEvent:
         msg = f"an event of {len(event)} bytes with {count} columns"
         raise BadEvent(msg)
     bitmap = bits(cursor.take((count + 7) // 8), count)
-    after = bits(cursor.take((count + 7) // 8), count) if kind in UPDATES else bitmap
+    after = bits(cursor.take((count + 7) // 8), count) if kind in events.UPDATES else bitmap
     none = (False,) * count
     body = cursor.rest()
-    before = none if kind in INSERTS else bitmap
-    return RowsEvent(table, kind, bool(flags & 1), count, before, none if kind in DELETES else after, body)
+    before = none if kind in events.INSERTS else bitmap
+    return RowsEvent(table, kind, bool(flags & 1), count, before, none if kind in events.DELETES else after, body)
 
 
 HIDDEN: Final = "!hidden!"
