@@ -6,6 +6,7 @@ In: properties as pyiceberg has them. Nothing in them names code: that is refuse
 from __future__ import annotations
 
 import re
+import time
 import uuid
 from contextlib import contextmanager
 from pathlib import Path
@@ -71,6 +72,10 @@ _UNEXPECTED: Final = (
 _DENIED: Final = (UnauthorizedError, ForbiddenError, AuthorizationExpiredError, OAuthError)
 _KEYS: Final = re.compile(r"ACCESS_DENIED|INVALID_ACCESS_KEY|SIGNATURE_DOES_NOT_MATCH|InvalidAccessKey|AccessDenied")
 """Texts of object stores that do not know a user, or do not let it write."""
+_CREATED: Final = re.compile(r"already exists|duplicate key")
+"""Texts of databases in which another client creates the catalog's tables at the same moment: the library looks for
+them, and creates them afterwards. The thread that asks whether the sink answers is such a client."""
+_ATTEMPTS: Final = 5
 _NOWHERE: Final = re.compile(r"NO_SUCH_BUCKET|NoSuchBucket|ContainerNotFound")
 
 
@@ -99,8 +104,15 @@ class IcebergWarehouse:
     @property
     def catalog(self) -> Catalog:
         """The catalog. Raises what the library raises."""
-        if self._catalog is None:
-            self._catalog = load_catalog(_NAME, **with_defaults(self._properties))
+        attempts = 0
+        while self._catalog is None:
+            try:
+                self._catalog = load_catalog(_NAME, **with_defaults(self._properties))
+            except DBAPIError as exc:
+                attempts += 1
+                if attempts == _ATTEMPTS or not _CREATED.search(str(exc.orig)):
+                    raise
+                time.sleep(0.1)
         return self._catalog
 
     def find(self, name: TableName) -> Table | None:

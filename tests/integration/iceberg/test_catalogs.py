@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
 from typing import TYPE_CHECKING
 
 import pytest
@@ -47,6 +49,22 @@ def test_a_catalog_in_postgresql(postgres: Database, tmp_path: Path) -> None:
     assert found == [(2, 2)]
     assert not [*(tmp_path / "lake").rglob("version-hint.text")], "others are asked by whoever reads"
     sink.side.close()
+
+
+def test_clients_create_a_catalog_at_the_same_moment(tmp_path: Path) -> None:
+    """The thread that asks whether a sink answers is one of them: a run ended with 75 for it."""
+    together = Barrier(4)
+
+    def asked(number: int) -> list[tuple[str, ...]]:
+        with IcebergWarehouse({"warehouse": str(tmp_path / str(number // 4))}).asking("look") as catalog:
+            return catalog.list_namespaces()
+
+    def first(number: int) -> list[tuple[str, ...]]:
+        together.wait()
+        return asked(number)
+
+    with ThreadPoolExecutor(4) as clients:
+        assert list(clients.map(first, range(40))) == [[]] * 40
 
 
 def test_names_stay_below_the_warehouse(postgres: Database, tmp_path: Path) -> None:
