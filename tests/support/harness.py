@@ -12,6 +12,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
@@ -33,6 +34,15 @@ Row = dict[str, Any]
 
 EXACTLY = "  sink.delivery-guarantee: exactly-once\n"
 FAULTS = Path(__file__).parent / "faults"
+
+
+def time_with(**instead: Callable[..., Any]) -> SimpleNamespace:
+    """The module `time` with other functions, for the module under test alone.
+
+    Patched in `time` itself, a function is another one for each thread of the process: a loop that some other test has
+    left in one no longer sleeps, or never ends.
+    """
+    return SimpleNamespace(**{**vars(time), **instead})
 
 
 def free_port() -> int:

@@ -119,3 +119,12 @@ def test_tests_of_a_file_and_of_a_folder_go_to_one_worker_and_the_longest_begin(
         ["tests/test_z.py", "tests/test_a.py", "tests/test_a.py"],
         ["tests/b/test_1.py", "tests/b/test_2.py", "tests/b/test_1.py"],
     ]
+
+
+def test_no_test_changes_the_clock_of_other_threads() -> None:
+    """A loop of some thread that another test had left no longer slept: it filled memory for ten minutes."""
+    of_all = re.compile(r"""setattr\(\s*(?:time,|["']time\.)""")
+    tests = [path for path in (ROOT / "tests").rglob("*.py") if path != Path(__file__)]
+    assert [path for path in tests if of_all.search(path.read_text(encoding="utf-8"))] == []
+    assert of_all.search('patch.setattr(time, "sleep", pauses.append)')
+    assert of_all.search('patch.setattr("time.sleep", pauses.append)')

@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
+from harness import time_with
 from lake import Lake
 from mysql_in_process import InProcessPipeline, texts
 
@@ -104,7 +105,7 @@ def test_a_table_is_read_again_for_that_once_an_hour(mariadb: MySql, tmp_path: P
     assert "UPDATE in family_hour_other.parent: its foreign key child_ibfk_1 says CASCADE; it is read again" in said
     now = time.time()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(time, "time", lambda: now + 3600)
+        patch.setattr(log_history, "time", time_with(time=lambda: now + 3600))
         assert family.run() == {"child"}
     assert family.differs() == set()
     assert family.pipeline.marked() == []

@@ -5,14 +5,13 @@ from __future__ import annotations
 import socket
 import socketserver
 import threading
-import time
 from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
-from harness import free_port
+from harness import free_port, time_with
 
 from ingest.errors import ConfigError, Unavailable
 from ingest.kafka import admin_connection, probe
@@ -102,7 +101,7 @@ def test_a_broker_that_answers_again_is_said(monkeypatch: pytest.MonkeyPatch) ->
             raise KafkaException(KafkaError(KafkaError._TRANSPORT))
         return SimpleNamespace(brokers={}, cluster_id="x")
 
-    monkeypatch.setattr(time, "sleep", lambda _: None)
+    monkeypatch.setattr(admin_connection, "time", time_with(sleep=lambda _: None))
     monkeypatch.setattr(admin_connection, "wrong_address", lambda *_: None)
     for failures, wanted in ((2, ["no answer from", "the broker at here:1 answers again"]), (0, [])):
         said: list[str] = []
@@ -117,8 +116,7 @@ def test_a_broker_that_answers_again_is_said(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_broker_that_is_away_is_said_early_and_once(monkeypatch: pytest.MonkeyPatch) -> None:
     nobody = f"127.0.0.1:{free_port()}"
     pauses: list[float] = []
-    sleep, own = time.sleep, threading.get_ident()  # threads of other tests may wait meanwhile
-    monkeypatch.setattr(time, "sleep", lambda s: pauses.append(s) if threading.get_ident() == own else sleep(s))
+    monkeypatch.setattr(admin_connection, "time", time_with(sleep=pauses.append))
     said: list[tuple[int, str]] = []
     with pytest.raises(Unavailable):
         Cluster({"bootstrap.servers": nobody}).connect(2, lambda text: said.append((len(pauses), text)))

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import os
 import re
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from counted import counting, done, measured, started
+from harness import time_with
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
@@ -146,7 +146,7 @@ def test_partitions_that_topics_have_got_are_shown_by_topic() -> None:
 
 def test_rates_are_of_the_last_minute(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1000.0
-    monkeypatch.setattr(time, "time", lambda: now)
+    monkeypatch.setattr(module, "time", time_with(time=lambda: now))
     metrics = counting()
     now = 1010.0
     metrics(measured(records_in=100))
@@ -249,7 +249,7 @@ def test_a_run_is_ready_while_it_runs_and_its_source_answers() -> None:
 
 def test_records_that_wait_are_counted_between_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 5000.0
-    monkeypatch.setattr("time.time", lambda: now)
+    monkeypatch.setattr(module, "time", time_with(time=lambda: now))
     metrics = counting()
 
     def waiting_and_stalled() -> tuple[float, float]:

@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import pytest
+from harness import time_with
 from prometheus_client.parser import text_string_to_metric_families
 
 from ingest.errors import AccessError, ConfigError
+from ingest.observe import observers
 from ingest.observe.events import Alive, Event, RunEnded, RunStarted, Serving, SideAnswers
 from ingest.observe.metrics import Metrics
 from ingest.observe.metrics_outputs import MetricsOutputs, watched
@@ -93,7 +95,7 @@ def test_probes_say_what_is_wrong(port: Port, monkeypatch: pytest.MonkeyPatch) -
     port.health(SideAnswers("source", answers=True))
     assert port.ask("/readyz")[::2] == (200, "ok\n")
     later = time.monotonic() + 301
-    monkeypatch.setattr(time, "monotonic", lambda: later)
+    monkeypatch.setattr(observers, "time", time_with(monotonic=lambda: later))
     status, _, text = port.ask("/livez")
     assert status == 503
     assert text.startswith("no batch completed for 301 s")
@@ -105,7 +107,7 @@ def test_probes_say_what_is_wrong(port: Port, monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_run_that_waits_for_a_side_is_not_ready_and_not_dead(monkeypatch: pytest.MonkeyPatch) -> None:
     health, now = Health(300), time.monotonic()
-    monkeypatch.setattr(time, "monotonic", lambda: now)
+    monkeypatch.setattr(observers, "time", time_with(monotonic=lambda: now))
     health(STARTED)
     for side in ("source", "sink"):
         health(SideAnswers(side, answers=True))

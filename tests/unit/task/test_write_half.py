@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from harness import time_with
 from inmemory import pipeline
 
 from ingest.encode.encode import EncoderCache
 from ingest.errors import Unavailable
 from ingest.model.commit import CommitScope, ResumePoint
 from ingest.schema.evolve import Schemas
+from ingest.task import write_half
 from ingest.task.assignment import Setup, Task
 from ingest.task.counters import Counters, EncoderCounters, TableCounters
 from ingest.task.result import TaskProgress, TaskResult
@@ -180,7 +182,7 @@ def test_an_error_of_the_first_attempt_is_what_it_is() -> None:
 
 def test_an_interval_passes_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
-    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    monkeypatch.setattr(write_half, "time", time_with(monotonic=lambda: now[0]))
     interval = Interval(5)
     found = []
     for at in (104, 105, 106, 110, 111.5, 116, 116.6):

@@ -5,13 +5,12 @@ from __future__ import annotations
 import pickle
 import socket
 import ssl
-import time
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pymysql
 import pytest
-from harness import free_port
+from harness import free_port, time_with
 from msgspec.structs import replace
 from mysql_servers import MARIADB_10, PASSWORD, USER, running
 
@@ -206,7 +205,7 @@ def test_connecting_is_tried_as_often_as_it_is_said(mariadb: MySql, monkeypatch:
         return real(server, database)
 
     monkeypatch.setattr(connection, "_login", log_in)
-    monkeypatch.setattr(time, "sleep", pauses.append)
+    monkeypatch.setattr(connection, "time", time_with(sleep=pauses.append))
     with pytest.raises(Unavailable):
         connect(replace(login(mariadb), tries=2))
     assert (len(tried), pauses) == (2, [0.3])
