@@ -67,7 +67,7 @@ cdef class AvroReader:
     cdef const AvroNode *nodes
     cdef JsonText made
     cdef Py_ssize_t size      # bytes of the message
-    cdef int64_t left         # of the members that its records may have: see formats/avro/budget.py
+    cdef int64_t left         # of the members that its records may have: see formats/avro/primitives.py
     cdef int64_t base         # of this for each message, and for each of its bytes
     cdef int64_t per_byte
     cdef bint numbers         # some of its values are texts that hold numbers

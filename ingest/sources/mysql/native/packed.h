@@ -1,7 +1,7 @@
 /* Numbers, times and texts as a server packs them into rows, to their JSON texts. Nothing here knows a Python object.
 
    `put_` functions write at `to`, and return where that ends; NULL for what the reference has to look at
-   (ingest/sources/mysql/packed.py and row_values.py). They read as many bytes as their type has. */
+   (ingest/sources/mysql/binary_values.py and row_values.py). They read as many bytes as their type has. */
 
 #ifndef INGEST_MYSQL_PACKED_H
 #define INGEST_MYSQL_PACKED_H

@@ -6,7 +6,7 @@ from libc.stdint cimport int64_t, uint8_t
 from ingest.sources.mysql.native.log_records cimport PendingRecords
 
 
-cdef enum Step:               # what is done with a value; row_plan.py has the same numbers
+cdef enum Step:               # what is done with a value; table_maps.py has the same numbers
     BY_PYTHON = 0             # rare types
     SIGNED = 1
     UNSIGNED = 2
