@@ -1,7 +1,8 @@
 """`make check`: find links between Markdown pages, and citations of pages in code, that lead nowhere.
 
 A link is `[text](path#anchor)`; a citation is `docs/….md#anchor` in a file of code. An anchor is that of a heading, as
-GitHub makes it. Names of scenarios in docs/spec have to be names of test files. Exit code 1 where one is wrong.
+GitHub makes it. Names of scenarios in docs/spec have to be names of test files, and names of files of code in the pages
+about the code those of files, or the ends of their paths. Exit code 1 where one is wrong.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ _CITATION: Final = re.compile(r"(?<![\w./-])((?:docs|bench|schemas)/[\w./-]*\.md
 _FENCE: Final = re.compile(r"^ *```.*?^ *```", re.MULTILINE | re.DOTALL)
 _CODE: Final = re.compile(r"`[^`\n]+`")
 _SCENARIOS: Final = re.compile(r"^Scenarios: (.*?)\.$", re.MULTILINE | re.DOTALL)
+_FILE: Final = re.compile(r"`([\w./-]+\.(?:py|pyx|pxd|c|h|sh))`")
+_OF_THE_CODE: Final = frozenset({"docs/architecture.md", "CONTRIBUTING.md"})
 _ANCHOR: Final = re.compile(r'<a id="([\w-]+)">')
 
 
@@ -60,7 +63,8 @@ def dead(source: Path, target: str, start: Path) -> str | None:
 
 
 def problems(found: list[Path]) -> Iterator[str]:
-    """Yield a line for each link, citation and name of a scenario that leads nowhere."""
+    """Yield a line for each link, citation, and name of a scenario or a file that leads nowhere."""
+    paths = [f"/{path.relative_to(ROOT).as_posix()}" for path in found]
     stems = {re.sub(r"^\d+-", "", path.stem) for path in found if "tests" in path.parts and path.suffix == ".yaml"}
     for source in found:
         if source.suffix != ".md" and source.suffix not in CODE:
@@ -75,6 +79,10 @@ def problems(found: list[Path]) -> Iterator[str]:
             why = dead(source, target, start)
             if why is not None:
                 yield f"{name}: {why}"
+        if name in _OF_THE_CODE:
+            for file in _FILE.findall(text):
+                if not any(path.endswith(f"/{file}") for path in paths):
+                    yield f"{name}: there is no file {file}"
         if name.startswith("docs/spec/"):
             for line in _SCENARIOS.findall(text):
                 yield from (

@@ -70,6 +70,14 @@ def test_scenarios_that_pages_name_are_there(links: ModuleType, tmp_path: Path) 
     assert found(links, tmp_path, **files) == [f"{DOCS}/spec/a.md: there is no scenario gone"]
 
 
+def test_files_that_pages_about_the_code_name_are_there(links: ModuleType, tmp_path: Path) -> None:
+    page = "# T\n\n`a/there.py`, `there.py`, `ingest/a/there.py`; `ere.py`, `gone/there.py` and `a/gone.pyx`\n"
+    files = {"ingest__a__there.py": "", f"{DOCS}__architecture.md": page, "other.md": "`gone.py`\n"}
+    assert found(links, tmp_path, **files) == [
+        f"{DOCS}/architecture.md: there is no file {name}" for name in ("ere.py", "gone/there.py", "a/gone.pyx")
+    ]
+
+
 def test_a_page_that_is_not_what_its_files_say_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
