@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from delta_lake import DeltaSinkSide
+from delta_lake import DeltaLake, DeltaSinkSide
+from lake import Lake
 from lake_sink import LakeSink
 
 if TYPE_CHECKING:
@@ -12,6 +13,17 @@ if TYPE_CHECKING:
 
 AnyLakeSink: TypeAlias = LakeSink | DeltaSinkSide
 KINDS: Final[dict[str, type[AnyLakeSink]]] = {"iceberg": LakeSink, "delta": DeltaSinkSide}
+
+
+def place_of(kind: str, folder: Path) -> dict[str, str]:
+    """The options of a sink with its tables in a directory."""
+    option = {"iceberg": "catalog.properties.warehouse", "delta": "warehouse"}[kind]
+    return {"type": kind, option: str(folder)}
+
+
+def lake_at(kind: str, folder: Path) -> Lake | DeltaLake:
+    """The tables in a directory, as another engine reads them."""
+    return DeltaLake(folder) if kind == "delta" else Lake(folder)
 
 
 def lake_of(kind: str, folder: Path, **more: Any) -> AnyLakeSink:

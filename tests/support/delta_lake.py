@@ -7,23 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 import duckdb_extension_delta
-import orjson
 import pyarrow as pa
 from deltalake import QueryBuilder
-from lake_sink import SPLIT
+from lake_sink import LakeSide
 
-from ingest.encode.upsert_encoder import Record
-from ingest.model.commit import CommitScope
 from ingest.sinks.delta.options import DeltaSink
 from ingest.sinks.delta.warehouse import DeltaWarehouse
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from deltalake import DeltaTable
-
-    from ingest.model.schema import TableSchema
-    from ingest.sinks.delta.coordinator import DeltaCoordinator
 
 
 def other_rows(*rows: tuple[int, int]) -> pa.Table:
@@ -75,43 +67,10 @@ class DeltaLake:
         return self.ask(f"SELECT {columns} FROM {{}} ORDER BY 1", *name)
 
 
-class DeltaSinkSide:
+class DeltaSinkSide(LakeSide[DeltaSink, DeltaLake]):
     """The sink, and what it has written."""
 
     def __init__(self, folder: Path | str, **more: Any) -> None:
         """`folder`: of the tables; the URL of one is for what fails."""
-        self.options = DeltaSink.model_validate({"type": "delta", "warehouse": str(folder), **more})
-        self.lake = DeltaLake(Path(folder))
-        self.warnings: list[str] = []
-        self.side = self.driver()
-        self.batch = 0
-
-    def driver(self) -> DeltaCoordinator:
-        """A driver's side of its own."""
-        found = self.options.coordinator("p", self.warnings.append)
-        found.connect()
-        return found
-
-    def files(
-        self, table: tuple[str, ...], schema: TableSchema, *flushes: tuple[tuple[str, str | None], ...]
-    ) -> list[Any]:
-        """Write rows into files, as a task does, a file for each flush; returns what the driver adds to tables."""
-        writer = self.options.writer("p", 1)
-        writer.begin(CommitScope("checkpoint", 1, 1, 1, 0, {SPLIT: 0}, kept=False))
-        to: Any = self.options.table_for(table, schema)
-        for rows in flushes:
-            writer.write([Record(to, key.encode(), None if row is None else row.encode()) for key, row in rows])
-            writer.commit({SPLIT: len(rows)}, b"", final=True)
-        additions = self.side.additions(writer.delivered())
-        return [] if additions is None else orjson.loads(orjson.dumps(additions))
-
-    def write(self, table: tuple[str, ...], schema: TableSchema, *rows: tuple[str, str | None]) -> None:
-        """Write a batch of rows."""
-        self.write_flushes(table, schema, rows)
-
-    def write_flushes(
-        self, table: tuple[str, ...], schema: TableSchema, *flushes: tuple[tuple[str, str | None], ...]
-    ) -> Mapping[str, int]:
-        """Write a batch of rows, of which each flush has files of its own; returns what was left out."""
-        self.batch += 1
-        return self.side.add("checkpoint", self.batch, self.files(table, schema, *flushes))
+        options = DeltaSink.model_validate({"type": "delta", "warehouse": str(folder), **more})
+        super().__init__(options, DeltaLake(Path(folder)))

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from any_lake import lake_of
-from lake_sink import LakeSink, lake_schema
+from lake_sink import lake_schema
 
 from ingest.errors import IngestError
 
@@ -57,9 +57,7 @@ class Place:
         sink = self.sink = self.start()
         sink.side.declare({TABLE: SCHEMA})
         sink.write(TABLE, SCHEMA, row(1))
-        files = (
-            sink.files(TABLE, SCHEMA, row(2)) if isinstance(sink, LakeSink) else sink.files(TABLE, SCHEMA, (row(2),))
-        )
+        files = sink.files(TABLE, SCHEMA, (row(2),))
         self.commit = partial(sink.side.add, "checkpoint", 2, files)
         self.task = partial(sink.write, TABLE, SCHEMA, row(3))
         self.change = partial(sink.side.declare, {TABLE: LATER})

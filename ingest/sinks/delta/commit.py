@@ -19,22 +19,22 @@ from deltalake.exceptions import CommitFailedError
 
 from ingest.errors import ConfigError
 from ingest.model.types import BOOLEAN, merge
-from ingest.sinks.delta.files import NOWHERE, NewFiles, Superseded, action_of, removed_file
+from ingest.sinks.delta.files import ListedFile, NewFiles, RewrittenFile, action_of, removed_file
 from ingest.sinks.delta.history import BATCH, CHECKPOINT
-from ingest.sinks.delta.superseded import SupersededFiles, superseded_by
+from ingest.sinks.delta.superseded import DeltaSearch
 from ingest.sinks.delta.tables import (
     DeltaPartitions,
     arrow_schema,
     check_writable,
     columns_of,
-    columns_there,
+    existing_columns,
     fields_of,
     values_of,
 )
 from ingest.sinks.delta.upkeep import COMPACTED, is_due
 from ingest.sinks.lake.changes import LakeChangeError, check_required
 from ingest.sinks.lake.commit import Committed, digest_of, has_batch, retried
-from ingest.sinks.lake.superseded import key_groups
+from ingest.sinks.lake.superseded import NOWHERE, DeadRows, SupersededRows, key_groups, superseded_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from pyarrow import NativeFile
     from pyarrow.fs import FileSystem
 
-    from ingest.sinks.lake.changes import ColumnThere
+    from ingest.sinks.lake.changes import ExistingColumn
     from ingest.sinks.lake.files import AddedFile
 
 _FILES: Final = ".files"
@@ -81,11 +81,11 @@ def add_files(
     upkeep, None for no upkeep. Raise LakeChangeError for a table that takes no rows of this tool, ConfigError for files
     that it cannot take, CheckpointError where the table is ahead of the checkpoint, and what the library raises.
     """
-    made = list[str]()
+    written = list[str]()
     digest = int(digest_of(files)[:16], 16) >> 1
     owner = Transaction(PIPELINE + pipeline, number_of(scope.partition(".")[0]))
     notes = [Transaction(scope, batch), Transaction(scope + _FILES, digest), owner]
-    told = {BATCH: str(batch), CHECKPOINT: scope}
+    metadata = {BATCH: str(batch), CHECKPOINT: scope}
 
     def commit() -> Committed:
         table = load()
@@ -93,10 +93,10 @@ def add_files(
         if batch and has_batch(last, batch, same_files=same_files):
             version = table.version()
             return Committed(version, due=interval is not None and table.transaction_version(COMPACTED) == version)
-        _delete(place, made)  # files of a version that another writer's took the place of
+        _delete(place, written)  # files of a version that another writer's took the place of
         version, due = table.version() + 1, interval is not None and is_due(table, interval)
         more = [Transaction(COMPACTED, version)] if due else []
-        return Committed(version, _commit(table, place, files, [*notes, *more], told, made), due)
+        return Committed(version, _commit(table, place, files, [*notes, *more], metadata, written), due)
 
     done = retried(commit, CommitFailedError)
     _delete(place, [file.path for file in files if file.gone])
@@ -113,7 +113,7 @@ class _Version(NamedTuple):
     """The actions of a version, and the rows that become new files."""
 
     actions: list[AddAction | RemoveAction]
-    remaining: list[Superseded]
+    remaining: list[RewrittenFile]
     deleted: str | None
     """The column that becomes true in rows that are marked as deleted; None where none is."""
     older: int
@@ -125,76 +125,74 @@ def _commit(
     place: FileSystem,
     files: Sequence[AddedFile],
     notes: list[Transaction],
-    told: dict[str, str],
-    made: list[str],
+    metadata: dict[str, str],
+    written: list[str],
 ) -> int:
     """Commit a version; returns how many rows are left out as older ones.
 
-    `told`: what the version's entry in the table's history says beside. `made` gets the paths of the files that are
-    written for it.
+    `metadata`: of the version, for the table's history. `written` gets the paths of the files that are made for it.
     """
     check_writable(table)
     schema, partitions = arrow_schema(table), DeltaPartitions.of(table)
     version = _planned(table, place, files, schema)
     for action in NewFiles(place, schema, partitions, files[-1].key).write(version.remaining, version.deleted):
-        made.append(action.path)
+        written.append(action.path)
         version.actions.append(action)
     table.create_write_transaction(
         version.actions,
         "append",
         table.schema(),
         partitions.names,
-        commit_properties=CommitProperties(custom_metadata=told, max_commit_retries=0, app_transactions=notes),
+        commit_properties=CommitProperties(custom_metadata=metadata, max_commit_retries=0, app_transactions=notes),
     )
     return version.older
 
 
 def _planned(table: DeltaTable, place: FileSystem, files: Sequence[AddedFile], schema: pa.Schema) -> _Version:
-    key, there = files[-1].key, columns_there(table)
+    key, existing = files[-1].key, existing_columns(table)
     deleted = next((one.deleted for one in files if one.gone and one.deleted is not None), None)
-    _check_columns(key, deleted, files[-1].sequence, there)
+    _check_columns(key, deleted, files[-1].sequence, existing)
     types = [schema.field(name).type for name in key]
     keys, fit = [], []
     for one in files:
-        known = values_of(one.partition)
+        values = values_of(one.partition)
         with _opened(place, one.path) as stream:
-            file = pq.ParquetFile(stream)
-            fit.append(_fits(one, file.schema_arrow, schema, there, set(table.metadata().partition_columns)))
+            parquet = pq.ParquetFile(stream)
+            fit.append(_fits(one, parquet.schema_arrow, schema, existing, set(table.metadata().partition_columns)))
             if key:
-                keys.append(pa.concat_tables([found for _, found in key_groups(file, key, types, None, known)]))
+                keys.append(pa.concat_tables([found for _, found in key_groups(parquet, key, types, None, values)]))
             else:
-                given = [name for name, value in known.items() if value.is_valid]
-                check_required([*given, *(one.name for one in file.schema_arrow if not one.nullable)], there)
-    if not key:
-        rows = SupersededFiles([Superseded(one.path, NOWHERE, known=values_of(one.partition)) for one in files], [])
-    else:
-        check_required(key, there)
-        rows = superseded_by(table, place, files, keys)
+                given = [name for name, value in values.items() if value.is_valid]
+                check_required([*given, *(one.name for one in parquet.schema_arrow if not one.nullable)], existing)
+    rows: SupersededRows[ListedFile] = SupersededRows([DeadRows(NOWHERE)] * len(files), [])
+    if key:
+        check_required(key, existing)
+        rows = superseded_rows(DeltaSearch(table, place, files), files, keys)
     actions: list[AddAction | RemoveAction] = []
     remaining = []
-    for one, own, fits in zip(files, rows.own, fit, strict=True):
-        if not one.gone and (len(own.positions) or not fits):  # somebody else may have changed the table meanwhile
-            remaining.append(own)
+    for one, dead, fits in zip(files, rows.own, fit, strict=True):
+        if not one.gone and (len(dead.positions) or not fits):  # somebody else may have changed the table meanwhile
+            remaining.append(RewrittenFile(one.path, *dead, values_of(one.partition)))
         elif not one.gone:
             actions.append(action_of(place, one.path, one.partition))
-    for superseded, listed in rows.found:
-        actions.append(removed_file(listed))
-        remaining.append(superseded)
+    for file, dead in rows.others:
+        actions.append(removed_file(file))
+        remaining.append(RewrittenFile(file.path, *dead, file.known))
     return _Version(actions, remaining, deleted, rows.older)
 
 
 def _check_columns(
-    key: Sequence[str], deleted: str | None, sequence: str | None, there: Mapping[str, ColumnThere]
+    key: Sequence[str], deleted: str | None, sequence: str | None, existing: Mapping[str, ExistingColumn]
 ) -> None:
     """Raise LakeChangeError where rows of a batch could not be found, compared, or marked as deleted."""
     for name in key:
-        if name not in there:
+        if name not in existing:
             msg = f"its column {name!r} of the key is gone, and rows that are there could not be found"
             raise LakeChangeError(msg)
-    if sequence is not None and sequence not in there:
+    if sequence is not None and sequence not in existing:
         msg = f"its column {sequence!r}, which says which change is newer, is gone"
         raise LakeChangeError(msg)
-    if deleted is not None and (deleted not in there or there[deleted].type != BOOLEAN):
+    if deleted is not None and (deleted not in existing or existing[deleted].type != BOOLEAN):
         msg = f"its column {deleted!r}, which says of a row that it is deleted, is gone or no BOOLEAN any more"
         raise LakeChangeError(msg)
 
@@ -209,19 +207,25 @@ def _opened(place: FileSystem, path: str) -> NativeFile:
 
 
 def _fits(
-    file: AddedFile, found: pa.Schema, schema: pa.Schema, there: Mapping[str, ColumnThere], partitions: set[str]
+    file: AddedFile,
+    file_schema: pa.Schema,
+    schema: pa.Schema,
+    existing: Mapping[str, ExistingColumn],
+    partitions: set[str],
 ) -> bool:
     """Return whether a file of a batch can be in a table as it is.
 
-    Not if a column was dropped or became wider, or if the table has got other partitions. `found`: the file's columns.
-    Raise ConfigError for a column of another type, which does not hold the file's values: it was created again.
+    Not if a column was dropped or became wider, or if the table has got other partitions. `file_schema`: that of the
+    file. Raise ConfigError for a column of another type, which does not hold the file's values: it was created again.
     """
-    whole = Schema([*Schema.from_arrow(found).fields, *fields_of(file.partition)])
+    whole = Schema([*Schema.from_arrow(file_schema).fields, *fields_of(file.partition)])
     for name, one in columns_of(whole).items():
-        to = there[name].type if name in there else None
-        if name in there and one.type != to and (to is None or one.type is None or merge(to, one.type) != to):
-            msg = f"the column {name!r} was created again as {there[name].shown} since {file.path} was written with "
+        to = existing[name].type if name in existing else None
+        if name in existing and one.type != to and (to is None or one.type is None or merge(to, one.type) != to):
+            msg = f"the column {name!r} was created again as {existing[name].shown} since {file.path} was written with "
             raise ConfigError(msg + one.shown, _GIVE_UP)
     known = {one.column for one in file.partition}
     all_of = pa.schema(whole.to_arrow())
-    return known == partitions and all(one.name in there and schema.field(one.name).type == one.type for one in all_of)
+    return known == partitions and all(
+        one.name in existing and schema.field(one.name).type == one.type for one in all_of
+    )

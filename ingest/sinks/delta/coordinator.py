@@ -18,7 +18,7 @@ from ingest.model.data_type import DecimalType
 from ingest.model.table import show
 from ingest.sinks.delta.commit import add_files, has_older_progress
 from ingest.sinks.delta.history import SeenTables, taken_away
-from ingest.sinks.delta.tables import PROPERTIES, changes, columns_there, has_beyond, partition_columns, schema_of
+from ingest.sinks.delta.tables import PROPERTIES, changes, existing_columns, has_beyond, partition_columns, schema_of
 from ingest.sinks.delta.upkeep import ALONE, change, compact, vacuum
 from ingest.sinks.delta.writer import DeltaFiles
 from ingest.sinks.lake.changes import LakeChangeError
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ingest.model.schema import TableComments
     from ingest.sinks.delta.options import DeltaSink
     from ingest.sinks.delta.warehouse import DeltaWarehouse
-    from ingest.sinks.lake.changes import Changes, ColumnThere
+    from ingest.sinks.lake.changes import Changes, ExistingColumn
     from ingest.sinks.lake.commit import Committed, Mark, TakenAway
     from ingest.sinks.lake.files import AddedFile
     from ingest.sinks.lake.table import LakeTable, TableName
@@ -59,26 +59,26 @@ class DeltaCoordinator(LakeCoordinator[DeltaTable]):
             self._warehouse.find(("default", "ingest"))
         return self._warehouse.name
 
-    def _has_rows(self, there: DeltaTable) -> bool:
-        return len(pa.table(there.get_add_actions())) > 0
+    def _has_rows(self, existing: DeltaTable) -> bool:
+        return len(pa.table(existing.get_add_actions())) > 0
 
     def _find(self, name: TableName) -> DeltaTable | None:
-        there = self._warehouse.find(name)
-        if there is None:
+        existing = self._warehouse.find(name)
+        if existing is None:
             self._seen.missing(name)
             return None
-        return self._seen.checked(name, there)
+        return self._seen.checked(name, existing)
 
     def _load(self, name: TableName) -> DeltaTable:
         return self._compare(name, self._seen.checked(name, self._warehouse.load(name)))
 
-    def _changed(self, name: TableName, there: DeltaTable) -> None:
-        self._seen.checked(name, there)
+    def _changed(self, name: TableName, existing: DeltaTable) -> None:
+        self._seen.checked(name, existing)
 
     def _make(self, wanted: LakeTable) -> DeltaTable:
         partitions, properties = partition_columns(wanted), {**PROPERTIES, **dict(wanted.layout.options)}
         try:
-            made = DeltaTable.create(
+            table = DeltaTable.create(
                 self._warehouse.path(wanted.id),
                 schema_of(wanted),
                 name=wanted.name,
@@ -88,10 +88,10 @@ class DeltaCoordinator(LakeCoordinator[DeltaTable]):
                 raise_if_key_not_exists=False,
             )
         except DeltaError:
-            found = self._warehouse.find(wanted.id)
-            if found is None:
+            other = self._warehouse.find(wanted.id)
+            if other is None:
                 raise
-            made = found
+            table = other
         if risky := [
             one.name for one in wanted.columns if one.name in partitions and isinstance(one.type, DecimalType)
         ]:
@@ -99,36 +99,36 @@ class DeltaCoordinator(LakeCoordinator[DeltaTable]):
                 f"table {wanted}: its column {risky[0]} makes partitions and is a DECIMAL: let no deltalake write to it"
                 " or compact it, which has wrong texts for negative ones, and nobody could read the table then"
             )
-        return made
+        return table
 
     def _mark(self, name: TableName, _there: DeltaTable, batch: int) -> Mark:
         return self._seen.mark(name, batch)
 
-    def _taken_away(self, name: TableName, there: DeltaTable, mark: Mark) -> TakenAway | None:
-        return taken_away(there, mark, self._checkpoint, lambda version: self._warehouse.load_version(name, version))
+    def _taken_away(self, name: TableName, existing: DeltaTable, mark: Mark) -> TakenAway | None:
+        return taken_away(existing, mark, self._checkpoint, lambda version: self._warehouse.load_version(name, version))
 
-    def _older_progress(self, there: DeltaTable) -> str | None:
-        return "" if has_older_progress(there, self._checkpoint, self._pipeline) else None
+    def _older_progress(self, existing: DeltaTable) -> str | None:
+        return "" if has_older_progress(existing, self._checkpoint, self._pipeline) else None
 
-    def _changes(self, wanted: LakeTable, there: DeltaTable) -> Changes:
-        return changes(wanted, there)
+    def _changes(self, wanted: LakeTable, existing: DeltaTable) -> Changes:
+        return changes(wanted, existing)
 
-    def _columns(self, there: DeltaTable) -> Mapping[str, ColumnThere]:
-        return columns_there(there)
+    def _columns(self, existing: DeltaTable) -> Mapping[str, ExistingColumn]:
+        return existing_columns(existing)
 
-    def _has_beyond(self, there: DeltaTable, name: str) -> bool:
-        return has_beyond(there, name)
+    def _has_beyond(self, existing: DeltaTable, name: str) -> bool:
+        return has_beyond(existing, name)
 
-    def _apply(self, there: DeltaTable, wanted: LakeTable, found: Changes) -> None:
-        change(there, self._warehouse.files(wanted.id), found, wanted.key)
+    def _apply(self, existing: DeltaTable, wanted: LakeTable, found: Changes) -> None:
+        change(existing, self._warehouse.files(wanted.id), found, wanted.key)
 
-    def _comment(self, there: DeltaTable, comments: TableComments) -> None:
-        known = {one.name: one.metadata.get("comment", "") for one in there.schema().fields}
+    def _comment(self, existing: DeltaTable, comments: TableComments) -> None:
+        known = {one.name: one.metadata.get("comment", "") for one in existing.schema().fields}
         for name, text in comments.columns.items():
             if known[name] != text:
-                there.alter.set_column_metadata(name, {"comment": text}, commit_properties=ALONE)
-        if comments.table is not None and (there.metadata().description or "") != comments.table:
-            there.alter.set_table_description(comments.table, commit_properties=ALONE)
+                existing.alter.set_column_metadata(name, {"comment": text}, commit_properties=ALONE)
+        if comments.table is not None and (existing.metadata().description or "") != comments.table:
+            existing.alter.set_table_description(comments.table, commit_properties=ALONE)
 
     def _commit(self, name: TableName, files: list[AddedFile], scope: str, batch: int) -> Committed:
         interval = self._options.compaction_interval if self._options.compaction else None

@@ -12,6 +12,7 @@ import time
 import uuid
 from datetime import date, datetime, timedelta
 from decimal import Decimal
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import unquote
 
@@ -24,7 +25,8 @@ from deltalake.transaction import AddAction, RemoveAction
 
 from ingest.sinks.delta.tables import DeltaPartitions, text_of, texts_of
 from ingest.sinks.lake.changes import LakeChangeError
-from ingest.sinks.lake.superseded import NONE_KNOWN, repeated
+from ingest.sinks.lake.files import packed, write_parquet
+from ingest.sinks.lake.superseded import NONE_KNOWN, NOWHERE, repeated
 from ingest.sinks.lake.types import converted
 
 if TYPE_CHECKING:
@@ -39,25 +41,14 @@ if TYPE_CHECKING:
     Partition = tuple[PartitionValue, ...]
 
 
-_LEVEL: Final = 1
-"""Level of compression: higher ones take more time than they save."""
-
-
-def write_parquet(files: FileSystem, schema: pa.Schema, batches: Iterable[pa.RecordBatch | pa.Table], kind: str) -> str:
+def new_file(files: FileSystem, schema: pa.Schema, batches: Iterable[pa.RecordBatch | pa.Table], kind: str) -> str:
     """Write batches into a new file, whose columns come in the schema's order; returns its path in the table.
 
     `kind`: a word in the file's name. Raise OSError.
     """
     path = f"{uuid.uuid4()}-{kind}.parquet"
-    with (
-        files.open_output_stream(path) as stream,
-        pq.ParquetWriter(
-            stream, schema, compression="zstd", compression_level=_LEVEL, store_decimal_as_integer=True
-        ) as writer,
-    ):
-        for batch in batches:
-            columns = [one.cast(to.type) for one, to in zip(batch.columns, schema, strict=True)]
-            writer.write_table(pa.Table.from_arrays(columns, schema=schema))
+    with files.open_output_stream(path) as stream:
+        write_parquet(stream, schema, batches)
     return path
 
 
@@ -78,10 +69,11 @@ class ListedFile(NamedTuple):
 
 def listed_files(table: DeltaTable) -> list[ListedFile]:
     """Return the files of a table. Raise LakeChangeError for one that this tool does not rewrite."""
-    return _listed(pa.table(table.get_add_actions()))
+    return listed(pa.table(table.get_add_actions()))
 
 
-def _listed(actions: pa.Table) -> list[ListedFile]:
+def listed(actions: pa.Table) -> list[ListedFile]:
+    """Return the files that a table's newest version adds. Raise LakeChangeError."""
     if not actions.num_rows:
         return []
     known: list[dict[str, pa.Scalar]] = [{}] * actions.num_rows
@@ -205,12 +197,10 @@ _GROUP_BYTES: Final = 64 << 20
 """Bytes of Arrow's columns that become one group of rows."""
 _GROUPS: Final = 4
 """Groups of rows in a file that is made of rows that remain."""
-NOWHERE: Final = pa.array([], pa.int64())
-"""No positions."""
 
 
-class Superseded(NamedTuple):
-    """A file, and the positions of those of its rows that are no more."""
+class RewrittenFile(NamedTuple):
+    """A file whose rows are written into new ones, but for those that are no more."""
 
     path: str
     positions: pa.Array
@@ -220,14 +210,14 @@ class Superseded(NamedTuple):
     """By column: the value that all of its rows have, whatever is in the file."""
 
 
-def _parquet(stream: NativeFile) -> pq.ParquetFile:
+def parquet_file(stream: NativeFile) -> pq.ParquetFile:
     """Return a file of a table. Its times may have the old type of 96 bits, which Spark writes."""
     return pq.ParquetFile(stream, coerce_int96_timestamp_unit="us")
 
 
 def remaining_rows(
     place: FileSystem,
-    files: Sequence[Superseded],
+    files: Sequence[RewrittenFile],
     schema: pa.Schema,
     deleted: str | None = None,
     key: Collection[str] = (),
@@ -238,7 +228,7 @@ def remaining_rows(
     """
     for one in files:
         with place.open_input_file(one.path) as stream:
-            file = _parquet(stream)
+            file = parquet_file(stream)
             stays, marked = np.ones(file.metadata.num_rows, bool), np.zeros(file.metadata.num_rows, bool)
             stays[one.positions.to_numpy(zero_copy_only=False)] = False
             marked[one.marked.to_numpy(zero_copy_only=False)] = True
@@ -263,9 +253,9 @@ def _marked_rows(rows: pa.Table, which: np.ndarray[Any, Any], deleted: str | Non
     return rows.set_column(place, rows.schema.field(place), values)
 
 
-def all_of(files: Sequence[ListedFile]) -> list[Superseded]:
+def all_of(files: Sequence[ListedFile]) -> list[RewrittenFile]:
     """Return files of which all rows remain."""
-    return [Superseded(one.path, NOWHERE, known=one.known) for one in files]
+    return [RewrittenFile(one.path, NOWHERE, known=one.known) for one in files]
 
 
 def _as_schema(rows: pa.Table, schema: pa.Schema, known: Mapping[str, pa.Scalar], key: Collection[str]) -> pa.Table:
@@ -284,30 +274,12 @@ def rows_per_file(rows: Iterator[pa.Table]) -> Iterator[Iterator[pa.Table]]:
     """Yield the rows of each new file, as tables that become a group of rows each. Each is used up before the next."""
     groups = row_groups(rows)
     for first in groups:
-        yield _with_next(first, groups)
-
-
-def _with_next(first: pa.Table, groups: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    yield first
-    for _ in range(_GROUPS - 1):
-        following = next(groups, None)
-        if following is None:
-            return
-        yield following
+        yield chain((first,), islice(groups, _GROUPS - 1))
 
 
 def row_groups(rows: Iterator[pa.Table]) -> Iterator[pa.Table]:
     """Yield rows as tables that become a group of rows each."""
-    held: list[pa.Table] = []
-    size = 0
-    for one in rows:
-        held.append(one)
-        size += one.nbytes
-        if size >= _GROUP_BYTES:
-            yield pa.concat_tables(held)
-            held, size = [], 0
-    if held:
-        yield pa.concat_tables(held)
+    return map(pa.concat_tables, packed(rows, _GROUP_BYTES))
 
 
 class NewFiles:
@@ -319,12 +291,12 @@ class NewFiles:
         """Write nothing yet. `place` has the table's files; `schema`: all of its columns; `key`: those of the key."""
         self._place, self._schema, self._partitions, self._key = place, schema, partitions, key
 
-    def write(self, sources: Sequence[Superseded], deleted: str | None = None) -> Iterator[AddAction]:
+    def write(self, sources: Sequence[RewrittenFile], deleted: str | None = None) -> Iterator[AddAction]:
         """Write what remains of files; yield the action that adds each new file. Raise OSError, LakeChangeError.
 
         `deleted`: the column that becomes true in rows that are marked.
         """
-        groups: dict[Partition | None, list[Superseded]] = {}
+        groups: dict[Partition | None, list[RewrittenFile]] = {}
         moves = deleted in self._partitions.names  # a row that is marked as deleted goes to another partition
         for one in sources:
             apart = moves and len(one.marked)
@@ -336,7 +308,7 @@ class NewFiles:
             for rows in rows_per_file(remaining_rows(self._place, some, self._schema, deleted, self._key)):
                 yield self.write_file(partition, rows)
 
-    def _split(self, sources: Sequence[Superseded], deleted: str | None) -> Iterator[AddAction]:
+    def _split(self, sources: Sequence[RewrittenFile], deleted: str | None) -> Iterator[AddAction]:
         """Write what remains of files whose rows get other partitions than they had."""
         for rows in remaining_rows(self._place, sources, self._schema, deleted, self._key):
             for partition, part in self._partitions.split(rows):
@@ -347,7 +319,7 @@ class NewFiles:
         nans: set[str] = set()
         schema = self._partitions.without(self._schema)
         own = (one.select(schema.names) for one in rows)
-        path = write_parquet(self._place, schema, watch_nans(own, nans), "rows")
+        path = new_file(self._place, schema, watch_nans(own, nans), "rows")
         return action_of(self._place, path, partition, nans)
 
 

@@ -86,17 +86,17 @@ def taken_away(table: DeltaTable, mark: Mark, checkpoint: str, load: Callable[[i
     history: list[dict[str, Any]] = table.history(now - at) if now > at else []
     if not any(one.get("operation") == "RESTORE" for one in history):
         return None  # as it mostly is
-    known = {int(one["version"]): one for one in history}
+    versions = {int(one["version"]): one for one in history}
     line: set[int] = set()
     place: int | None = now
     while place is not None and place > at:
         line.add(place)
-        entry = known.get(place, {})
+        entry = versions.get(place, {})
         place = _restored(entry, history) if entry.get("operation") == "RESTORE" else place - 1
-    gone = [one for version, one in known.items() if version not in line and _owner(one).startswith(checkpoint)]
+    gone = [one for version, one in versions.items() if version not in line and _owner(one).startswith(checkpoint)]
     batches = [int(one[BATCH]) for one in gone if _owner(one) == checkpoint]
     kept = mark.batch if place == at else _batch_at(place, checkpoint, load)
-    later = [int(one[BATCH]) for version, one in known.items() if version in line and _owner(one) == checkpoint]
+    later = [int(one[BATCH]) for version, one in versions.items() if version in line and _owner(one) == checkpoint]
     others = any(_owner(one) != checkpoint for one in gone)
     return _found(RESTORED, max([kept, *later]) if kept is not None else None, mark, batches, others=others)
 

@@ -100,7 +100,7 @@ class DeltaSink(LakeOptions):
     @property
     def warehouse(self) -> DeltaWarehouse:
         """The place of the tables, which is asked nothing yet."""
-        from ingest.sinks.delta.warehouse import DeltaWarehouse  # noqa: PLC0415  (`check` needs no library)
+        from ingest.sinks.delta.warehouse import DeltaWarehouse
 
         return DeltaWarehouse(self.place, self.storage)
 
@@ -111,9 +111,9 @@ class DeltaSink(LakeOptions):
 
     def table_for(self, table: TableId, schema: TableSchema) -> LakeTable:
         """Return the table that rows of a target go to. Raise RowError for names that it cannot have."""
-        found = super().table_for(table, schema)
+        lake_table = super().table_for(table, schema)
         seen: dict[str, str] = {}
-        for one in found.columns:
+        for one in lake_table.columns:
             if _NO_COLUMN.search(one.name):
                 msg = f"a column of Delta cannot have the name {one.name[:100]!r}: none of ' ,;{{}}()=' may be in it"
                 raise RowError("bad-name", msg)
@@ -121,20 +121,19 @@ class DeltaSink(LakeOptions):
             if other != one.name:
                 msg = f"the columns {other[:100]!r} and {one.name[:100]!r} are one in Delta, where A is a"
                 raise RowError("bad-name", msg)
-        return found
+        return lake_table
 
     def coordinator(self, pipeline: str, warn: Callable[[str], None]) -> DeltaCoordinator:
         """Return the driver's side."""
-        from ingest.sinks.delta.coordinator import DeltaCoordinator  # noqa: PLC0415  (`check` needs no library)
+        from ingest.sinks.delta.coordinator import DeltaCoordinator
 
         return DeltaCoordinator(self, pipeline, warn)
 
     def writer(self, _pipeline: str, _run: int) -> LakeWriter:
         """Return a task's side."""
-        from ingest.sinks.delta.writer import DeltaFiles  # noqa: PLC0415  (`check` needs no library)
-        from ingest.sinks.lake.writer import LakeWriter  # noqa: PLC0415
+        from ingest.sinks.delta.writer import delta_writer
 
-        return LakeWriter(DeltaFiles(self.warehouse), self.states)
+        return delta_writer(self)
 
 
 def _problems_of_place(place: str) -> list[str]:

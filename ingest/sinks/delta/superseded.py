@@ -8,20 +8,19 @@ is written at once.
 from __future__ import annotations
 
 from datetime import date
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ingest.sinks.delta.files import NOWHERE, ListedFile, Superseded, _listed, _parquet
+from ingest.sinks.delta.files import ListedFile, listed, parquet_file
 from ingest.sinks.delta.tables import arrow_schema, values_of
-from ingest.sinks.lake.ordering import Contender, contest
-from ingest.sinks.lake.superseded import KeysToMark, ends_of, key_groups, last_states, positions_of, repeated, without
+from ingest.sinks.lake.superseded import FoundRows, ends_of, key_groups, repeated, rows_among
 from ingest.sinks.lake.types import converted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from deltalake import DeltaTable
     from pyarrow.fs import FileSystem
@@ -29,103 +28,47 @@ if TYPE_CHECKING:
     from ingest.sinks.lake.files import AddedFile
 
 
-class SupersededFiles(NamedTuple):
-    """Rows that files of a batch supersede."""
+class DeltaSearch:
+    """A search for the rows of a table whose keys a batch brings."""
 
-    own: list[Superseded]
-    """The files of the batch, in their order."""
-    found: list[tuple[Superseded, ListedFile]]
-    """Files of the table that have such rows."""
-    older: int = 0
-    """Rows of the batch that are older than their row in the table."""
+    def __init__(self, table: DeltaTable, place: FileSystem, files: Sequence[AddedFile]) -> None:
+        """`place` has the table's files; `files`: those of the batch."""
+        self._table, self._place, self._key, self._sequence = table, place, files[-1].key, files[-1].sequence
 
+    def rows_with(self, keys: pa.Table, *, alive: bool) -> Iterator[FoundRows[ListedFile]]:
+        """Yield the rows of the table that have one of the keys: none is dead. Raise OSError, LakeChangeError."""
+        types = [column.type for column in keys.columns]
+        for file in candidates(self._table, keys, self._key):
+            with self._place.open_input_file(file.path) as stream:
+                found = rows_among(key_groups(parquet_file(stream), self._key, types, keys, file.known), keys)
+            if found is not None:
+                yield FoundRows(file, *found)
 
-def superseded_by(
-    table: DeltaTable, place: FileSystem, files: Sequence[AddedFile], keys: Sequence[pa.Table]
-) -> SupersededFiles:
-    """Return what files of a batch supersede. `keys`: those of each of them. Raise OSError."""
-    distinct, superseded = last_states(keys)
-    if files[-1].sequence is not None:
-        return _by_sequence(table, place, files, keys, distinct)
-    soft = [at for at, one in enumerate(files) if one.gone and one.deleted is not None]
-    left = [without(keys[at], superseded[at]) for at in soft]
-    marking = KeysToMark(pa.concat_tables(left) if left else distinct.slice(0, 0))
-    own = []
-    for one, of_keys, positions in reversed([*zip(files, keys, superseded, strict=True)]):
-        marked = NOWHERE if one.gone else positions.take(marking.take(of_keys.take(positions)))
-        own.append(Superseded(one.path, positions, marked, values_of(one.partition)))
-    found = []
-    for file, at, of_keys in rows_with(table, place, distinct, files[-1].key):
-        found.append((Superseded(file.path, at, at.take(marking.take(of_keys)), file.known), file))
-    return SupersededFiles(own[::-1], found)
+    def order(self, found: FoundRows[ListedFile]) -> pa.Array:
+        """Return the values of the column that orders changes, in rows of the table. Raise OSError."""
+        return self._values(found.file.path, found.file.known, found.positions)
 
+    def order_in(self, file: AddedFile, count: int) -> pa.Array:
+        """Return these values in a file of the batch; nulls for one of deletes. Raise OSError."""
+        if file.gone:
+            return pa.nulls(count, self._order_field.type)
+        return self._values(file.path, values_of(file.partition), pa.array(np.arange(count)))
 
-def _by_sequence(
-    table: DeltaTable, place: FileSystem, files: Sequence[AddedFile], keys: Sequence[pa.Table], distinct: pa.Table
-) -> SupersededFiles:
-    """Return what is superseded where a column says which of two rows is the newer one."""
-    field = arrow_schema(table).field(files[-1].sequence)
-    there = [*rows_with(table, place, distinct, files[-1].key)]
-    contenders = [
-        Contender(of_keys, _values(place, Superseded(file.path, at, known=file.known), field), -1)
-        for file, at, of_keys in there
-    ]
-    batch = [Superseded(one.path, NOWHERE, known=values_of(one.partition)) for one in files]
-    for came, (one, of_keys) in enumerate(zip(files, keys, strict=True)):
-        every = pa.array(np.arange(of_keys.num_rows))
-        values = (
-            pa.nulls(len(every), field.type)
-            if one.gone
-            else _values(place, batch[came]._replace(positions=every), field)
-        )
-        contenders.append(Contender(of_keys, values, came, not one.gone))
-    outcome = contest(contenders, marks=any(one.deleted for one in files))
-    found = []
-    for (file, at, _), lost, marked in zip(there, outcome.lost, outcome.marked, strict=False):
-        if len(lost) or len(marked):
-            rows = Superseded(file.path, at.take(_both(lost, marked)), at.take(pa.array(marked)), file.known)
-            found.append((rows, file))
-    own = [
-        one._replace(positions=_both(lost, marked), marked=pa.array(marked))
-        for one, lost, marked in zip(batch, outcome.lost[len(there) :], outcome.marked[len(there) :], strict=True)
-    ]
-    return SupersededFiles(own, found, outcome.older)
+    @property
+    def _order_field(self) -> pa.Field:
+        return arrow_schema(self._table).field(self._sequence)
 
-
-def _both(lost: np.ndarray[Any, Any], marked: np.ndarray[Any, Any]) -> pa.Array:
-    return pa.array(np.union1d(lost, marked))
-
-
-def _values(place: FileSystem, file: Superseded, field: pa.Field) -> pa.Array:
-    """Return the values of a column in rows of a file, by their positions; nulls where it is lacking. Raise OSError."""
-    if field.name in file.known:
-        return converted(repeated(file.known[field.name], len(file.positions)), field.type).combine_chunks()
-    with place.open_input_file(file.path) as stream:
-        found = _parquet(stream)
-        if field.name not in found.schema_arrow.names:
-            return pa.nulls(len(file.positions), field.type)
-        column = converted(found.read(columns=[field.name]).column(0), field.type)
-    whole = column.combine_chunks().cast(field.type)
-    return whole.take(file.positions)
-
-
-def rows_with(
-    table: DeltaTable, place: FileSystem, keys: pa.Table, key: Sequence[str]
-) -> Iterator[tuple[ListedFile, pa.Array, pa.Table]]:
-    """Yield the files of a table that have rows of a batch's keys, the positions of these, and their keys.
-
-    Raise OSError, LakeChangeError.
-    """
-    types = [column.type for column in keys.columns]
-    for file in candidates(table, keys, key):
-        positions, of_keys = [], []
-        with place.open_input_file(file.path) as stream:
-            for start, rows in key_groups(_parquet(stream), key, types, keys, file.known):
-                found = positions_of(keys, rows)
-                positions.append(pc.add(found, start))
-                of_keys.append(rows.take(found))
-        if any(map(len, positions)):
-            yield file, pa.concat_arrays(positions), pa.concat_tables(of_keys)
+    def _values(self, path: str, known: Mapping[str, pa.Scalar], positions: pa.Array) -> pa.Array:
+        """Return the values of the column in rows of a file, by their positions; nulls where it is lacking."""
+        field = self._order_field
+        if field.name in known:
+            return converted(repeated(known[field.name], len(positions)), field.type).combine_chunks()
+        with self._place.open_input_file(path) as stream:
+            file = parquet_file(stream)
+            if field.name not in file.schema_arrow.names:
+                return pa.nulls(len(positions), field.type)
+            column = converted(file.read(columns=[field.name]).column(0), field.type)
+        return column.combine_chunks().cast(field.type).take(positions)
 
 
 def candidates(table: DeltaTable, keys: pa.Table, key: Sequence[str]) -> list[ListedFile]:
@@ -145,7 +88,7 @@ def candidates(table: DeltaTable, keys: pa.Table, key: Sequence[str]) -> list[Li
             continue
         outside = pc.or_(pc.greater(least, ends[1]), pc.less(most, ends[0]))
         may &= ~pc.fill_null(outside, False).to_numpy(zero_copy_only=False)
-    return _listed(actions.filter(pa.array(may)))
+    return listed(actions.filter(pa.array(may)))
 
 
 def _said(actions: pa.Table, which: str, name: str) -> pa.Array | None:

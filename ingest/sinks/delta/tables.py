@@ -18,8 +18,8 @@ from ingest.model import data_type as ours
 from ingest.model import types
 from ingest.model.data_type import DecimalType
 from ingest.model.numbers import LARGEST
-from ingest.sinks.lake.changes import ColumnThere, LakeChangeError, changes_of
-from ingest.sinks.lake.files import PartitionValue, rows_apart
+from ingest.sinks.lake.changes import ExistingColumn, LakeChangeError, changes_of
+from ingest.sinks.lake.files import PartitionValue, column_of, rows_apart
 from ingest.sinks.lake.superseded import repeated
 from ingest.sinks.lake.types import converted
 
@@ -115,16 +115,12 @@ class DeltaPartitions:
             yield self._partition([column[0] for column in self._values(part.slice(0, 1))]), part
 
     def _values(self, rows: pa.Table | pa.RecordBatch) -> list[pa.Array]:
-        return [self._column(rows, name, kind) for name, kind in self._columns]
-
-    @staticmethod
-    def _column(rows: pa.Table | pa.RecordBatch, name: str, kind: pa.DataType) -> pa.Array:
-        """Return a column of rows, null where they lack it. An empty text is null, as the protocol has it."""
-        if name not in rows.schema.names:
-            return pa.nulls(rows.num_rows, kind)
-        column = rows.column(name).cast(kind)
-        whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-        return pc.if_else(pc.equal(whole, ""), pa.scalar(None, kind), whole) if _is_text(kind) else whole
+        """Return the columns that make partitions. An empty text is null, as the protocol has it."""
+        columns = [(column_of(rows, name, kind), kind) for name, kind in self._columns]
+        return [
+            pc.if_else(pc.equal(column, ""), pa.scalar(None, kind), column) if _is_text(kind) else column
+            for column, kind in columns
+        ]
 
     def of_known(self, known: Mapping[str, pa.Scalar], key: Collection[str] = ()) -> tuple[PartitionValue, ...] | None:
         """Return the partition of a file by the values that its rows have in columns which it lacks.
@@ -260,33 +256,33 @@ def arrow_schema(table: DeltaTable) -> pa.Schema:
     return pa.schema(table.schema().to_arrow())
 
 
-def changes(table: LakeTable, there: DeltaTable) -> Changes:
+def changes(table: LakeTable, existing: DeltaTable) -> Changes:
     """Return the changes after which a table that is there takes rows. Raise LakeChangeError where none will do."""
-    check_writable(there)
-    has_rows = bool(there.get_add_actions().num_rows)
-    known = columns_there(there)
-    found = changes_of(table, known, same_type, lambda _known, _to: False, has_rows=has_rows)
-    for name in there.metadata().partition_columns:
-        old, new = known[name].type, found.rewritten.get(name)
+    check_writable(existing)
+    has_rows = bool(existing.get_add_actions().num_rows)
+    known = existing_columns(existing)
+    out = changes_of(table, known, same_type, lambda _known, _to: False, has_rows=has_rows)
+    for name in existing.metadata().partition_columns:
+        old, new = known[name].type, out.rewritten.get(name)
         if old is not None and new is not None and not reads_texts(old, new):
             msg = f"its column {name!r} makes partitions, so that it cannot become {types.name(new)}"
             raise LakeChangeError(msg)
-    return found
+    return out
 
 
-def columns_there(table: DeltaTable) -> dict[str, ColumnThere]:
+def existing_columns(table: DeltaTable) -> dict[str, ExistingColumn]:
     """Return the columns of a table by their names."""
     return columns_of(table.schema())
 
 
-def columns_of(schema: Schema) -> dict[str, ColumnThere]:
+def columns_of(schema: Schema) -> dict[str, ExistingColumn]:
     """Return the columns of a schema by their names."""
     out = {}
     for one in schema.fields:
         shown = _shown(one.type)
         bounded = one.metadata.get(_CHAR)
         kind = our_type(shown) if bounded is None else None
-        out[one.name] = ColumnThere(kind, str(bounded or shown), not one.nullable)
+        out[one.name] = ExistingColumn(kind, str(bounded or shown), not one.nullable)
     return out
 
 
@@ -303,7 +299,7 @@ def _shown(kind: object) -> str:
 
 def has_beyond(table: DeltaTable, name: str) -> bool:
     """Return whether a BIGINT column holds an integer beyond ±2^53. Raise what the library raises."""
-    if columns_there(table)[name].type != types.BIGINT:
+    if existing_columns(table)[name].type != types.BIGINT:
         return False
     column = '"' + name.replace('"', '""') + '"'
     query = f"SELECT 1 FROM t WHERE {column} > {LARGEST} OR {column} < -{LARGEST} LIMIT 1"  # noqa: S608  (it is quoted)

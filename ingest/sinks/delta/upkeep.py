@@ -1,4 +1,4 @@
-"""Tables that are written anew: small files become few, files of old versions are removed, and columns change.
+"""Tables that are rewritten: small files become few, files of old versions are removed, and columns change.
 
 It is done by the library's own ways, but for tables with partitions. A version fails where another writer's came in
 between, as the rows that it has are those of the version before it.
@@ -131,7 +131,7 @@ def change(table: DeltaTable, place: FileSystem, changes: Changes, key: Sequence
         return
     schema = _changed(arrow_schema(table), changes)
     if table.metadata().partition_columns:
-        _write_partitions_anew(table, place, schema, key)
+        _rewrite_partitions(table, place, schema, key)
         return
     with _read_beside(remaining_rows(place, all_of(listed_files(table)), schema, key=key)) as rows:
         batches = (batch for one in rows for batch in one.to_batches())
@@ -145,7 +145,7 @@ def change(table: DeltaTable, place: FileSystem, changes: Changes, key: Sequence
         )
 
 
-def _write_partitions_anew(table: DeltaTable, place: FileSystem, schema: pa.Schema, key: Sequence[str]) -> None:
+def _rewrite_partitions(table: DeltaTable, place: FileSystem, schema: pa.Schema, key: Sequence[str]) -> None:
     """Rewrite a table with partitions: the library has wrong texts for some values, and paths that are too long."""
     columns = Schema.from_arrow(schema)
     partitions = DeltaPartitions(columns, table.metadata().partition_columns)

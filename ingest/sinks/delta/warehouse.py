@@ -66,14 +66,14 @@ class DeltaWarehouse:
 
     def load(self, table: TableName) -> DeltaTable:
         """Return the newest version of a table. Raise ValueError where it is lost, and what the library raises."""
-        found = DeltaTable(self.path(table), storage_options=self._options)
+        loaded = DeltaTable(self.path(table), storage_options=self._options)
         if self.folder is not None:
-            newest = Path(self._path(table), "_delta_log", f"{found.version():020}.json")
+            newest = Path(self._path(table), "_delta_log", f"{loaded.version():020}.json")
             # As a machine without power leaves it; the library takes it for a version without changes
             if newest.exists() and not newest.stat().st_size:
                 msg = f"the newest version of the table is an empty file, {newest}"
                 raise ValueError(msg)
-        return found
+        return loaded
 
     def load_version(self, table: TableName, version: int) -> DeltaTable:
         """Return a version of a table. Raise what the library raises."""

@@ -13,15 +13,16 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from ingest.model.jsontext import parse_row
-from ingest.sinks.delta.files import write_parquet
-from ingest.sinks.delta.tables import DeltaPartitions, arrow_schema, columns_there
-from ingest.sinks.lake.writer import LakeFiles, TaskTable, known_columns
+from ingest.sinks.delta.files import new_file
+from ingest.sinks.delta.tables import DeltaPartitions, arrow_schema, existing_columns
+from ingest.sinks.lake.writer import LakeFiles, LakeWriter, TaskTable, known_columns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyarrow.fs import FileSystem
 
+    from ingest.sinks.delta.options import DeltaSink
     from ingest.sinks.delta.warehouse import DeltaWarehouse
     from ingest.sinks.lake.files import PartitionValue
     from ingest.sinks.lake.table import LakeTable
@@ -56,7 +57,7 @@ class _TaskTable(TaskTable):
         schema, names = self.keys if of_keys else self.rows, rows.schema.names
         columns = [rows.column(one.name) if one.name in names else pa.nulls(rows.num_rows, one.type) for one in schema]
         batch = pa.RecordBatch.from_arrays(columns, names=schema.names)
-        return write_parquet(self.files, schema, [batch], "keys" if of_keys else "rows")
+        return new_file(self.files, schema, [batch], "keys" if of_keys else "rows")
 
 
 class DeltaFiles(LakeFiles[DeltaTable]):
@@ -67,9 +68,9 @@ class DeltaFiles(LakeFiles[DeltaTable]):
 
     _warehouse: DeltaWarehouse
 
-    def _known_as(self, table: LakeTable, there: DeltaTable) -> TaskTable:
-        schema, partitions = arrow_schema(there), DeltaPartitions.of(there)
-        columns = known_columns(table, columns_there(there), (table.deleted, table.sequence))
+    def _known_as(self, table: LakeTable, existing: DeltaTable) -> TaskTable:
+        schema, partitions = arrow_schema(existing), DeltaPartitions.of(existing)
+        columns = known_columns(table, existing_columns(existing), (table.deleted, table.sequence))
         names, of_files = {column.name for column in columns}, partitions.without(schema)
         return _TaskTable(
             columns=columns,
@@ -81,3 +82,8 @@ class DeltaFiles(LakeFiles[DeltaTable]):
             partitions=partitions,
             files=self._warehouse.files(table.id),
         )
+
+
+def delta_writer(options: DeltaSink) -> LakeWriter:
+    """Return a task's side of the sink."""
+    return LakeWriter(DeltaFiles(options.warehouse), options.states)

@@ -23,7 +23,7 @@ from pyiceberg.typedef import Record as Partition
 
 from ingest.sinks.iceberg.files import ParquetPlace, data_file, deletes_data_file
 from ingest.sinks.iceberg.history import BATCH, CHECKPOINT, NOTE, PIPELINE
-from ingest.sinks.iceberg.superseded import SupersededRows, superseded_by
+from ingest.sinks.iceberg.superseded import SupersededFiles, superseded_by
 from ingest.sinks.iceberg.tables import partition_of
 from ingest.sinks.lake.commit import Committed, digest_of, has_batch, retried
 
@@ -75,11 +75,11 @@ def _commit(table: Table, files: Sequence[AddedFile], scope: str, note: str, pip
     io = table.io
     with ThreadPoolExecutor(4) as threads:
         rows = list(threads.map(lambda one: data_file(table.metadata, io, one.path), [f for f in files if not f.gone]))
-    found = superseded_by(table, files, rows) if files[-1].key else SupersededRows([], [])
-    gone = [(task.file, positions) for task, positions in found.gone]
-    rows += found.marked
-    with removed_if_it_fails(io) as made, QuickTransaction(table) as transaction:
-        made.extend(found.marked)
+    superseded = superseded_by(table, files, rows) if files[-1].key else SupersededFiles([], [])
+    gone = superseded.gone
+    rows += superseded.marked
+    with removed_if_it_fails(io) as written, QuickTransaction(table) as transaction:
+        written.extend(superseded.marked)
         transaction.set_properties({NOTE + scope: note, PIPELINE + pipeline: scope.partition(".")[0]})
         operation = Operation.OVERWRITE if gone else Operation.APPEND
         told = {BATCH: note.partition(".")[0], CHECKPOINT: scope}
@@ -88,11 +88,11 @@ def _commit(table: Table, files: Sequence[AddedFile], scope: str, note: str, pip
             snapshot.append_data_file(one)
         if gone:
             deletes = deletes_files(table, gone)
-            made.extend(deletes)
+            written.extend(deletes)
             snapshot.append_deletes(deletes)
         if rows or gone:
             snapshot.commit()
-    return found.older
+    return superseded.older
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from ingest.model.text import one_line
 from ingest.sinks.iceberg.commit import add_files
 from ingest.sinks.iceberg.files import has_beyond
 from ingest.sinks.iceberg.history import mark_of, older_progress, taken_away
-from ingest.sinks.iceberg.tables import PROPERTIES, changes, columns_there, iceberg_type, schema_of, spec_of
+from ingest.sinks.iceberg.tables import PROPERTIES, changes, existing_columns, iceberg_type, schema_of, spec_of
 from ingest.sinks.iceberg.upkeep import compact, expire, is_due, rewrite
 from ingest.sinks.iceberg.writer import IcebergFiles
 from ingest.sinks.lake.coordinator import LakeCoordinator, check_folder
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ingest.model.schema import TableComments
     from ingest.sinks.iceberg.options import IcebergSink
     from ingest.sinks.iceberg.warehouse import IcebergWarehouse
-    from ingest.sinks.lake.changes import Changes, ColumnThere
+    from ingest.sinks.lake.changes import Changes, ExistingColumn
     from ingest.sinks.lake.commit import Committed, Mark, TakenAway
     from ingest.sinks.lake.files import AddedFile
     from ingest.sinks.lake.table import LakeTable, TableName
@@ -44,21 +44,21 @@ class IcebergCoordinator(LakeCoordinator[Table]):
 
     def connect(self) -> str:
         """Return the warehouse's name; raises Unavailable where the catalog does not answer. Makes nothing."""
-        own = self._warehouse.own
-        if own is not None:  # also of a catalog that is there: each commit writes to it
-            check_folder(own, "catalog.properties.warehouse")
+        folder = self._warehouse.own
+        if folder is not None:  # also of a catalog that is there: each commit writes to it
+            check_folder(folder, "catalog.properties.warehouse")
             if self._warehouse.is_new:
-                return str(own)
+                return str(folder)
         with self._warehouse.asking("list namespaces") as catalog:
             try:
                 catalog.list_namespaces()
             except NoSuchNamespaceError as exc:  # of a catalog with several warehouses
                 msg = f"the catalog has no warehouse {self._warehouse.name}: {one_line(str(exc))[:500]}"
                 raise ConfigError(msg, "see catalog.properties.warehouse") from exc
-            return self._warehouse.name if own is None else str(own)
+            return self._warehouse.name if folder is None else str(folder)
 
-    def _has_rows(self, there: Table) -> bool:
-        return there.scan().count() > 0
+    def _has_rows(self, existing: Table) -> bool:
+        return existing.scan().count() > 0
 
     def _make(self, wanted: LakeTable) -> Table | None:
         catalog = self._warehouse.catalog
@@ -74,46 +74,46 @@ class IcebergCoordinator(LakeCoordinator[Table]):
         except TableAlreadyExistsError:
             return None
 
-    def _changed(self, _name: TableName, there: Table) -> None:
-        self._warehouse.hint(there)
+    def _changed(self, _name: TableName, existing: Table) -> None:
+        self._warehouse.hint(existing)
 
-    def _mark(self, _name: TableName, there: Table, batch: int) -> Mark:
-        return mark_of(there.metadata, batch)
+    def _mark(self, _name: TableName, existing: Table, batch: int) -> Mark:
+        return mark_of(existing.metadata, batch)
 
-    def _taken_away(self, _name: TableName, there: Table, mark: Mark) -> TakenAway | None:
-        return taken_away(there.metadata, mark, self._checkpoint)
+    def _taken_away(self, _name: TableName, existing: Table, mark: Mark) -> TakenAway | None:
+        return taken_away(existing.metadata, mark, self._checkpoint)
 
-    def _older_progress(self, there: Table) -> str | None:
-        return older_progress(there.metadata, self._checkpoint, self._pipeline)
+    def _older_progress(self, existing: Table) -> str | None:
+        return older_progress(existing.metadata, self._checkpoint, self._pipeline)
 
-    def _changes(self, wanted: LakeTable, there: Table) -> Changes:
-        return changes(wanted, there.metadata)
+    def _changes(self, wanted: LakeTable, existing: Table) -> Changes:
+        return changes(wanted, existing.metadata)
 
-    def _columns(self, there: Table) -> Mapping[str, ColumnThere]:
-        return columns_there(there.metadata)
+    def _columns(self, existing: Table) -> Mapping[str, ExistingColumn]:
+        return existing_columns(existing.metadata)
 
-    def _has_beyond(self, there: Table, name: str) -> bool:
-        return has_beyond(there, name)
+    def _has_beyond(self, existing: Table, name: str) -> bool:
+        return has_beyond(existing, name)
 
-    def _apply(self, there: Table, wanted: LakeTable, found: Changes) -> None:
-        if found.rewritten:
-            rewrite(there, found, wanted.key)
+    def _apply(self, existing: Table, wanted: LakeTable, change: Changes) -> None:
+        if change.rewritten:
+            rewrite(existing, change, wanted.key)
         else:
-            with there.update_schema() as update:
-                for name, kind in found.added.items():
+            with existing.update_schema() as update:
+                for name, kind in change.added.items():
                     update.add_column((name,), iceberg_type(kind))
-                for name, kind in found.widened.items():
+                for name, kind in change.widened.items():
                     update.update_column((name,), iceberg_type(kind))
 
-    def _comment(self, there: Table, comments: TableComments) -> None:
-        known = {one.name: one.doc or "" for one in there.schema().fields}
+    def _comment(self, existing: Table, comments: TableComments) -> None:
+        known = {one.name: one.doc or "" for one in existing.schema().fields}
         changed = {name: text for name, text in comments.columns.items() if known[name] != text}
         if changed:
-            with there.update_schema() as update:
+            with existing.update_schema() as update:
                 for name, text in changed.items():
                     update.update_column((name,), doc=text)
-        if comments.table is not None and there.properties.get("comment", "") != comments.table:
-            with there.transaction() as transaction:
+        if comments.table is not None and existing.properties.get("comment", "") != comments.table:
+            with existing.transaction() as transaction:
                 transaction.set_properties({"comment": comments.table})
 
     def add(self, scope: str, batch: int, additions: list[Any]) -> Mapping[str, int]:

@@ -28,7 +28,7 @@ from pyiceberg.types import LongType, NestedField, StringType
 
 from ingest.model.numbers import LARGEST
 from ingest.sinks.iceberg.tables import Partitions
-from ingest.sinks.lake.files import packed
+from ingest.sinks.lake.files import LEVEL, packed, write_parquet
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -61,8 +61,8 @@ def names_in(found: pa.Schema, fields: Sequence[NestedField]) -> list[str]:
     return [by_id.get(one.field_id, "") for one in fields]
 
 
-_LEVEL: Final = 1
-"""Level of compression where the table names none: higher ones take more time than they save."""
+_FILE_BYTES: Final = 256 << 20
+"""Bytes of Arrow's columns that become one file."""
 _LAST: Final = "\U0010ffff"
 
 
@@ -96,7 +96,7 @@ class ParquetPlace:
             load_location_provider(metadata.location, properties),
             schema_to_pyarrow(schema),
             "none" if codec == "uncompressed" else codec,
-            int(level) if level else _LEVEL if codec == "zstd" else None,
+            int(level) if level else LEVEL if codec == "zstd" else None,
         )
 
     @classmethod
@@ -110,15 +110,8 @@ class ParquetPlace:
         `kind`: a word in the file's name. Raise OSError.
         """
         path = self.locations.new_data_location(f"{uuid.uuid4()}-{kind}.parquet")
-        with (
-            self.io.new_output(path).create() as stream,
-            pq.ParquetWriter(
-                stream, self.schema, compression=self.codec, compression_level=self.level, store_decimal_as_integer=True
-            ) as writer,
-        ):
-            for batch in batches:
-                columns = [one.cast(to.type) for one, to in zip(batch.columns, self.schema, strict=True)]
-                writer.write_table(pa.Table.from_arrays(columns, schema=self.schema))
+        with self.io.new_output(path).create() as stream:
+            write_parquet(stream, self.schema, batches, self.codec, self.level)
         return path
 
 
@@ -145,7 +138,7 @@ def data_file(metadata: TableMetadata, io: FileIO, path: str) -> DataFile:
 def written_files(metadata: TableMetadata, io: FileIO, rows: Iterable[pa.Table]) -> Iterator[DataFile]:
     """Write rows into new files of a table that has this metadata, or will have it. Raise OSError."""
     place, partitions = ParquetPlace.of_metadata(metadata, io), Partitions(metadata)
-    for held in packed(rows):
+    for held in packed(rows, _FILE_BYTES):
         apart = [[one] for one in partitions.split(pa.concat_tables(held))] if partitions else [held]
         for batches in apart:
             yield data_file(metadata, io, place.write(batches, "rows"))
@@ -280,14 +273,10 @@ def rows_of(table: Table, file: DataFile, dead: pa.Array | None) -> Iterator[pa.
         yield pa.table(batch)
 
 
-def rows_at(table: Table, file: DataFile, positions: np.ndarray[Any, Any], deleted: str) -> Iterator[pa.Table]:
+def rows_at(table: Table, file: DataFile, positions: pa.Array, deleted: str) -> Iterator[pa.Table]:
     """Yield the rows of a file at positions, with the column that says that they are deleted. Raise OSError."""
     others = np.ones(file.record_count, bool)
-    others[positions] = False
+    others[positions.to_numpy(zero_copy_only=False)] = False
     for rows in rows_of(table, file, pa.array(np.flatnonzero(others))):
-        yield _marked(rows, deleted)
-
-
-def _marked(rows: pa.Table, deleted: str) -> pa.Table:
-    place = rows.schema.get_field_index(deleted)
-    return rows.set_column(place, rows.schema.field(place), pa.repeat(True, rows.num_rows))
+        place = rows.schema.get_field_index(deleted)
+        yield rows.set_column(place, rows.schema.field(place), pa.repeat(True, rows.num_rows))

@@ -35,14 +35,14 @@ def mark_of(metadata: TableMetadata, batch: int) -> Mark:
 
 def taken_away(metadata: TableMetadata, mark: Mark, checkpoint: str) -> TakenAway | None:
     """Return what somebody has taken away of the rows of a checkpoint since a mark; None where nothing is gone."""
-    at, own, newest = mark.state
+    at, sequence, newest = mark.state
     if (metadata.current_snapshot_id, _newest(metadata)) == (at, newest):
         return None  # as it mostly is
     line = _Line.of(metadata)
     off = [one for one in metadata.snapshots if one.snapshot_id not in line.ids]
     gone = [one for one in off if (one.sequence_number or 0) > newest and _owner(one).startswith(checkpoint)]
     # Of a line whose beginning has expired nobody knows what was before it
-    left = at is not None and at not in line.ids and (line.whole or own >= line.oldest)
+    left = at is not None and at not in line.ids and (line.whole or sequence >= line.oldest)
     if not gone and not left:
         return None
     batches = [_batch(one) for one in gone if _owner(one) == checkpoint]

@@ -78,14 +78,14 @@ class IcebergSink(LakeOptions):
 
     def packages(self) -> list[tuple[str, str]]:
         """Return the options that need packages which may be missing: for each its key, and the name of the extra."""
-        found = super().packages()
+        out = super().packages()
         kind, uri = self.catalog.get("type", "").lower(), self.catalog.get("uri", "")
         if kind in _EXTRAS:
-            found.append((f"{PREFIX}type", _EXTRAS[kind]))
+            out.append((f"{PREFIX}type", _EXTRAS[kind]))
         elif kind in {"", "sql"} and uri.startswith("postgresql"):
             driver = "psycopg2" if uri.startswith("postgresql+psycopg2:") else "postgres"
-            found.append((f"{PREFIX}uri", driver))
-        return found
+            out.append((f"{PREFIX}uri", driver))
+        return out
 
     def check_layout(self, layout: TableLayout) -> list[tuple[str, str]]:
         """Return what of a layout no table can have: properties that name code, and those that are ours."""
@@ -100,7 +100,7 @@ class IcebergSink(LakeOptions):
     @property
     def warehouse(self) -> IcebergWarehouse:
         """The catalog, which is opened when it is asked first."""
-        from ingest.sinks.iceberg.warehouse import IcebergWarehouse  # noqa: PLC0415  (`check` needs no library)
+        from ingest.sinks.iceberg.warehouse import IcebergWarehouse
 
         return IcebergWarehouse(self.catalog)
 
@@ -117,13 +117,12 @@ class IcebergSink(LakeOptions):
 
     def coordinator(self, pipeline: str, warn: Callable[[str], None]) -> IcebergCoordinator:
         """Return the driver's side."""
-        from ingest.sinks.iceberg.coordinator import IcebergCoordinator  # noqa: PLC0415  (`check` needs no library)
+        from ingest.sinks.iceberg.coordinator import IcebergCoordinator
 
         return IcebergCoordinator(self, pipeline, warn)
 
     def writer(self, _pipeline: str, _run: int) -> LakeWriter:
         """Return a task's side."""
-        from ingest.sinks.iceberg.writer import IcebergFiles  # noqa: PLC0415  (`check` needs no library)
-        from ingest.sinks.lake.writer import LakeWriter  # noqa: PLC0415
+        from ingest.sinks.iceberg.writer import iceberg_writer
 
-        return LakeWriter(IcebergFiles(self.warehouse), self.states)
+        return iceberg_writer(self)

@@ -31,8 +31,8 @@ from pyiceberg.types import (
 
 from ingest.model import data_type as ours
 from ingest.model import types
-from ingest.sinks.lake.changes import ColumnThere, LakeChangeError, changes_of
-from ingest.sinks.lake.files import rows_apart
+from ingest.sinks.lake.changes import ExistingColumn, LakeChangeError, changes_of
+from ingest.sinks.lake.files import column_of, rows_apart
 from ingest.sinks.lake.ordering import codes_of
 from ingest.sinks.lake.values import reader_of
 
@@ -107,9 +107,8 @@ class _Part(NamedTuple):
         """Return the values of the field in rows. Where they lack the column it is null."""
         if isinstance(self.field.transform, VoidTransform) or self.source.name not in rows.column_names:
             return pa.nulls(rows.num_rows, pa.int32())
-        column = rows.column(self.source.name).cast(self.type)
-        whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-        return self.field.transform.pyarrow_transform(self.source.field_type)(whole)
+        column = column_of(rows, self.source.name, self.type)
+        return self.field.transform.pyarrow_transform(self.source.field_type)(column)
 
 
 class Partitions:
@@ -269,17 +268,17 @@ def changes(table: LakeTable, metadata: TableMetadata) -> Changes:
     if metadata.properties.keys() & CODE:
         msg = f"it names code in its property {min(metadata.properties.keys() & CODE)}, which this tool does not run"
         raise LakeChangeError(msg)
-    there = columns_there(metadata)
+    existing = existing_columns(metadata)
     has_rows = metadata.current_snapshot() is not None
-    found = changes_of(table, there, iceberg_type, _promotes, has_rows=has_rows)
+    found = changes_of(table, existing, iceberg_type, _promotes, has_rows=has_rows)
     check_partitions(metadata, [*found.rewritten])
     return found
 
 
-def columns_there(metadata: TableMetadata) -> dict[str, ColumnThere]:
+def existing_columns(metadata: TableMetadata) -> dict[str, ExistingColumn]:
     """Return the columns of a table by their names."""
     fields = metadata.schema().fields
-    return {one.name: ColumnThere(our_type(one.field_type), str(one.field_type), one.required) for one in fields}
+    return {one.name: ExistingColumn(our_type(one.field_type), str(one.field_type), one.required) for one in fields}
 
 
 def _has_equality_deletes(metadata: TableMetadata) -> bool:

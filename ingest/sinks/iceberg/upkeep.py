@@ -1,4 +1,4 @@
-"""Tables that are written anew: small files become few, what only old snapshots have is removed, and types change.
+"""Tables that are rewritten: small files become few, what only old snapshots have is removed, and types change.
 
 Every batch adds a file of rows and a file of deletes, and the search for keys reads all of them. After some snapshots
 small files and those with mostly dead rows are rewritten, and what deletes are left become one file. Big files stay.
@@ -63,27 +63,29 @@ def compact(table: Table) -> None:
     rows = [one for one in found if one.data_file.content == DataFileContent.DATA]
     deletes = [one for one in found if one.data_file.content != DataFileContent.DATA]
     gone = dead_positions(table.io, [one.data_file for one in deletes])
-    anew = _written_anew(rows, gone)
-    replaced = {one.data_file.file_path for one in anew}
+    rewritten = _to_rewrite(rows, gone)
+    replaced = {one.data_file.file_path for one in rewritten}
     kept = [one for one in rows if one.data_file.file_path not in replaced]
-    left = [(one.data_file, gone[one.data_file.file_path]) for one in kept if one.data_file.file_path in gone]
+    deletes_left = [(one.data_file, gone[one.data_file.file_path]) for one in kept if one.data_file.file_path in gone]
     quick = QuickTransaction(table)
-    with suppress(CommitFailedException), removed_if_it_fails(table.io) as made, quick as transaction:
+    with suppress(CommitFailedException), removed_if_it_fails(table.io) as written, quick as transaction:
         transaction.set_properties({COMPACTED: str(_newest(table) + 1)})
-        if len(anew) + len(deletes) > 1:
+        if len(rewritten) + len(deletes) > 1:
             snapshot = _Compaction(Operation.OVERWRITE, transaction, table.io)
-            snapshot.replace(kept, [*anew, *deletes])
-            for file in written_files(table.metadata, table.io, _rows(table, [one.data_file for one in anew], gone)):
-                made.append(file)
+            snapshot.replace(kept, [*rewritten, *deletes])
+            for file in written_files(
+                table.metadata, table.io, _rows(table, [one.data_file for one in rewritten], gone)
+            ):
+                written.append(file)
                 snapshot.append_data_file(file)
-            if left:
-                merged = deletes_files(table, left)
-                made.extend(merged)
+            if deletes_left:
+                merged = deletes_files(table, deletes_left)
+                written.extend(merged)
                 snapshot.append_deletes(merged)
             snapshot.commit()
 
 
-def _written_anew(rows: Sequence[ManifestEntry], gone: Mapping[str, pa.Array]) -> list[ManifestEntry]:
+def _to_rewrite(rows: Sequence[ManifestEntry], gone: Mapping[str, pa.Array]) -> list[ManifestEntry]:
     """Return the files that are small or mostly dead, but for those that are alone in a partition and all alive."""
     parts: dict[tuple[int, str], list[ManifestEntry]] = {}
     for one in rows:

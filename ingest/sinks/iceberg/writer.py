@@ -13,14 +13,15 @@ from pyiceberg.table import Table
 
 from ingest.model.jsontext import parse_row
 from ingest.sinks.iceberg.files import ParquetPlace
-from ingest.sinks.iceberg.tables import Partitions, columns_there
-from ingest.sinks.lake.writer import LakeFiles, TaskTable, known_columns
+from ingest.sinks.iceberg.tables import Partitions, existing_columns
+from ingest.sinks.lake.writer import LakeFiles, LakeWriter, TaskTable, known_columns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import pyarrow as pa
 
+    from ingest.sinks.iceberg.options import IcebergSink
     from ingest.sinks.lake.files import PartitionValue
     from ingest.sinks.lake.table import LakeTable
 
@@ -52,14 +53,19 @@ class IcebergFiles(LakeFiles[Table]):
 
     looks_up_for_each_batch = True
 
-    def _known_as(self, table: LakeTable, there: Table) -> TaskTable:
+    def _known_as(self, table: LakeTable, existing: Table) -> TaskTable:
         names = [column.name for column in table.columns]
-        columns = columns_there(there.metadata)
+        columns = existing_columns(existing.metadata)
         return _TaskTable(
             columns=known_columns(table, columns, names),
             key=[name for name in columns if name in table.key],
             empty_is_null=(),
-            rows=ParquetPlace.of(there, names),
-            keys=ParquetPlace.of(there, table.key),
-            partitions=Partitions(there.metadata),
+            rows=ParquetPlace.of(existing, names),
+            keys=ParquetPlace.of(existing, table.key),
+            partitions=Partitions(existing.metadata),
         )
+
+
+def iceberg_writer(options: IcebergSink) -> LakeWriter:
+    """Return a task's side of the sink."""
+    return LakeWriter(IcebergFiles(options.warehouse), options.states)

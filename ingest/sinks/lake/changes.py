@@ -39,7 +39,7 @@ class Changes:
         return bool(self.added or self.widened or self.rewritten)
 
 
-class ColumnThere(NamedTuple):
+class ExistingColumn(NamedTuple):
     """A column of a table that is there."""
 
     type: DataType | None
@@ -51,7 +51,7 @@ class ColumnThere(NamedTuple):
 
 def changes_of(
     table: LakeTable,
-    there: Mapping[str, ColumnThere],
+    existing: Mapping[str, ExistingColumn],
     stored: Callable[[DataType], Any],
     promotes: Callable[[Any, Any], bool],
     *,
@@ -62,55 +62,55 @@ def changes_of(
     `stored`: returns a type as the lake has it. `promotes`: tells whether the lake reads values of one of its types as
     those of another, after a change of metadata alone. `has_rows`: whether the table may have any.
     """
-    check_required(table.key, there)
+    check_required(table.key, existing)
     deleted = table.deleted
-    flag = None if deleted is None else there.get(deleted)
+    flag = None if deleted is None else existing.get(deleted)
     if deleted is not None and flag is not None and flag.type != types.BOOLEAN:
         msg = f"its column {deleted!r} is {flag.shown}, and says of no row that it is deleted"
         raise LakeChangeError(msg)
     out = Changes()
     for name, kind in ((one.name, one.type) for one in table.columns):
-        if name not in there and name in table.key and has_rows:
+        if name not in existing and name in table.key and has_rows:
             msg = f"its column {name!r} of the key is gone, and rows that are there could not be found"
             raise LakeChangeError(msg)
-        if name not in there:
+        if name not in existing:
             out.added[name] = kind
             continue
-        known = there[name].type
-        if known is None:
-            msg = f"its column {name!r} is {there[name].shown}, and rows have {types.name(kind)}"
+        current = existing[name].type
+        if current is None:
+            msg = f"its column {name!r} is {existing[name].shown}, and rows have {types.name(kind)}"
             raise LakeChangeError(msg)
-        to = types.merge(known, kind)
-        if stored(to) != stored(known):
+        to = types.merge(current, kind)
+        if stored(to) != stored(current):
             # A FLOAT of 0.1 would be read as 0.10000000149011612, and keys are 0.1
-            changes_keys = name in table.key and known == types.FLOAT
-            place = out.widened if promotes(stored(known), stored(to)) and not changes_keys else out.rewritten
+            changes_keys = name in table.key and current == types.FLOAT
+            place = out.widened if promotes(stored(current), stored(to)) and not changes_keys else out.rewritten
             place[name] = to
     return out
 
 
-def check_required(key: Sequence[str], there: Mapping[str, ColumnThere]) -> None:
+def check_required(key: Sequence[str], existing: Mapping[str, ExistingColumn]) -> None:
     """Raise LakeChangeError for a table with a required column that is not in the key."""
-    for name, one in there.items():
+    for name, one in existing.items():
         if one.required and name not in key:
             msg = f"its column {name!r} is required, and is no column of the key ({', '.join(key)})"
             raise LakeChangeError(msg)
 
 
-def statements(table: LakeTable, found: Changes | None) -> Iterator[str]:
+def statements(table: LakeTable, changes: Changes | None) -> Iterator[str]:
     """Yield changes as statements of SQL, for people; None: the table is not there."""
     name = ".".join(map(_quoted, table.id))
-    if found is None:
+    if changes is None:
         parts = [*_columns((one.name, one.type) for one in table.columns)]
         if table.unique:
             parts.append(f"PRIMARY KEY ({_listed(table.key)})")
         yield f"CREATE TABLE {name} ({', '.join(parts)}){_layout(table.layout)}"
         return
-    for part in _columns(found.added.items()):
+    for part in _columns(changes.added.items()):
         yield f"ALTER TABLE {name} ADD COLUMN {part}"
-    for column, kind in found.widened.items():
+    for column, kind in changes.widened.items():
         yield f"ALTER TABLE {name} ALTER COLUMN {_quoted(column)} TYPE {types.name(kind)}"
-    for column, kind in found.rewritten.items():
+    for column, kind in changes.rewritten.items():
         yield f"ALTER TABLE {name} ALTER COLUMN {_quoted(column)} TYPE {types.name(kind)} (rewrites the table)"
 
 

@@ -46,13 +46,13 @@ def has_batch(last: int, batch: int, *, same_files: bool) -> bool:
 
 def retried(commit: Callable[[], Result], faster: type[Exception] | tuple[type[Exception], ...]) -> Result:
     """Commit, again where another writer was faster. `faster`: the exceptions that say so, or that nobody knows it."""
-    for left in reversed(range(_TRIES)):
+    for tries_left in reversed(range(_TRIES)):
         try:
             return commit()
         except faster:
-            if not left:
+            if not tries_left:
                 raise
-            time.sleep(_PAUSE_S * (_TRIES - left))
+            time.sleep(_PAUSE_S * (_TRIES - tries_left))
     raise AssertionError
 
 

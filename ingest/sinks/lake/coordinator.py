@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from ingest.model.layout import TableLayout
     from ingest.model.schema import TableComments, TableSchema
     from ingest.model.table import TableId
-    from ingest.sinks.lake.changes import Changes, ColumnThere
+    from ingest.sinks.lake.changes import Changes, ExistingColumn
     from ingest.sinks.lake.commit import Committed, Mark, TakenAway
     from ingest.sinks.lake.options import LakeOptions
     from ingest.sinks.lake.table import LakeTable, TableName, Warehouse
@@ -52,7 +52,7 @@ _AT_ONCE: Final = 8
 """Tables that are committed at the same time."""
 
 
-def _begin_anew(_table: TableId | None) -> str:
+def _start_over(_table: TableId | None) -> str:
     return "to have them, start over with another --checkpoint"
 
 
@@ -73,7 +73,7 @@ class LakeCoordinator(SinkCoordinator, Generic[TableT]):
         self._warn = warn
         self._checkpoint = ""
         self._marks: dict[TableName, Mark] = {}
-        self._remedy: Callable[[TableId | None], str] = _begin_anew
+        self._remedy: Callable[[TableId | None], str] = _start_over
         self._compared: set[TableName] = set()
         """Tables of which it was seen whether this pipeline has written to them with another checkpoint."""
         self._older: dict[str, list[str]] = {}
@@ -106,7 +106,7 @@ class LakeCoordinator(SinkCoordinator, Generic[TableT]):
         return self._compare(name, self._warehouse.load(name))
 
     @abstractmethod
-    def _has_rows(self, there: TableT) -> bool:
+    def _has_rows(self, existing: TableT) -> bool:
         """Return whether a table that is there has rows. Raise what the library raises."""
 
     @abstractmethod
@@ -114,26 +114,26 @@ class LakeCoordinator(SinkCoordinator, Generic[TableT]):
         """Make a table; returns None where another run has made it meanwhile. Raise what the library raises."""
 
     @abstractmethod
-    def _changed(self, name: TableName, there: TableT) -> None:
+    def _changed(self, name: TableName, existing: TableT) -> None:
         """Take note of a table that this run has made or changed. Raise what the library raises."""
 
     @abstractmethod
-    def _changes(self, wanted: LakeTable, there: TableT) -> Changes:
+    def _changes(self, wanted: LakeTable, existing: TableT) -> Changes:
         """Return the changes after which a table takes rows. Raise LakeChangeError where none will do."""
 
     @abstractmethod
-    def _columns(self, there: TableT) -> Mapping[str, ColumnThere]:
+    def _columns(self, existing: TableT) -> Mapping[str, ExistingColumn]:
         """Return the columns of a table that is there, by their names."""
 
     @abstractmethod
-    def _has_beyond(self, there: TableT, name: str) -> bool:
+    def _has_beyond(self, existing: TableT, name: str) -> bool:
         """Return whether a column is BIGINT in a table and holds an integer beyond ±2^53.
 
         Raise what the library raises.
         """
 
     @abstractmethod
-    def _apply(self, there: TableT, wanted: LakeTable, found: Changes) -> None:
+    def _apply(self, existing: TableT, wanted: LakeTable, found: Changes) -> None:
         """Change a table. Raise LakeChangeError where that cannot be, and what the library raises."""
 
     @abstractmethod
@@ -151,14 +151,14 @@ class LakeCoordinator(SinkCoordinator, Generic[TableT]):
         """
         with self._warehouse.asking(f"commit rows of the table {show(name)}"):
             done = self._commit(name, files, scope, batch)
-            there = done.state
+            existing = done.state
             if done.due:
                 self._keep_up(name)
-                there = self._warehouse.load(name)
-                self._changed(name, there)
+                existing = self._warehouse.load(name)
+                self._changed(name, existing)
             before, own = self._marks.get(name), scope == self._checkpoint
             # The batches of a replay have numbers of their own
-            self._marks[name] = self._mark(name, there, batch if own else 0 if before is None else before.batch)
+            self._marks[name] = self._mark(name, existing, batch if own else 0 if before is None else before.batch)
         return done.older
 
     def _keep_up(self, name: TableName) -> None:
@@ -173,15 +173,15 @@ class LakeCoordinator(SinkCoordinator, Generic[TableT]):
             self._warn(f"table {show(name)}: {why} (said once)")
 
     @abstractmethod
-    def _mark(self, name: TableName, there: TableT, batch: int) -> Mark:
+    def _mark(self, name: TableName, existing: TableT, batch: int) -> Mark:
         """Return the mark of a table as it is, which has this batch."""
 
     @abstractmethod
-    def _taken_away(self, name: TableName, there: TableT, mark: Mark) -> TakenAway | None:
+    def _taken_away(self, name: TableName, existing: TableT, mark: Mark) -> TakenAway | None:
         """Return what somebody has taken away of this checkpoint's rows since a mark; None where nothing is gone."""
 
     @abstractmethod
-    def _older_progress(self, there: TableT) -> str | None:
+    def _older_progress(self, existing: TableT) -> str | None:
         """Return another checkpoint with which this pipeline has written to a table; None where there is none.
 
         Empty where its name is not known.
@@ -195,22 +195,22 @@ class LakeCoordinator(SinkCoordinator, Generic[TableT]):
         """Return what the checkpoint is to know of the tables."""
         return to_json(self._marks)
 
-    def _compare(self, name: TableName, there: TableT) -> TableT:
+    def _compare(self, name: TableName, existing: TableT) -> TableT:
         """Say once what somebody has taken away of a table's rows; returns the table. Raise what the library raises."""
         mark = self._marks.get(name)
-        found = None if mark is None else self._taken_away(name, there, mark)
+        found = None if mark is None else self._taken_away(name, existing, mark)
         if found is not None:
             tell(self._warn, name, found, self._remedy(self._places.get(name)))
-            self._marks[name] = self._mark(name, there, found.newest)
-        return there
+            self._marks[name] = self._mark(name, existing, found.newest)
+        return existing
 
-    def _meet(self, name: TableName, there: TableT) -> None:
+    def _meet(self, name: TableName, existing: TableT) -> None:
         """See what others have done to a table that is there, and whether an older checkpoint has written to it."""
-        self._compare(name, there)
+        self._compare(name, existing)
         if name not in self._compared:
             self._compared.add(name)
             known = name in self._marks or not self._checkpoint
-            found = None if known else self._older_progress(there)
+            found = None if known else self._older_progress(existing)
             if found is not None:
                 self._older.setdefault(found, []).append(show(name))
 
@@ -239,24 +239,24 @@ class LakeCoordinator(SinkCoordinator, Generic[TableT]):
         if self._warehouse.is_new or not wanted.has_key:
             return {}
         with self._warehouse.asking(f"look the table {wanted} up"):
-            there = self._find(wanted.id)
-            if there is None:
+            existing = self._find(wanted.id)
+            if existing is None:
                 return {}
-            ordered = self._ordered(wanted, there)
-            if not self._fault(wanted, there):
+            ordered = self._ordered(wanted, existing)
+            if not self._fault(wanted, existing):
                 return ordered
             of_key = tuple(one for one in wanted.columns if one.name in wanted.key)
-            if self._fault(replace(wanted, columns=of_key), there):
+            if self._fault(replace(wanted, columns=of_key), existing):
                 return {}  # it takes no row, and `declare` says so
             tried = [(one.name, replace(wanted, columns=(*of_key, one))) for one in wanted.columns]
-            kinds = self._columns(there)
-            faults = {name: why for name, part in tried if (why := self._fault(part, there))}
+            kinds = self._columns(existing)
+            faults = {name: why for name, part in tried if (why := self._fault(part, existing))}
             found = {name: Misfit(why, kinds[name].type if name in kinds else None) for name, why in faults.items()}
             return ordered | found
 
-    def _ordered(self, wanted: LakeTable, there: TableT) -> dict[str, Misfit]:
+    def _ordered(self, wanted: LakeTable, existing: TableT) -> dict[str, Misfit]:
         """Return the column that orders changes, where a table has it as another type and rows as texts."""
-        name, known = wanted.sequence, self._columns(there)
+        name, known = wanted.sequence, self._columns(existing)
         kind = known[name].type if name is not None and name in known else None
         of_texts = any(one.name == name and types.is_text(one.type) for one in wanted.columns)
         if name is None or kind is None or types.is_text(kind) or not of_texts:
@@ -275,27 +275,27 @@ class LakeCoordinator(SinkCoordinator, Generic[TableT]):
         if self._warehouse.is_new:
             return set()
         with self._warehouse.asking(f"look for integers beyond 2^53 in the table {wanted}"):
-            there = self._find(wanted.id)
-            return set() if there is None else {name for name in names if self._has_beyond(there, name)}
+            existing = self._find(wanted.id)
+            return set() if existing is None else {name for name in names if self._has_beyond(existing, name)}
 
-    def _changes_of(self, table: TableId, wanted: LakeTable, there: TableT) -> Changes:
+    def _changes_of(self, table: TableId, wanted: LakeTable, existing: TableT) -> Changes:
         """Return what `_changes` returns, but no BIGINT becomes DOUBLE whose values would lose digits by it.
 
         Note by which types the table keeps numbers then.
         """
-        found = self._changes(wanted, there)
+        found = self._changes(wanted, existing)
         for name in [name for name, kind in found.rewritten.items() if kind == types.DOUBLE]:
-            if self._has_beyond(there, name):
+            if self._has_beyond(existing, name):
                 found.rewritten[name] = types.STRING
-        kinds = {name: one.type for name, one in self._columns(there).items()} | found.widened | found.rewritten
+        kinds = {name: one.type for name, one in self._columns(existing).items()} | found.widened | found.rewritten
         kept = {one.name: stored_as(one.type, kinds.get(one.name)) for one in wanted.columns}
         self.stored[table] = {name: kind for name, kind in kept.items() if kind is not None}
         return found
 
-    def _fault(self, wanted: LakeTable, there: TableT) -> str:
+    def _fault(self, wanted: LakeTable, existing: TableT) -> str:
         """Return why a table that is there cannot take rows; nothing where it can."""
         try:
-            self._changes(wanted, there)
+            self._changes(wanted, existing)
         except LakeChangeError as exc:
             return str(exc)
         return ""
@@ -304,33 +304,33 @@ class LakeCoordinator(SinkCoordinator, Generic[TableT]):
         """Make and widen the tables, before their rows are written. Raise SchemaChangeRefused for what cannot be."""
         for table, wanted in self._wanted(schemas):
             with self._warehouse.asking(f"change the table {wanted}"), _refusing(table, wanted):
-                there = self._find(wanted.id)
-                if there is None:
+                existing = self._find(wanted.id)
+                if existing is None:
                     self.stored.pop(table, None)
                     if (made := self._make(wanted)) is not None:
                         self._changed(wanted.id, made)
                     self._marks.pop(wanted.id, None)
                     self._compared.add(wanted.id)
                     continue
-                self._meet(wanted.id, there)
-                if found := self._changes_of(table, wanted, there):
-                    self._apply(there, wanted, found)
-                    self._changed(wanted.id, there)
+                self._meet(wanted.id, existing)
+                if found := self._changes_of(table, wanted, existing):
+                    self._apply(existing, wanted, found)
+                    self._changed(wanted.id, existing)
         self._tell_older()
 
     @abstractmethod
-    def _comment(self, there: TableT, comments: TableComments) -> None:
+    def _comment(self, existing: TableT, comments: TableComments) -> None:
         """Let a table have comments where it has others; all columns are there. Raise what the library raises."""
 
     def comment(self, table: TableId, schema: TableSchema, comments: TableComments) -> None:
         """Let a table and its columns have comments. Raise IngestError."""
         for _, wanted in () if self._warehouse.is_new else self._wanted({table: schema}):
             with self._warehouse.asking(f"comment the table {wanted}"):
-                there = self._find(wanted.id)
-                if there is not None:
-                    columns = {one: text for one, text in comments.columns.items() if one in self._columns(there)}
-                    self._comment(there, replace(comments, columns=columns))
-                    self._changed(wanted.id, there)
+                existing = self._find(wanted.id)
+                if existing is not None:
+                    columns = {one: text for one, text in comments.columns.items() if one in self._columns(existing)}
+                    self._comment(existing, replace(comments, columns=columns))
+                    self._changed(wanted.id, existing)
 
     def empty(self, table: TableId) -> bool:
         """Delete all rows of a table, unless it keeps those that are gone. Raise IngestError."""
@@ -340,12 +340,12 @@ class LakeCoordinator(SinkCoordinator, Generic[TableT]):
         if self._warehouse.is_new:
             return True
         with self._warehouse.asking(f"empty the table {show(name)}"):
-            there, known = self._warehouse.find(name), self._marks.get(name)
-            if there is not None and self._has_rows(there):
-                there = self._load(name)
-                there.delete()
-                self._changed(name, there)
-                self._marks[name] = self._mark(name, there, 0 if known is None else known.batch)
+            existing, known = self._warehouse.find(name), self._marks.get(name)
+            if existing is not None and self._has_rows(existing):
+                existing = self._load(name)
+                existing.delete()
+                self._changed(name, existing)
+                self._marks[name] = self._mark(name, existing, 0 if known is None else known.batch)
         return True
 
     @abstractmethod
@@ -371,8 +371,8 @@ class LakeCoordinator(SinkCoordinator, Generic[TableT]):
             columns, _ = files.columns_of(wanted)
             of_key = [one for one in columns if one.name in wanted.key]
             marks = [] if wanted.deleted is None else [wanted.deleted]
-            there = self._read(wanted.id, [*(one.name for one in of_key), *marks])
-            others = rows_of_other_keys(of_key, wanted.key, there, keys, wanted.deleted)
+            existing = self._read(wanted.id, [*(one.name for one in of_key), *marks])
+            others = rows_of_other_keys(of_key, wanted.key, existing, keys, wanted.deleted)
             if not others.num_rows:
                 return 0
             states = LastStates(others, pa.repeat(pa.scalar(True), others.num_rows), {})
@@ -389,7 +389,9 @@ class LakeCoordinator(SinkCoordinator, Generic[TableT]):
         with self._warehouse.asking("look tables up"):
             found = {name: self._warehouse.find(name) for name in names}
             return {
-                f"table {show(name)}" for name, there in found.items() if there is not None and self._has_rows(there)
+                f"table {show(name)}"
+                for name, existing in found.items()
+                if existing is not None and self._has_rows(existing)
             }
 
     def vanished(self, tables: Iterable[TableId]) -> set[str]:
@@ -408,10 +410,10 @@ class LakeCoordinator(SinkCoordinator, Generic[TableT]):
                 out.update(statements(wanted, None))
                 continue
             with self._warehouse.asking(f"look the table {wanted} up"), _refusing(table, wanted):
-                there = self._find(wanted.id)
-                if there is not None:
-                    self._meet(wanted.id, there)
-                out.update(statements(wanted, None if there is None else self._changes_of(table, wanted, there)))
+                existing = self._find(wanted.id)
+                if existing is not None:
+                    self._meet(wanted.id, existing)
+                out.update(statements(wanted, None if existing is None else self._changes_of(table, wanted, existing)))
         self._tell_older()
         return out
 
@@ -481,7 +483,7 @@ def _refusing(table: TableId, wanted: LakeTable) -> Generator[None]:
 
 def check_folder(folder: Path, option: str) -> None:
     """Raise ConfigError where a directory cannot be made or written to. Makes nothing. `option`: it names it."""
-    there = next((path for path in (folder, *folder.parents) if path.exists()), folder)
-    if not (there.is_dir() and os.access(there, os.W_OK | os.X_OK)):
-        msg = f"cannot write to the warehouse {folder} ({option}): {there} cannot be written to"
+    existing = next((path for path in (folder, *folder.parents) if path.exists()), folder)
+    if not (existing.is_dir() and os.access(existing, os.W_OK | os.X_OK)):
+        msg = f"cannot write to the warehouse {folder} ({option}): {existing} cannot be written to"
         raise ConfigError(msg, "choose a directory that can be written to")

@@ -6,12 +6,16 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from ingest.sinks.lake.changes import LakeChangeError
 from ingest.sinks.lake.ordering import codes_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+
+LEVEL: Final = 1
+"""Level of compression where the table names none: higher ones take more time than they save."""
 
 
 class PartitionValue(NamedTuple):
@@ -58,22 +62,42 @@ class AddedFile(NamedTuple):
         return cls(tuple(table), tuple(key), path, rows, gone, (), deleted, sequence, values)
 
 
-_FILE_BYTES: Final = 256 << 20
-"""Bytes of Arrow's columns that become one file."""
-
-
-def packed(rows: Iterable[pa.Table]) -> Iterator[list[pa.Table]]:
-    """Yield as many tables at once as become one file."""
+def packed(rows: Iterable[pa.Table], most_bytes: int) -> Iterator[list[pa.Table]]:
+    """Yield as many tables at once as have this many bytes of Arrow's columns."""
     held: list[pa.Table] = []
     size = 0
     for one in rows:
         held.append(one)
         size += one.nbytes
-        if size >= _FILE_BYTES:
+        if size >= most_bytes:
             yield held
             held, size = [], 0
     if held:
         yield held
+
+
+def write_parquet(
+    stream: pa.NativeFile,
+    schema: pa.Schema,
+    batches: Iterable[pa.RecordBatch | pa.Table],
+    codec: str = "zstd",
+    level: int | None = LEVEL,
+) -> None:
+    """Write batches, whose columns come in the schema's order. Raise OSError."""
+    with pq.ParquetWriter(
+        stream, schema, compression=codec, compression_level=level, store_decimal_as_integer=True
+    ) as writer:
+        for batch in batches:
+            columns = [column.cast(field.type) for column, field in zip(batch.columns, schema, strict=True)]
+            writer.write_table(pa.Table.from_arrays(columns, schema=schema))
+
+
+def column_of(rows: pa.Table | pa.RecordBatch, name: str, kind: pa.DataType) -> pa.Array:
+    """Return a column of rows in one piece, null where they lack it."""
+    if name not in rows.schema.names:
+        return pa.nulls(rows.num_rows, kind)
+    column = rows.column(name).cast(kind)
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 
 Rows = TypeVar("Rows", pa.Table, pa.RecordBatch)

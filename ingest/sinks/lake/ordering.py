@@ -102,8 +102,8 @@ def contest(files: Sequence[Contender], *, marks: bool) -> Contest:
     came = np.array([one.came for one in files])[source]
     is_row = np.array([one.has_rows for one in files])[source]
     alive, deletes = np.flatnonzero(is_row), np.flatnonzero(~is_row)
-    found = newest(codes[alive], pa.chunked_array([one.values for one in files]).take(pa.array(alive)))
-    best = alive[found.places]
+    newest_rows = newest(codes[alive], pa.chunked_array([one.values for one in files]).take(pa.array(alive)))
+    best = alive[newest_rows.places]
     lost = is_row.copy()
     lost[best] = False
     marked = np.zeros(len(codes), bool)
@@ -111,5 +111,5 @@ def contest(files: Sequence[Contender], *, marks: bool) -> Contest:
         marked[best[later_mark(codes, best, deletes, came)]] = True
     starts = np.searchsorted(source, np.arange(len(files) + 1))
     spans = [slice(start, end) for start, end in pairwise(starts)]
-    older = int((found.older & (came[alive] >= 0)).sum())
+    older = int((newest_rows.older & (came[alive] >= 0)).sum())
     return Contest([np.flatnonzero(lost[one]) for one in spans], [np.flatnonzero(marked[one]) for one in spans], older)

@@ -85,8 +85,8 @@ def _newest(
     """
     codes, is_gone = codes_of([rows[name] for name in key]), gone.to_numpy(zero_copy_only=False)
     deletes, alive = np.flatnonzero(is_gone), np.flatnonzero(~is_gone)
-    found = newest(codes[alive], rows[sequence].take(pa.array(alive)))
-    best = np.sort(alive[found.places])
+    newest_rows = newest(codes[alive], rows[sequence].take(pa.array(alive)))
+    best = np.sort(alive[newest_rows.places])
     marks = np.zeros(len(codes), bool)
     if len(deletes):
         marks[best] = later_mark(codes, best, deletes, np.arange(len(codes)))
@@ -94,7 +94,7 @@ def _newest(
     order = pa.array(np.concatenate([deletes, best]))
     chosen = rows.take(order)
     marked = chosen if deleted is None else _marked(chosen, deleted, pa.array(marks).take(order))
-    return LastStates(marked, gone.take(order), older=int(found.older.sum()))
+    return LastStates(marked, gone.take(order), older=int(newest_rows.older.sum()))
 
 
 def _last(
@@ -165,14 +165,14 @@ class PendingRows:
         return [*touched]
 
     def _table_of(self, destination: Destination) -> _PendingTable:
-        known = self._known.get(id(destination))
-        if known is None:
-            found = self._tables.get(destination)
-            if found is None:
+        entry = self._known.get(id(destination))
+        if entry is None:
+            table = self._tables.get(destination)
+            if table is None:
                 columns, key = self._columns_of(destination)
-                found = self._tables[destination] = _PendingTable(columns, key, self._states, destination)
-            known = self._known[id(destination)] = (destination, found)
-        return known[1]
+                table = self._tables[destination] = _PendingTable(columns, key, self._states, destination)
+            entry = self._known[id(destination)] = (destination, table)
+        return entry[1]
 
 
 class _PendingTable:

@@ -7,12 +7,13 @@ rows whose keys lie outside of those that are looked for are not read.
 from __future__ import annotations
 
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ingest.sinks.lake.ordering import Contender, contest
 from ingest.sinks.lake.rows import UnfitRows, rows_to_batch, schema_of
 from ingest.sinks.lake.types import converted
 
@@ -21,9 +22,14 @@ if TYPE_CHECKING:
 
     import pyarrow.parquet as pq
 
+    from ingest.sinks.lake.files import AddedFile
     from ingest.sinks.lake.table import LakeColumn
 
 
+FileT = TypeVar("FileT")
+"""A file of a table, as the library of a lake has it."""
+NOWHERE: Final = pa.array([], pa.int64())
+"""No positions."""
 NONE_KNOWN: Final[Mapping[str, pa.Scalar]] = MappingProxyType({})
 """No columns with one value in all rows."""
 _BOUNDED: Final = (pa.types.is_integer, pa.types.is_string, pa.types.is_date, pa.types.is_decimal)
@@ -132,7 +138,7 @@ def positions_of(keys: pa.Table, rows: pa.Table) -> pa.Array:
 def rows_of_other_keys(
     columns: Sequence[LakeColumn],
     key: Sequence[str],
-    there: pa.Table,
+    existing: pa.Table,
     keys: Iterable[Sequence[bytes]],
     deleted: str | None,
 ) -> pa.RecordBatch:
@@ -142,9 +148,9 @@ def rows_of_other_keys(
     that is true in rows that stay, and are none any more.
     """
     if deleted is not None:
-        there = there.filter(pc.invert(pc.fill_null(pc.equal(there.column(deleted), True), False)))
+        existing = existing.filter(pc.invert(pc.fill_null(pc.equal(existing.column(deleted), True), False)))
     schema = schema_of(columns)
-    rows = pa.table([converted(there.column(one.name), one.type) for one in schema], schema=schema)
+    rows = pa.table([converted(existing.column(one.name), one.type) for one in schema], schema=schema)
     batches, count = [], 0
     for some in keys:
         count += len(some)
@@ -191,14 +197,112 @@ class KeysToMark:
 
     def take(self, rows: pa.Table) -> pa.Array:
         """Return the position of the last row of each key among rows, which are newer than those of later calls."""
-        found = positions_of(self._keys, rows) if self else pa.array([], pa.int64())
-        if not len(found):
-            return found
-        chosen = rows.take(found)
+        positions = positions_of(self._keys, rows) if self else pa.array([], pa.int64())
+        if not len(positions):
+            return positions
+        chosen = rows.take(positions)
         _, (older,) = last_states([chosen])
         self._keys = without(self._keys, positions_of(chosen, self._keys))
-        return without(pa.table([found], [ROW]), older).column(0).combine_chunks()
+        return without(pa.table([positions], [ROW]), older).column(0).combine_chunks()
 
 
 def _numbered(rows: pa.Table) -> pa.Table:
     return rows.append_column(ROW, pa.array(np.arange(rows.num_rows)))
+
+
+# -- a batch against its table -----------------------------------------------------------------------------------------
+
+
+class FoundRows(NamedTuple, Generic[FileT]):
+    """Rows of one file of a table whose keys a batch brings."""
+
+    file: FileT
+    positions: pa.Array
+    keys: pa.Table
+
+
+class DeadRows(NamedTuple):
+    """Rows of one file that are no more."""
+
+    positions: pa.Array
+    marked: pa.Array = NOWHERE
+    """Positions of those that stay elsewhere, marked as deleted."""
+
+
+class SupersededRows(NamedTuple, Generic[FileT]):
+    """Rows that the files of a batch supersede."""
+
+    own: list[DeadRows]
+    """Of each file of the batch."""
+    others: list[tuple[FileT, DeadRows]]
+    """Of files of the table."""
+    older: int = 0
+    """Rows of the batch that are older than their row in the table."""
+
+
+class TableSearch(Protocol[FileT]):
+    """The rows of a table and of a batch, as a format finds them. Methods raise OSError."""
+
+    def rows_with(self, keys: pa.Table, *, alive: bool) -> Iterator[FoundRows[FileT]]:
+        """Yield the rows of the table that have one of the keys. `alive`: without those that are dead already."""
+
+    def order(self, found: FoundRows[FileT]) -> pa.Array:
+        """Return the values of the column that orders changes, in these rows."""
+
+    def order_in(self, file: AddedFile, count: int) -> pa.Array:
+        """Return these values in all rows of a file of the batch; nulls for one of deletes."""
+
+
+def superseded_rows(
+    search: TableSearch[FileT], files: Sequence[AddedFile], keys: Sequence[pa.Table]
+) -> SupersededRows[FileT]:
+    """Return what the files of a batch supersede, in the table and among themselves. `keys`: those of each file."""
+    distinct, superseded = last_states(keys)
+    if files[-1].sequence is not None:
+        return _by_sequence(search, files, keys, [*search.rows_with(distinct, alive=True)])
+    soft = [at for at, file in enumerate(files) if file.gone and file.deleted is not None]
+    left = [without(keys[at], superseded[at]) for at in soft]
+    marking = KeysToMark(pa.concat_tables(left) if left else distinct.slice(0, 0))
+    own = []
+    for file, of_keys, positions in reversed([*zip(files, keys, superseded, strict=True)]):
+        marks = marking and not file.gone
+        own.append(DeadRows(positions, positions.take(marking.take(of_keys.take(positions))) if marks else NOWHERE))
+    others = []
+    for found in search.rows_with(distinct, alive=bool(soft)):
+        marked = found.positions.take(marking.take(found.keys)) if marking else NOWHERE
+        others.append((found.file, DeadRows(found.positions, marked)))
+    return SupersededRows(own[::-1], others)
+
+
+def _by_sequence(
+    search: TableSearch[FileT], files: Sequence[AddedFile], keys: Sequence[pa.Table], found: Sequence[FoundRows[FileT]]
+) -> SupersededRows[FileT]:
+    """Return what is superseded where a column says which of two rows is the newer one."""
+    contenders = [Contender(rows.keys, search.order(rows), -1) for rows in found]
+    for came, (file, of_keys) in enumerate(zip(files, keys, strict=True)):
+        contenders.append(Contender(of_keys, search.order_in(file, of_keys.num_rows), came, not file.gone))
+    outcome = contest(contenders, marks=any(file.deleted for file in files))
+    dead = [
+        DeadRows(pa.array(np.union1d(lost, marked)), pa.array(marked))
+        for lost, marked in zip(outcome.lost, outcome.marked, strict=True)
+    ]
+    others = [
+        (rows.file, DeadRows(rows.positions.take(at.positions), rows.positions.take(at.marked)))
+        for rows, at in zip(found, dead, strict=False)
+        if len(at.positions)
+    ]
+    return SupersededRows(dead[len(found) :], others, outcome.older)
+
+
+def rows_among(groups: Iterable[tuple[int, pa.Table]], keys: pa.Table) -> tuple[pa.Array, pa.Table] | None:
+    """Return the positions and keys of rows of a file that have one of the keys; None where there is none.
+
+    `groups`: as `key_groups` yields them.
+    """
+    positions, of_keys = [], []
+    for start, rows in groups:
+        found = positions_of(keys, rows)
+        if len(found):
+            positions.append(pc.add(found, start) if start else found)
+            of_keys.append(rows.take(found))
+    return (pa.concat_arrays(positions), pa.concat_tables(of_keys)) if positions else None

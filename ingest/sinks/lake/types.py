@@ -59,31 +59,31 @@ def converted(column: pa.ChunkedArray, to: pa.DataType, *, of_key: bool = False)
     """
     if pa.types.is_string_view(column.type) or pa.types.is_binary_view(column.type):  # as some writers have them
         column = column.cast(pa.string() if pa.types.is_string_view(column.type) else pa.binary())
-    known = column.type
-    if known == to:
+    source = column.type
+    if source == to:
         return column
     if pa.types.is_string(to) or pa.types.is_large_string(to):
         return pa.chunked_array([_texts(chunk, of_key=of_key) for chunk in column.chunks], pa.string()).cast(to)
-    if pa.types.is_timestamp(to) and pa.types.is_date(known):
+    if pa.types.is_timestamp(to) and pa.types.is_date(source):
         column = column.cast(pa.timestamp("us"))
-    if of_key and pa.types.is_float32(known) and pa.types.is_floating(to):
+    if of_key and pa.types.is_float32(source) and pa.types.is_floating(to):
         return column.cast(pa.string()).cast(to)
     return column.cast(to, safe=not pa.types.is_floating(to))
 
 
 def _texts(chunk: pa.Array, *, of_key: bool) -> pa.Array:
     """Return the texts of values, as rows have them in JSON."""
-    known, text = chunk.type, pa.string()
-    if pa.types.is_binary(known) or pa.types.is_large_binary(known):
+    source, text = chunk.type, pa.string()
+    if pa.types.is_binary(source) or pa.types.is_large_binary(source):
         return pa.array([None if one is None else b64encode(one).decode() for one in chunk.to_pylist()], text)
-    if pa.types.is_decimal(known):  # Arrow's own text may have an exponent
+    if pa.types.is_decimal(source):  # Arrow's own text may have an exponent
         found = pa.array([None if one is None else f"{one:f}" for one in chunk.to_pylist()], text)
         return _key_texts(found) if of_key else found
-    if pa.types.is_timestamp(known) or pa.types.is_time(known):
-        naive = chunk.cast(pa.timestamp("us")) if pa.types.is_timestamp(known) else chunk
+    if pa.types.is_timestamp(source) or pa.types.is_time(source):
+        naive = chunk.cast(pa.timestamp("us")) if pa.types.is_timestamp(source) else chunk
         found = pc.utf8_rtrim(pc.utf8_rtrim(naive.cast(text), "0"), ".")
-        return pc.binary_join_element_wise(found, "Z", "") if getattr(known, "tz", None) else found
-    return _key_texts(chunk.cast(text)) if of_key and pa.types.is_floating(known) else chunk.cast(text)
+        return pc.binary_join_element_wise(found, "Z", "") if getattr(source, "tz", None) else found
+    return _key_texts(chunk.cast(text)) if of_key and pa.types.is_floating(source) else chunk.cast(text)
 
 
 def _key_texts(numbers: pa.Array) -> pa.Array:

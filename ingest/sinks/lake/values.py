@@ -49,13 +49,13 @@ def reader_of(data_type: DataType) -> Callable[[bytes], tuple[Any, bool]]:
     convert = _CONVERT.get(type(data_type), int)
 
     def read(raw: bytes) -> tuple[Any, bool]:
-        own = raw if fits(data_type, raw) else respelled(data_type, raw, temporal.SQL)
-        if own is None:
+        text = raw if fits(data_type, raw) else respelled(data_type, raw, temporal.SQL)
+        if text is None:
             msg = f"is {types.name(data_type)}"
             raise ValueError(msg)
         if isinstance(data_type, (TimeType, TimestampNTZType, TimestampType)):
-            return convert(own), temporal.coarse(own.decode())[1]
-        return convert(own), False
+            return convert(text), temporal.coarse(text.decode())[1]
+        return convert(text), False
 
     return read
 
@@ -87,13 +87,13 @@ def _float(raw: bytes) -> float:
         if exact != near:  # of the two doubles around it the odd one, which is never halfway between two floats
             value = math.nextafter(value, math.inf if exact > near else -math.inf)
     try:
-        (found,) = _FLOAT.unpack(_FLOAT.pack(value))
+        (nearest,) = _FLOAT.unpack(_FLOAT.pack(value))
     except OverflowError:
-        found = math.inf
-    if math.isinf(found):
+        nearest = math.inf
+    if math.isinf(nearest):
         msg = "is a FLOAT, which is smaller"
         raise ValueError(msg)
-    return float(found)
+    return float(nearest)
 
 
 _CONVERT: Final[dict[type[DataType], Callable[[bytes], Any]]] = {

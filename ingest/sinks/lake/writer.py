@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ingest.encode.upsert_encoder import Destination, Record
     from ingest.model.commit import CommitScope, ResumePoint
     from ingest.model.record import Split
-    from ingest.sinks.lake.changes import ColumnThere
+    from ingest.sinks.lake.changes import ExistingColumn
     from ingest.sinks.lake.files import PartitionValue
     from ingest.sinks.lake.pending_rows import LastStates
     from ingest.sinks.lake.table import LakeTable, StatesToWrite, Warehouse
@@ -79,7 +79,7 @@ class LakeFiles(ABC, Generic[TableT]):
         self._known: dict[LakeTable, TaskTable] = {}
 
     @abstractmethod
-    def _known_as(self, table: LakeTable, there: TableT) -> TaskTable:
+    def _known_as(self, table: LakeTable, existing: TableT) -> TaskTable:
         """Return a table that is there as rows need it. Raise ValueError where it cannot take them."""
 
     def columns_of(self, table: Destination) -> tuple[Sequence[LakeColumn], Sequence[str]]:
@@ -154,18 +154,18 @@ def _emptied(rows: pa.RecordBatch, names: Sequence[str]) -> tuple[tuple[str, int
 
 
 def known_columns(
-    table: LakeTable, there: Mapping[str, ColumnThere], required: Iterable[str | None]
+    table: LakeTable, existing: Mapping[str, ExistingColumn], required: Iterable[str | None]
 ) -> tuple[LakeColumn, ...]:
     """Return the columns of rows with the types that a table has, which may be wider than those of the rows.
 
     Raise ValueError where one of the required columns is gone.
     """
     for name in required:
-        if name is not None and name not in there:
+        if name is not None and name not in existing:
             msg = f"somebody has removed or renamed its column {name!r}: run again, and it is created again"
             raise ValueError(msg)
     wanted = {column.name: column.type for column in table.columns}
-    return tuple(LakeColumn(name, there[name].type or wanted[name]) for name in there if name in wanted)
+    return tuple(LakeColumn(name, existing[name].type or wanted[name]) for name in existing if name in wanted)
 
 
 class LakeWriter:

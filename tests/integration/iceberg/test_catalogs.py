@@ -44,7 +44,7 @@ def test_a_catalog_in_postgresql(postgres: Database, tmp_path: Path) -> None:
     sink.side.declare({TABLE: SCHEMA})
     sink.write(TABLE, SCHEMA, ('{"id":1}', '{"id":1,"n":1}'), ('{"id":2}', '{"id":2,"n":1}'))
     sink.write(TABLE, SCHEMA, ('{"id":1}', None), ('{"id":2}', '{"id":2,"n":2}'))
-    table = sink.side._warehouse.catalog.load_table(TABLE)
+    table = sink.side._warehouse.load(TABLE)
     found = duck().execute(f"SELECT * FROM iceberg_scan('{table.metadata_location}')").fetchall()
     assert found == [(2, 2)]
     assert not [*(tmp_path / "lake").rglob("version-hint.text")], "others are asked by whoever reads"

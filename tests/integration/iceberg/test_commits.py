@@ -11,8 +11,8 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitStateUnknownException
 
 from ingest.errors import CheckpointError, ConfigError, SchemaChangeRefused, Unavailable
-from ingest.sinks.iceberg import superseded
 from ingest.sinks.iceberg.history import NOTE
+from ingest.sinks.lake.superseded import superseded_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,12 +35,12 @@ def filled(sink: LakeSink) -> LakeSink:
 
 
 def test_a_batch_that_is_there_is_not_added_again(filled: LakeSink) -> None:
-    files = filled.files(TABLE, SCHEMA, row(1, 1), row(5000, 1), ('{"id":2}', None))
+    files = filled.files(TABLE, SCHEMA, (row(1, 1), row(5000, 1), ('{"id":2}', None)))
     for _ in range(3):
         filled.side.add("checkpoint", 2, files)
     assert filled.lake.ask("SELECT count(*), sum(n) FROM {}", *TABLE) == [(1000, 2)]
     assert filled.lake.table(*TABLE).properties[f"{NOTE}checkpoint"].startswith("2.")
-    filled.side.add("other", 1, filled.files(TABLE, SCHEMA, row(6000, 1)))
+    filled.side.add("other", 1, filled.files(TABLE, SCHEMA, (row(6000, 1),)))
     assert filled.lake.ask("SELECT count(*) FROM {}", *TABLE) == [(1001,)], "another checkpoint has its own count"
 
 
@@ -55,18 +55,18 @@ def test_a_text_beside_the_surrogates_is_committed(sink: LakeSink) -> None:
 
 @pytest.mark.parametrize("batch", [1, 2])
 def test_an_old_copy_of_a_checkpoint_is_refused(filled: LakeSink, batch: int) -> None:
-    filled.side.add("checkpoint", 2, filled.files(TABLE, SCHEMA, row(1, 1)))
+    filled.side.add("checkpoint", 2, filled.files(TABLE, SCHEMA, (row(1, 1),)))
     with pytest.raises(CheckpointError, match="the sink holds batch 2"):
-        filled.side.add("checkpoint", batch, filled.files(TABLE, SCHEMA, row(6000, 1)))
+        filled.side.add("checkpoint", batch, filled.files(TABLE, SCHEMA, (row(6000, 1),)))
     assert filled.lake.ask("SELECT count(*), sum(n) FROM {}", *TABLE) == [(1000, 1)]
 
 
 def test_files_of_one_batch_supersede_each_other_in_their_order(filled: LakeSink) -> None:
     files = [
-        *filled.files(TABLE, SCHEMA, row(1, 1), row(2, 1), row(3, 1)),
-        *filled.files(TABLE, SCHEMA, ('{"id":1}', None), row(2, 2)),
-        *filled.files(TABLE, SCHEMA, row(1, 3), ('{"id":3}', None), ('{"id":5000}', None)),
-        *filled.files(TABLE, SCHEMA, row(5000, 4)),
+        *filled.files(TABLE, SCHEMA, (row(1, 1), row(2, 1), row(3, 1))),
+        *filled.files(TABLE, SCHEMA, (('{"id":1}', None), row(2, 2))),
+        *filled.files(TABLE, SCHEMA, (row(1, 3), ('{"id":3}', None), ('{"id":5000}', None))),
+        *filled.files(TABLE, SCHEMA, (row(5000, 4),)),
     ]
     filled.side.add("checkpoint", 2, files)
     found = filled.lake.ask("SELECT id, n FROM {} WHERE n > 0 ORDER BY id", *TABLE)
@@ -84,15 +84,15 @@ def test_only_the_keys_of_a_batch_that_are_deletes(filled: LakeSink) -> None:
 
 def between(monkeypatch: pytest.MonkeyPatch, times: int, act: Callable[[], object]) -> None:
     """Do something between the search for positions and the commit, this many times."""
-    found, left = superseded.deleted_positions, iter(range(times))
+    left = iter(range(times))
 
     def look(*arguments: Any) -> Any:
-        positions = found(*arguments)
+        rows: Any = superseded_rows(*arguments)
         if next(left, None) is not None:
             act()
-        return positions
+        return rows
 
-    monkeypatch.setattr(superseded, "deleted_positions", look)
+    monkeypatch.setattr("ingest.sinks.iceberg.superseded.superseded_rows", look)
 
 
 def test_another_writer_in_between_is_seen(filled: LakeSink, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,7 +118,7 @@ def test_a_writer_that_is_always_faster_ends_the_run_to_be_tried_again(
     filled: LakeSink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ingest.sinks.lake.commit._PAUSE_S", 0.0)
-    files = filled.files(TABLE, SCHEMA, row(1, 1))
+    files = filled.files(TABLE, SCHEMA, (row(1, 1),))
     rows = pa.table({"id": pa.array([0], pa.int64()), "n": pa.array([0], pa.int32())}, schema=pa.schema([
         pa.field("id", pa.int64(), nullable=False), pa.field("n", pa.int32()),
     ]))  # fmt: skip
@@ -151,7 +151,7 @@ def test_a_commit_whose_answer_is_lost_counts_once(
 
 
 def test_a_table_that_is_gone_stops_the_run_and_says_what_to_do(filled: LakeSink) -> None:
-    files = filled.files(TABLE, SCHEMA, row(1, 1))
+    files = filled.files(TABLE, SCHEMA, (row(1, 1),))
     filled.lake.catalog.drop_table(TABLE)
     with pytest.raises(ConfigError) as gone:
         filled.side.add("checkpoint", 2, files)
@@ -167,7 +167,7 @@ def test_a_table_that_is_gone_is_known_to_be(filled: LakeSink) -> None:
 
 @pytest.mark.parametrize("change", ["drop", "rename"])
 def test_a_column_that_is_changed_while_files_wait(filled: LakeSink, change: str) -> None:
-    files = filled.files(TABLE, SCHEMA, row(1, 1), row(5000, 1))
+    files = filled.files(TABLE, SCHEMA, (row(1, 1), row(5000, 1)))
     with filled.lake.table(*TABLE).update_schema() as update:
         if change == "drop":
             update.delete_column("n")
@@ -190,7 +190,7 @@ def test_properties_that_mean_nothing_stop_the_run(filled: LakeSink, name: str, 
 
 
 def test_a_column_that_another_pipeline_made_anew_while_files_wait(filled: LakeSink) -> None:
-    files = filled.files(TABLE, SCHEMA, row(1, 1))
+    files = filled.files(TABLE, SCHEMA, (row(1, 1),))
     filled.driver().declare({TABLE: lake_schema("id BIGINT", "n STRING")})
     with pytest.raises(ConfigError, match="--drop-batch"):
         filled.side.add("checkpoint", 2, files)

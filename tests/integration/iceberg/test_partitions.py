@@ -127,7 +127,7 @@ def test_partitions_that_change_between_batches_of_one_task(tmp_path: Path) -> N
 def test_partitions_that_come_while_files_wait(tmp_path: Path) -> None:
     sink = made(tmp_path, "region")
     one = ('{"id":1}', '{"id":1,"region":"eu","kind":1}')
-    files = sink.files(TABLE, SCHEMA, one, ('{"id":2}', '{"id":2,"region":"eu","kind":2}'))
+    files = sink.files(TABLE, SCHEMA, (one, ('{"id":2}', '{"id":2,"region":"eu","kind":2}')))
     with sink.lake.table(*TABLE).update_spec() as spec:
         spec.add_identity("kind")
     with pytest.raises(ConfigError, match="partitions were changed since rows were written"):

@@ -57,7 +57,7 @@ def test_a_driver_that_dies_loses_and_doubles_nothing(shop: LakePipeline, fault:
 def test_a_catalog_that_goes_away_during_a_run_of_batches(store: ObjectStore, sink: LakeSink) -> None:
     """The batch that could not be committed is committed once, when the catalog is back."""
     sink.write(TABLE, SCHEMA, ('{"id":1}', '{"id":1,"n":1}'), ('{"id":2}', '{"id":2,"n":1}'))
-    files = sink.files(TABLE, SCHEMA, ('{"id":1}', None), ('{"id":2}', '{"id":2,"n":2}'))
+    files = sink.files(TABLE, SCHEMA, (('{"id":1}', None), ('{"id":2}', '{"id":2,"n":2}')))
     store.stop()
     with pytest.raises(Unavailable) as away:
         sink.side.add("checkpoint", 2, files)
@@ -71,12 +71,12 @@ def test_a_catalog_that_goes_away_during_a_run_of_batches(store: ObjectStore, si
 
 def test_another_writer_that_is_faster(store: ObjectStore, sink: LakeSink) -> None:
     sink.write(TABLE, SCHEMA, *((f'{{"id":{n}}}', f'{{"id":{n},"n":0}}') for n in range(10)))
-    files = sink.files(TABLE, SCHEMA, ('{"id":1}', '{"id":1,"n":1}'))
-    table = sink.side._warehouse.catalog.load_table(TABLE)
+    files = sink.files(TABLE, SCHEMA, (('{"id":1}', '{"id":1,"n":1}'),))
+    table = sink.side._warehouse.load(TABLE)
     with table.transaction() as transaction:
         transaction.set_properties(seen="before")
     other = LakeSink(sink.lake.folder, **store.rest())
-    other.side.add("another checkpoint", 1, other.files(TABLE, SCHEMA, ('{"id":2}', '{"id":2,"n":2}')))
+    other.side.add("another checkpoint", 1, other.files(TABLE, SCHEMA, (('{"id":2}', '{"id":2,"n":2}'),)))
     sink.side.add("checkpoint", 2, files)
     other.side.close()
     assert rows(store) == [(0, 0), (1, 1), (2, 2), *((n, 0) for n in range(3, 10))]

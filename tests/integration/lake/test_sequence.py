@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from any_lake import KINDS as LAKES
-from any_lake import lake_of
+from any_lake import lake_of, place_of
 from lake_sink import lake_schema
 from ordered_rows import KINDS, TABLE, Ordered
 from pydantic import ValidationError
@@ -16,9 +17,6 @@ from ingest.encode.upsert_encoder import Record
 from ingest.errors import SchemaChangeRefused
 from ingest.sinks.delta.options import DeltaSink
 from ingest.sinks.iceberg.options import IcebergSink
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture(params=LAKES)
@@ -108,11 +106,7 @@ def test_columns_and_options_of_no_order(tmp_path: Path, lake: str) -> None:
     for kind in ("BOOLEAN", "BYTES", "ARRAY<INT>", "MAP<STRING, INT>", "ROW<a INT>", "DECIMAL(50,2)"):
         with pytest.raises(SchemaChangeRefused, match="by which no change is newer"):
             sink.side.declare({TABLE: lake_schema("id BIGINT", f"v {kind}")})
-    place = (
-        {"type": "iceberg", "catalog.properties.warehouse": "x"}
-        if lake == "iceberg"
-        else {"type": "delta", "warehouse": "x"}
-    )
+    place = place_of(lake, Path("x"))
     options: type[Any] = IcebergSink if lake == "iceberg" else DeltaSink
     for more in ({}, {"sink.delete-strategy": "hard"}, {"sink.write-mode": "append"}):
         with pytest.raises(ValidationError):

@@ -7,7 +7,7 @@ import random
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from any_lake import KINDS, lake_of
+from any_lake import lake_of
 from lake_sink import LakeSink, lake_schema
 from pydantic import ValidationError
 
@@ -25,12 +25,6 @@ if TYPE_CHECKING:
 
 TABLE = ("shop", "t")
 SCHEMA = lake_schema("id BIGINT", "n INT", "text STRING")
-
-
-@pytest.fixture(params=KINDS)
-def kind(request: pytest.FixtureRequest) -> str:
-    """The kind of the lake."""
-    return str(request.param)
 
 
 @pytest.fixture(params=["native", "reference"])

@@ -6,7 +6,7 @@ import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from any_lake import KINDS, lake_of
+from any_lake import lake_of, place_of
 from commands import called
 from lake_runs import LakePipeline
 from lake_sink import LakeSink, lake_schema
@@ -32,11 +32,6 @@ def row(key: int, n: int = 0) -> tuple[str, str]:
 
 def remedy(table: TableId | None) -> str:
     return f"read {show(table or ('?',))} again"
-
-
-@pytest.fixture(params=KINDS)
-def kind(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
 
 
 @pytest.fixture
@@ -85,7 +80,7 @@ def write(sink: AnyLakeSink, *keys: int) -> Any:
 
 def files(sink: AnyLakeSink, key: int) -> list[Any]:
     """The files of a batch with one row."""
-    return sink.files(TABLE, SCHEMA, row(key)) if isinstance(sink, LakeSink) else sink.files(TABLE, SCHEMA, (row(key),))
+    return sink.files(TABLE, SCHEMA, (row(key),))
 
 
 def test_rows_that_were_taken_away_between_two_runs_are_said_once(sink: AnyLakeSink) -> None:
@@ -218,10 +213,8 @@ def test_a_run_and_a_plan_say_what_was_taken_away_and_a_backfill_brings_it(
     kind: str, tmp_path: Path, shared_java: SharedJava, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    place = str(tmp_path / "lake")
-    where = {"delta": {"warehouse": place}, "iceberg": {"catalog.properties.warehouse": place}}[kind]
     sink = lake_of(kind, tmp_path / "lake")
-    shop = LakePipeline(tmp_path, shared_java, sink.lake, {"type": kind, **where})
+    shop = LakePipeline(tmp_path, shared_java, sink.lake, place_of(kind, tmp_path / "lake"))
     states = []
     for key in (1, 2):
         shop.add("c", None, {"id": key, "n": 0})
