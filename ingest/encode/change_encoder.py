@@ -63,47 +63,35 @@ class RowChange(NamedTuple):
 
 
 class RecordTemplate(NamedTuple):
-    """The form of records that are put together of pieces. A `ChangeEncoder` and native code both render by it."""
+    """The form of the records of a sink table. A `ChangeEncoder` and native code both render by it."""
 
     destination: Destination
-    key: Segments | None
+    key: Segments | TypedKey | None
+    """The key; native code takes pieces only. None: records have no keys."""
     value: Value
     """The value; native code takes a `ValueTemplate` only."""
     moves: bool
     """True if an update that changes the key writes null under the old one."""
-    metadata: RecordMetadata | None = None
-    """Headers and times that rows have columns of. Native code takes a template without it only."""
     splits: bool = False
     """True if an update that changes the key is rendered as a delete and an insert."""
 
     def render(self, change: RowChange) -> Iterator[Record]:
-        """Yield the records for a change."""
-        records = self._made(change)
-        return records if self.metadata is None else self.metadata.placed(change, records)
-
-    def _made(self, change: RowChange) -> Iterator[Record]:
+        """Yield the records for a change. Raise what the functions of formats with schemas raise."""
         value = self.value(change.kind, change.before, change.after)
-        key = old = None
-        if self.key is not None:
-            key = fill(self.key, None, change.key)
+        if self.key is None:
+            if value is not None:
+                yield Record(self.destination, None, value)
+            return
+        if isinstance(self.key, TypedKey):
+            row = change.before if change.after is None else change.after
+            key, old = self.key.of(row or {}, change.key), self.key.before(change) if self.moves else None
+        else:
+            key, old = fill(self.key, None, change.key), None
             if self.moves and all(cell.name in change.old_key for cell in self.key if isinstance(cell, ColumnRef)):
                 old = fill(self.key, None, change.old_key)
-        return records_of(self.destination, value, key, old)
-
-
-def records_of(destination: Destination, value: bytes | None, key: bytes | None, old: bytes | None) -> Iterator[Record]:
-    """Yield the records for a change.
-
-    `key` is None where records have no keys: then a change without a value has no record. `old` is the key that the
-    row had before, which then gets a null value; None where it is not known, or stays.
-    """
-    if key is None:
-        if value is not None:
-            yield Record(destination, None, value)
-        return
-    if old is not None and old != key:
-        yield Record(destination, old, None)
-    yield Record(destination, key, value)
+        if old is not None and old != key:
+            yield Record(self.destination, old, None)
+        yield Record(self.destination, key, value)
 
 
 class ChangeEncoder:
@@ -121,12 +109,13 @@ class ChangeEncoder:
         coarse: Callable[[DataType], bool] | None = None,
         key_columns: Iterable[str] = (),
     ) -> None:
-        """`render`: the sink's records for a change; `template`: where it is what that renders.
+        """`render`: the sink's records for a change, without what `with_metadata` adds; `template`: where it renders.
 
         `coarse`: whether that writes the times of a type in microseconds; None: it writes all values as they are.
         `key_columns`: the columns of records' keys, where these are not the primary key.
         """
-        self._metadata: RecordMetadata | None = None
+        self.metadata: RecordMetadata | None = None
+        """The headers and times of records that rows have columns of."""
         self.table = table
         self.source, self.sink, self.template = source.schema, sink, template
         self.inserted = self.updated = self.deleted = self.unrepresentable = 0
@@ -160,8 +149,8 @@ class ChangeEncoder:
         self.key_from_message = source.key_from_message
 
     def with_metadata(self, metadata: RecordMetadata | None) -> Self:
-        """Return this encoder, which counts what `render` cannot take of rows before a delete for `metadata`."""
-        self._metadata = metadata
+        """Return this encoder, whose records get the headers and times that `metadata` finds in their rows."""
+        self.metadata = metadata
         return self
 
     def with_splits(self, splits: bool) -> Self:
@@ -205,7 +194,7 @@ class ChangeEncoder:
             old = self._writable(old)
         shown = RowChange(kind, old, row, key, old_key)
         parts = shown.split() if self._splits else (shown,)
-        for record in [one for part in parts for one in self._render(part)]:  # all or none
+        for record in [record for part in parts for record in self._records(part)]:  # all or none
             emit(record)
         self._count_numbers(row, old, declared, moved=bool(old_key) and old_key != key)
         for name, data_type in self._fine.items():
@@ -236,16 +225,21 @@ class ChangeEncoder:
                 raise RowError("no-key", f"a delete needs {name!r}, a column of the record's key, in its before image")
         row = self._writable(row)
         said = False
-        for record in self._render(RowChange(Kind.DELETE, row, None, key, {})):
+        for record in self._records(RowChange(Kind.DELETE, row, None, key, {})):
             emit(record)
             said = True
-        for name in () if self._metadata is None else self._metadata.unread(row):
+        for name in () if self.metadata is None else self.metadata.unread(row):
             count_up(self.unread, name, 1, OTHERS)
         if said:
             self.deleted += 1
             self._count_numbers(None, row, declared, moved=True)
         else:
             self.unrepresentable += 1
+
+    def _records(self, change: RowChange) -> Iterable[Record]:
+        records = self._render(change)
+        # All are made before: of a row whose value and metadata are both wrong, the value is what a reject tells of
+        return records if self.metadata is None else self.metadata.placed(change, [*records])
 
     def _count_numbers(
         self, row: Image | None, old: Image | None, declared: InlineSchema | None, *, moved: bool
@@ -357,47 +351,3 @@ class TypedKey:
         if not all(name in change.old_key and name in row for name in self._names):
             return None
         return self.of(row, change.old_key)
-
-
-class TextKey:
-    """The key of a table's rows, by a pattern of texts."""
-
-    def __init__(self, segments: Segments) -> None:
-        """Take the pattern."""
-        self._segments = segments
-        self._names = [cell.name for cell in segments if isinstance(cell, ColumnRef)]
-
-    def of(self, _row: Image, key: Image) -> bytes:
-        """Return the bytes of a row's key, of which `key` has the texts."""
-        return fill(self._segments, None, key)
-
-    def before(self, change: RowChange) -> bytes | None:
-        """Return the bytes of the key before an update; None where it is not known."""
-        known = all(name in change.old_key for name in self._names)
-        return fill(self._segments, None, change.old_key) if known else None
-
-
-class TypedRecords(NamedTuple):
-    """The form of records of such formats."""
-
-    destination: Destination
-    key: TypedKey | TextKey | None
-    value: Value
-    moves: bool
-    """True if an update that changes the key writes null under the old one."""
-    metadata: RecordMetadata | None = None
-    """Headers and times that rows have columns of."""
-
-    def render(self, change: RowChange) -> Iterator[Record]:
-        """Yield the records for a change. Raise what the functions of the formats raise."""
-        records = self._made(change)
-        return records if self.metadata is None else self.metadata.placed(change, records)
-
-    def _made(self, change: RowChange) -> Iterator[Record]:
-        value = self.value(change.kind, change.before, change.after)
-        key = old = None
-        if self.key is not None:
-            row = change.before if change.after is None else change.after
-            key = self.key.of(row or {}, change.key)
-            old = self.key.before(change) if self.moves and change.after is not None else None
-        return records_of(self.destination, value, key, old)

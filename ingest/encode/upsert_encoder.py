@@ -8,7 +8,7 @@ docs/spec/keys.md, docs/spec/sinks.md#all-states-of-a-row.
 from __future__ import annotations
 
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, TypeAlias
 
 from ingest.encode.coercer import OTHERS, RowCoercer, check_before, check_key
 from ingest.model import temporal, types
@@ -305,20 +305,10 @@ class AppendEncoder(UpsertEncoder):
 
     deletes_are_rows = True
 
-    def __init__(
-        self,
-        table: TableId,
-        source: SourceTable,
-        sink: TableSchema,
-        destination: Destination,
-        inference: Inference,
-        *,
-        deleted: str,
-        sequence: str | None = None,
-    ) -> None:
-        """Compare both schemas. `deleted`: the column that is true in the row of a delete."""
-        super().__init__(table, source, sink, destination, inference, coarse=Coarse.KEYS, sequence=sequence)
+    def marking(self, deleted: str) -> Self:
+        """Return this encoder, with the column that is true in the row of a delete."""
         self._mark = {deleted: b"true"}
+        return self
 
     def upsert(self, change: Change, emit: Callable[[Record], None]) -> None:
         """Emit the row of an insert or update, behind that of a delete where the key changes."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from ingest.encode.change_encoder import TypedKey
 from ingest.encode.compiled_transform import EVENT
 from ingest.encode.upsert_encoder import UpsertEncoder
 from ingest.formats.template import ColumnRef, ImageRef, ValueTemplate, json_cells
@@ -213,11 +214,11 @@ def number_of(data_type: DataType) -> int:
 def template_spec(encoder: ChangeEncoder, template: RecordTemplate) -> TemplateSpec | None:
     """Return what the records of an encoder are put together of; None for pieces that native code does not have."""
     key, own = encoder.sink.primary_key, {column.name for column in encoder.source.columns}
-    cells = [piece for piece in template.key or () if isinstance(piece, ColumnRef)]
     if not isinstance(template.value, ValueTemplate) or any(name not in own for name in key):
         return None
-    if template.metadata is not None:
+    if encoder.metadata is not None or isinstance(template.key, TypedKey):
         return None
+    cells = [piece for piece in template.key or () if isinstance(piece, ColumnRef)]
     value = template.value
     pieces = (*(template.key or ()), *value.insert, *value.update, *value.alone, *(value.delete or ()))
     if any(isinstance(piece, ColumnRef) and piece.write is not None for piece in pieces):

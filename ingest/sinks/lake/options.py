@@ -157,5 +157,6 @@ class LakeOptions(RowOptions, SinkOptions):
             raise RowError("null-key", msg)
         stored = stored_schema(sink, times=self.times)
         if self.write_mode == "append" and self.deleted is not None:
-            return AppendEncoder(table, source, stored, to, inference, deleted=self.deleted, sequence=to.sequence)
+            append = AppendEncoder(table, source, stored, to, inference, coarse=Coarse.KEYS, sequence=to.sequence)
+            return append.marking(self.deleted)
         return UpsertEncoder(table, source, stored, to, inference, coarse=Coarse.KEYS, sequence=to.sequence)

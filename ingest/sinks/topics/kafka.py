@@ -14,7 +14,7 @@ import msgspec
 from pydantic import Field, PrivateAttr, field_validator, model_validator
 
 from ingest.component.options import KeyFields, OptionErrors, Synonym, unprefixed
-from ingest.encode.change_encoder import ChangeEncoder, RecordTemplate, TypedKey, TypedRecords
+from ingest.encode.change_encoder import ChangeEncoder, RecordTemplate, TypedKey
 from ingest.expressions.user_code import CodeError
 from ingest.formats import WrittenFormatName, WrittenKeyFormatName, capabilities_of, is_of_rows, value_of
 from ingest.formats.template import ColumnRef, KeyForm, fill, json_cells, json_key, table_member, without
@@ -228,30 +228,23 @@ class KafkaSink(TopicsOptions):
         key_part = None if self.key_format is None else WrittenPart(self.key_options, key_columns, typed_key)
         rounding = self.rounding(key_part, WrittenPart(self.format, columns, typed_value))
         coarse = has_times if typed_value is not None else _counted if self.include_schema else None
-        template: RecordTemplate | TypedRecords
-        if typed_key is not None:
-            template = TypedRecords(to, TypedKey(sink, form.of(sink), typed_key), value, moves, metadata)
+        key = self._key(target, sink, form) if typed_key is None else TypedKey(sink, form.of(sink), typed_key)
+        template = RecordTemplate(to, key, value, moves, splits)
+        if to_zero or self.partitioner is not None or key is not None:
+            keys = self.key_fields
+            encoder = ChangeEncoder(
+                table, source, sink, template.render, inference, template=template, coarse=coarse, key_columns=keys
+            )
         else:
-            template = RecordTemplate(to, self._key(target, sink, form), value, moves, metadata, splits)
-        if to_zero or self.partitioner is not None or template.key is not None:
-            written = template if isinstance(template, RecordTemplate) else None
-            return ChangeEncoder(
-                table, source, sink, template.render, inference, template=written, coarse=coarse,
-                key_columns=self.key_fields,
-            ).with_rounding(rounding).with_metadata(metadata).with_splits(splits)  # fmt: skip
-        hashed = json_cells(((name, ColumnRef(name)) for name in sink.primary_key), table_member(target))
+            hashed = json_cells(((name, ColumnRef(name)) for name in sink.primary_key), table_member(target))
 
-        def render(change: RowChange) -> Iterator[Record]:
-            for record in template.render(change):
-                place = crc32(fill(hashed, None, change.key)).to_bytes(4, "big")
-                yield record._replace(destination=record.destination._replace(partition=place))
+            def render(change: RowChange) -> Iterator[Record]:
+                for record in template.render(change):
+                    place = crc32(fill(hashed, None, change.key)).to_bytes(4, "big")
+                    yield record._replace(destination=record.destination._replace(partition=place))
 
-        return (
-            ChangeEncoder(table, source, sink, render, inference, coarse=coarse)
-            .with_rounding(rounding)
-            .with_metadata(metadata)
-            .with_splits(splits)
-        )
+            encoder = ChangeEncoder(table, source, sink, render, inference, coarse=coarse)
+        return encoder.with_rounding(rounding).with_metadata(metadata).with_splits(splits)
 
     def _parts(self, schema: TableSchema) -> tuple[dict[str, Column], dict[str, Column]]:
         """Return the columns of keys and those of values, by the names of their fields."""

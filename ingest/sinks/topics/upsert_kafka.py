@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 from pydantic import Field, model_validator
 
 from ingest.component.options import Duration, OptionErrors, Synonym
-from ingest.encode.change_encoder import ChangeEncoder, RecordTemplate, TextKey, TypedKey, TypedRecords
+from ingest.encode.change_encoder import ChangeEncoder, RecordTemplate, TypedKey
 from ingest.encode.upsert_encoder import UpsertEncoder
 from ingest.formats import WrittenKeyFormatName, WrittenUpsertFormatName, value_of
 from ingest.formats.json.options import Json
@@ -126,14 +126,9 @@ class UpsertKafka(TopicsOptions):
         rounding = self.rounding(
             WrittenPart(self.key_options, key_columns, typed_key), WrittenPart(self.format, columns, typed_value)
         )
-        if typed_key is not None or typed_value is not None:
-            key = TextKey(self._key(target, sink)) if typed_key is None else TypedKey(sink, sink.primary_key, typed_key)
-            made = TypedRecords(to, key, value, True, metadata)
-            coarse = None if typed_value is None else has_times
-            encoder = ChangeEncoder(table, source, sink, made.render, inference, coarse=coarse)
-            return encoder.with_rounding(rounding).with_metadata(metadata)
-        template = RecordTemplate(to, self._key(target, sink), value, True, metadata)
-        encoder = ChangeEncoder(table, source, sink, template.render, inference, template=template)
+        key = self._key(target, sink) if typed_key is None else TypedKey(sink, sink.primary_key, typed_key)
+        template, coarse = RecordTemplate(to, key, value, True), None if typed_value is None else has_times
+        encoder = ChangeEncoder(table, source, sink, template.render, inference, template=template, coarse=coarse)
         return encoder.with_rounding(rounding).with_metadata(metadata)
 
     def _parts(self, schema: TableSchema) -> tuple[dict[str, Column], dict[str, Column]]:
