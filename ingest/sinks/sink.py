@@ -40,8 +40,8 @@ class SinkCapabilities:
 
     needs_key: bool = True
     """Only tables with a primary key can be written."""
-    writes_keys: bool = True
-    """Records are found again by their key, so that a row has to keep it."""
+    writes_keys: bool | None = None
+    """Records are found again by their key, so that a row has to keep it. None: as `needs_key` says."""
     key_format: str | None = None
     """The format of keys, where an option chooses one."""
     changelog: bool = True
@@ -73,6 +73,10 @@ class SinkCapabilities:
     names_code: bool = False
     """An option names code of the user's: `load_code` imports it and returns what is wrong with it, as pairs of the
     option and the reason; `packed(folder)` returns the options with the code, for workers, and raises ConfigError."""
+
+    def __post_init__(self) -> None:
+        if self.writes_keys is None:
+            object.__setattr__(self, "writes_keys", self.needs_key)
 
 
 class SinkOptions(Options):

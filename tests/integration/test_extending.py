@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tomllib
 from contextlib import chdir, closing
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from pairs_package import PAIRS
 from ingest.component.plugins import ComponentError, Registry
 from ingest.formats import FORMATS
 from ingest.sinks import SINKS
+from ingest.sinks.sink import SinkCapabilities
 from ingest.sources import SOURCES
 
 if TYPE_CHECKING:
@@ -263,6 +265,14 @@ def test_a_format_that_lacks_the_method_of_a_capability_is_refused_by_check(tmp_
     assert found.code == 78
     text = "'pairs' of the package acme_pairs has the capability reads_keys, and lacks the method reader_of"
     assert text in found.out + found.err
+
+
+@pytest.mark.parametrize("needs_key", [False, True])
+def test_a_sink_that_says_nothing_of_keys_writes_those_that_it_needs(needs_key: bool) -> None:
+    can = SinkCapabilities(needs_key=needs_key)
+    assert can.writes_keys is needs_key
+    assert replace(can, rest_s=1.0) == SinkCapabilities(needs_key=needs_key, writes_keys=needs_key, rest_s=1.0)
+    assert SinkCapabilities(needs_key=needs_key, writes_keys=not needs_key).writes_keys is not needs_key
 
 
 def test_a_package_that_is_broken_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
