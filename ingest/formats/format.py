@@ -84,8 +84,8 @@ class FormatCapabilities:
             yield "writes_values", "value_of"
         if self.table_schemas is not None:
             yield "table_schemas", needed[self.table_schemas]
-        if self.writes_keys and self.table_schemas is None:
-            yield "writes_keys", "key_of"
+        if self.writes_keys:
+            yield "writes_keys", "key_of" if self.table_schemas is None else "row_writer"
         if self.asks_key_format:
             yield "asks_key_format", "beside_keys"
 

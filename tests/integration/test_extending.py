@@ -20,6 +20,7 @@ from pairs_package import PAIRS
 
 from ingest.component.plugins import ComponentError, Registry
 from ingest.formats import FORMATS
+from ingest.formats.format import FormatCapabilities
 from ingest.sinks import SINKS
 from ingest.sinks.sink import SinkCapabilities
 from ingest.sources import SOURCES
@@ -273,6 +274,11 @@ def test_a_sink_that_says_nothing_of_keys_writes_those_that_it_needs(needs_key: 
     assert can.writes_keys is needs_key
     assert replace(can, rest_s=1.0) == SinkCapabilities(needs_key=needs_key, writes_keys=needs_key, rest_s=1.0)
     assert SinkCapabilities(needs_key=needs_key, writes_keys=not needs_key).writes_keys is not needs_key
+
+
+def test_keys_of_a_format_with_schemas_need_what_writes_rows() -> None:
+    can = FormatCapabilities(writes_keys=True, table_schemas="changes")
+    assert {*can.methods()} == {("table_schemas", "change_writer"), ("writes_keys", "row_writer")}
 
 
 def test_a_package_that_is_broken_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
