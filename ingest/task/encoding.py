@@ -18,19 +18,19 @@ from ingest.component.plugins import wrong_result
 from ingest.encode.coercer import KeyChanged
 from ingest.encode.encode import encode
 from ingest.errors import ConfigError
-from ingest.model.change import Reject
+from ingest.model.change import Change, Reject, Skip
 from ingest.model.record import offset_of
 from ingest.model.table import show
 from ingest.task.rejects import RecordReject
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
+    from collections.abc import Callable, Generator, Iterable, Sequence
 
     from ingest.encode.encode import Encoded, EncoderCache
     from ingest.encode.upsert_encoder import Record as Written
     from ingest.formats import Decoder
     from ingest.formats.metadata_columns import MetadataColumns
-    from ingest.model.change import Change, Decoded
+    from ingest.model.change import Decoded
     from ingest.model.record import Record, Split
     from ingest.native.native import NativeEncoders
     from ingest.sources import Source
@@ -90,7 +90,8 @@ class ChunkDecoder:
         """Return the changes of each of some records of one split and topic, in their order.
 
         Raise PackageError, or InternalError for a format of this package, if the decoder does not return a list with
-        one result for each record: which result is of which record is not known then, and records would be lost.
+        one result for each record: which result is of which record is not known then, and records would be lost. The
+        same is raised for a result that is none, such as a tuple in the place of a Change.
         """
         decoder = self._decoders.get((split, topic))
         if decoder is None:
@@ -103,7 +104,19 @@ class ChunkDecoder:
             got = f"a list of {len(changes)}" if type(changes) is list else f"no list, but {type(changes).__name__},"
             text = f"the format {wrong.name!r} returned {got} for {len(values)} records of topic {topic}"
             raise wrong_result(wrong, f"{text}; it owes a list with one result for each")
+        if (odd := _not_decoded(changes)) is not None:
+            wrong = self._source.format
+            text = f"the format {wrong.name!r} returned {odd.__name__} for a record of topic {topic}"
+            raise wrong_result(wrong, f"{text}; it owes a Change, a list of them, a Skip or a Reject")
         return changes if self._columns is None else self._columns.add(changes, messages)
+
+
+def _not_decoded(changes: Iterable[object]) -> type | None:
+    """Return the type of a result that a decoder may not return; None where there is none."""
+    kinds = {*map(type, changes)}
+    if list in kinds:
+        kinds |= {type(change) for rows in changes if type(rows) is list for change in rows}
+    return next((kind for kind in kinds - {list} if not issubclass(kind, (Change, Skip, Reject))), None)
 
 
 class NativeStage(Protocol):

@@ -206,10 +206,21 @@ DECODE = "return [TOMBSTONE if value is None else self._one(value) for value in 
             [f"{PACKAGE} failed in DatabusDecoder.decode: ValueError: no licence", "tell the authors of that package",
              "the stack trace is above", "Traceback (most recent call last)"],
         ),
+        (
+            "return Change(table, kind, old, message.data, declared=self.DECLARED)",
+            "return (table, kind, old, message.data, None, self.DECLARED)",
+            ["the format 'databus-json' returned tuple for a record of topic topic; it owes a Change, a list of them, ",
+             f"a Skip or a Reject: this is a bug of {PACKAGE}"],
+        ),
+        (
+            "return Change(table, kind, old, message.data, declared=self.DECLARED)",
+            "return [(table, kind, old, message.data, None, self.DECLARED)]",
+            ["the format 'databus-json' returned tuple for a record of topic topic"],
+        ),
         ("def decode(self,", "def decodes(self,", [f"{PACKAGE} failed in DatabusDecoder: AttributeError: "]),
         ("to = show(target)", "to = show(None)", [f"{PACKAGE} failed in SqliteSink.encoder: TypeError: "]),
     ],
-    ids=["too-few", "too-many", "no-list", "raises", "lacks-a-method", "sink-raises"],
+    ids=["too-few", "too-many", "no-list", "raises", "a-tuple", "tuples", "lacks-a-method", "sink-raises"],
 )  # fmt: skip
 def test_a_bug_of_a_package_is_said_to_be_one(
     tmp_path: Path, site: Path, right: str, wrong: str, texts: list[str]
