@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 ROOT: Final = next(folder for folder in Path(__file__).parents if (folder / "pyproject.toml").is_file())
 WALKED: Final = ("tutorial", "from-mysql", "from-debezium", "from-canal", "from-flink-cdc")
-"""Pages of docs/ that `tests/integration/test_walkthroughs.py` does as they stand."""
+"""Pages of docs/ that `tests/integration/cli/test_walkthroughs.py` does as they stand."""
 
 
 class Block(NamedTuple):

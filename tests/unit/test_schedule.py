@@ -26,9 +26,10 @@ def test_what_is_measured_and_what_stays_together_is_there() -> None:
 
 
 def test_tests_that_wait_for_the_night_or_show_a_fault_are_there() -> None:
-    assert at_night("tests/integration/test_restarts.py::test_of_the_file[case]")  # its whole file
-    assert at_night("tests/integration/test_transforms.py::test_exactly_once_whatever_dies[after-commit:1]")
-    assert not at_night("tests/integration/test_transforms.py::test_exactly_once_whatever_dies[before-commit:1]")
+    assert at_night("tests/integration/driver/test_restarts.py::test_of_the_file[case]")  # its whole file
+    dies = "tests/integration/transform/test_transforms.py::test_exactly_once_whatever_dies"
+    assert at_night(f"{dies}[after-commit:1]")
+    assert not at_night(f"{dies}[before-commit:1]")
     faults = (ROOT / "tests" / "mysql_faults.txt").read_text(encoding="utf-8").splitlines()
     shown = {line for line in faults if line.startswith("tests/")}
     assert [int(line.split()[0]) for line in faults if line[:1].isdigit()] == [*range(1, 39)]

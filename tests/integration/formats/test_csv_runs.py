@@ -13,7 +13,7 @@ from harness import debezium
 if TYPE_CHECKING:
     from harness import Kafka, Pipeline, Result
 
-PAGE = Path(__file__).parents[2] / "docs" / "csv.md"
+PAGE = Path(__file__).parents[3] / "docs" / "csv.md"
 COPY, TIME, DIALECT, UPSERTS, UPSERTED, AVRO, RAW, FILES = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), re.DOTALL)
 
 

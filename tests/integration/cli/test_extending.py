@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from harness import Kafka, Pipeline
     from shared_java import SharedJava
 
-DOCS = Path(__file__).parent.parent.parent / "docs" / "extending.md"
+DOCS = Path(__file__).parents[3] / "docs" / "extending.md"
 PIPELINE = """\
 source: {type: file, path: in.jsonl, value.format: databus-json, scan.max.pre.fetch.records: 0}
 sink: {type: sqlite, path: out.db}

@@ -13,7 +13,7 @@ from ingest import paths
 from ingest.sandbox import broker as sandbox
 from ingest.sandbox import mysql
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = Path(__file__).parents[3] / "docs"
 
 
 @pytest.mark.usefixtures("java")

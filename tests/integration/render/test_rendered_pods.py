@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 HOME = "/home/ingest"
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 KUBERNETES = f"""\
 port: {free_port()}
 env: {{JDK_JAVA_OPTIONS: -XX:TieredStopAtLevel=1}}

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from harness import Result
     from shared_java import SharedJava
 
-ROOT = Path(__file__).parent.parent.parent
+ROOT = Path(__file__).parents[3]
 
 
 def run(file: Path, checkpoint: Path, cwd: Path, java: SharedJava | None, *more: str) -> Result:
