@@ -1,4 +1,4 @@
-"""Make checkpoints of a commit, with what their sinks had then: tests/integration/driver/test_upgrade.py goes on with them.
+"""Make checkpoints of a commit, with what their sinks had then, for tests/integration/driver/test_upgrade.py.
 
     python tools/upgrade.py COMMIT FOLDER
 

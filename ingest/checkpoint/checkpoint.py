@@ -242,7 +242,7 @@ class Checkpoint:
         return stored
 
     def last_done(self) -> tuple[int | None, int | None, dict[str, Any] | None]:
-        """Return when progress was stored last (ms since 1970), how many records waited, and what of a database did.
+        """Return when progress was stored last (ms since 1970), the backlog in records then, and the lag of a database.
 
         None stands for what is not known.
         """
@@ -293,7 +293,7 @@ class Checkpoint:
     ) -> None:
         """Store where the pipeline stands now, and forget old batches; raises CheckpointError as `plan` does.
 
-        `waiting`: records that wait to be read, for people; None where not counted. `lag`: what of a database does.
+        `waiting`: the backlog in records, for people; None where not counted. `lag`: that of a database.
         """
         self.refuse_newer_run()
         for_people = {"counts": counts, "time": int(time.time() * 1000), "waiting": waiting, "lag": lag}

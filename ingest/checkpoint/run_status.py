@@ -1,8 +1,8 @@
 """The status of runs: when each began and how it ended, for `ingest status`.
 
     starts/N       when run N took its number, as which command, by which process of which host
-    ends/N         when it ended, with which exit code and error, and how many records waited
-    waiting        how much waits, and when that was seen: every half a minute, also while no batch ends
+    ends/N         when it ended, with which exit code and error, and with which backlog
+    waiting        the backlog, and when it was counted: every 30 seconds, also while no batch completes
     failed-start   the last error of a run that had not taken its number
 
 They are for people: no run goes by them. A run that was killed leaves no end.
@@ -108,7 +108,7 @@ def _kept(end: RunEnd) -> bytes:
 
 
 def note_waiting(checkpoint: Checkpoint, records: int | None, lag: Mapping[str, Any] | None = None) -> None:
-    """Leave how many records wait now, or what of a database does. Raises CheckpointError."""
+    """Store the backlog as it is now: records, or the lag of a database. Raises CheckpointError."""
     checkpoint.storage.write(_WAITING, orjson.dumps(asdict(Waiting(now_ms(), records, lag))))
 
 
@@ -160,7 +160,7 @@ def standing_of(checkpoint: Checkpoint, progress: Progress) -> Standing | None:
 
 
 def status(checkpoint: Checkpoint) -> dict[str, Any]:
-    """Return what runs, since when, how far behind it is, the last batch and the last error, in plain values.
+    """Return the state of a pipeline: run, lag, last batch and last error, in plain values.
 
     Times are in ISO 8601 (UTC). None stands for what a checkpoint does not say. Raises CheckpointError.
     """

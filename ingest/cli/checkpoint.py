@@ -87,7 +87,7 @@ def show(
     variables: SetOption = None,
     conf: ConfOption = None,
 ) -> None:
-    """Show positions, errors and versions; with a pipeline file also how far each partition is behind."""
+    """Show positions, errors and versions; with a pipeline file also the lag of each partition."""
     with _opened(target, checkpoint, variables, conf, write=False) as (found, source):
         value = overview(found, source)
     if form is OutputFormat.JSON:

@@ -135,7 +135,7 @@ def _last_batch(report: dict[str, Any], now: float) -> str:
 
 
 def _backlog(report: dict[str, Any], now: float) -> str:
-    """Return how many records wait, and in words how old that is: nobody is asked."""
+    """Return the backlog, and in words when it was counted: no broker is asked."""
     if report["waiting"] is None and report["lag"] is None:
         return "" if report["last_batch"] is None else "not known"
     ago = _ago(report["waiting_counted"], now)

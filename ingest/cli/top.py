@@ -248,7 +248,7 @@ def _summary(look: Look, width: int | None) -> list[Text]:
 
 
 def _backlog(look: Look) -> list[tuple[str, str]]:
-    """Return what waits, with the unit where that is no record."""
+    """Return the backlog, with its unit where it is not in records."""
     numbers = look.numbers
     if "pending_bytes" not in numbers:
         return [(f"backlog {look.pending:,.0f}{_left(look)}", "")]

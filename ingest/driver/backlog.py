@@ -1,6 +1,6 @@
-"""The backlog: position and end of each split, and so how much waits to be read; and notes of that for people.
+"""The backlog: position and end of each split, what is between them, and notes of that for `ingest status`.
 
-Of topics and files records wait. Of a database bytes of its log and rows of its tables do: its `Standing`.
+It is in records for topics and files. For a database it is in bytes of the log and rows of tables: its `Standing`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ingest.observe.events import Event, Observer
 
 COUNT_S: Final = 30.0
-"""The time between two notes of how many records wait, in seconds."""
+"""The time between two notes of the backlog, in seconds."""
 
 
 class Backlog:
@@ -86,7 +86,7 @@ class Backlog:
         return any(end > self.positions[split] for split, end in self.ends.items())
 
     def waiting(self, seen: Mapping[Split, int] | None = None) -> dict[Split, int]:
-        """Return how many records of each split wait to be read, as far as positions tell; none of a database.
+        """Return the backlog of each split in records, as far as positions tell; none of a database.
 
         `seen`: where another thread than the driver's has just seen splits end. Until the driver looks, a batch may
         take minutes: what has come meanwhile waits, too.
@@ -110,11 +110,11 @@ class Backlog:
         return {split: max(end, self._asked.get(split, end)) for split, end in self._seen.items()}
 
     def lag(self) -> int | None:
-        """Return how many records wait in all splits; None of a database."""
+        """Return the backlog of all splits in records; None of a database."""
         return None if self.standing() is not None else sum(self.waiting().values())
 
     def by_topic(self) -> dict[str, int]:
-        """Return how many records wait in each topic that has any."""
+        """Return the backlog of each topic that has one, in records."""
         left: dict[str, int] = {}
         for (topic, _), number in self.waiting().items():
             left[topic] = left.get(topic, 0) + number
@@ -145,13 +145,13 @@ class _LogTimes:
         left = standing.rows_left / rate if rate > 0 and standing.tables else None
         if not standing.lag_bytes:
             self._caught_up = now if just_seen else self._seen_at
-        # What waits was logged after what was read last, and after nothing waited
+        # What is left was logged after the last event that was read, and after the log was last read to its end
         since = max(self._caught_up, standing.read_time)
         return standing.with_times(max(0.0, now - since) if since and standing.lag_bytes else 0.0, left)
 
 
 class WaitingNotes:
-    """An observer that tells another one, and leaves in a local checkpoint how much waits, for `ingest status`.
+    """An observer that tells another one, and notes the backlog in a local checkpoint, for `ingest status`.
 
     On other file systems it leaves nothing: it is called by the thread that watches whether both sides answer, which
     must not wait for a third one.

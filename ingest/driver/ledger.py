@@ -118,7 +118,7 @@ class Ledger:
     def keep(self, waiting: int | None, standing: Standing | None) -> None:
         """Store what the source has learned since the last batch, if anything; raises CheckpointError.
 
-        `waiting`: how many records wait. `standing`: what of a database does.
+        `waiting`: the backlog in records. `standing`: that of a database.
         """
         value = self._memory.value(self._checkpoint)
         if value is not None and self._progress.batch and value != self._progress.source_state:

@@ -201,7 +201,7 @@ class SplitWatch:
 
     @property
     def waiting(self) -> int | None:
-        """The records that wait to be read, as far as the last look says; None of a database."""
+        """The backlog in records at the last look; None of a database."""
         return self._backlog.lag()
 
     @property
@@ -214,7 +214,7 @@ class SplitWatch:
         self._away = True
 
     def look_past_targets(self) -> None:
-        """Look where the splits end when the run is over: what is left, and what came meanwhile.
+        """Look where the splits end when the run is over: the backlog, and new records.
 
         Where the source does not answer, what was left at the last look counts.
         """

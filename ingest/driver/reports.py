@@ -119,7 +119,7 @@ class Reports:
     def _measured(
         self, results: Sequence[TaskResult], waiting: Mapping[Split, int], standing: Standing | None
     ) -> BatchMeasured:
-        """Return the numbers of a batch. `waiting`: records that wait in each split."""
+        """Return the numbers of a batch. `waiting`: the backlog of each split in records."""
         counters = Counters()
         sizes_of: dict[str, list[int]] = {}
         for result in results:
@@ -192,7 +192,7 @@ class Reports:
 
 
 def _newest(lags: Iterable[float | None]) -> float | None:
-    """Return the lag of the record that is behind least: that of the newest one."""
+    """Return the smallest lag, which is that of the newest record."""
     return min((lag for lag in lags if lag is not None), default=None)
 
 

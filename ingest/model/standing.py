@@ -35,11 +35,11 @@ class Standing:
     offset: int
     """How far it is read, in bytes."""
     lag_bytes: int
-    """Bytes of the log that wait to be read."""
+    """The backlog in the log, in bytes."""
     read_time: int = 0
     """When the event was logged that was read last, in seconds since 1970; 0 where none was."""
     lag_s: float = 0.0
-    """How far the log's reading is behind, in seconds: 0 while nothing waits."""
+    """The lag behind the log, in seconds: 0 without a backlog."""
     tables: Mapping[str, TableProgress] = field(default_factory=dict)
     """The tables whose rows are being read."""
     tables_done: int = 0
@@ -58,11 +58,11 @@ class Standing:
 
     @property
     def rows_left(self) -> int:
-        """About how many rows of tables wait to be read."""
+        """The rows of tables that are still to be read: an estimate."""
         return sum(one.rows - one.read for one in self.tables.values())
 
     def with_times(self, lag_s: float, seconds_left: float | None) -> Standing:
-        """Return the same with how far the log's reading is behind, and how long the snapshot takes, in seconds."""
+        """Return the same with the lag behind the log, and the time left for the snapshot, in seconds."""
         return replace(self, lag_s=lag_s, seconds_left=seconds_left)
 
     @property
@@ -75,7 +75,7 @@ class Standing:
         return {**asdict(self), "rows_read": self.rows_read, "rows_left": self.rows_left}
 
     def lag(self) -> dict[str, Any]:
-        """Return what waits, in plain values: what a checkpoint keeps of it for people."""
+        """Return the lag in plain values, as a checkpoint keeps it for people."""
         return {
             "bytes": self.lag_bytes,
             "seconds": round(self.lag_s, 1),

@@ -22,13 +22,13 @@ class RunStarted:
     splits: int
     resumed: bool
     lag: int | None
-    """Records that wait; None of a database."""
+    """The backlog in records; None of a database."""
     native: bool
     """True if native code has the records in the workers, from one Kafka client to the other, but for a few."""
     in_python: tuple[str, ...] = ()
     """Why it has not."""
     waiting: Mapping[tuple[str, int], int] = field(default_factory=dict)
-    """Records that wait in each split."""
+    """The backlog of each split, in records."""
     standing: Standing | None = None
     """Where the reading of a database stands; None where the source has records. So it is in the other events."""
 
@@ -55,7 +55,7 @@ class BatchDone:
     records: int
     seconds: float
     lag: int | None
-    """Records that are still waiting; None of a database."""
+    """The backlog in records; None of a database."""
     rejected: int
     cpu_s: float
     worker_rss_kib: int
@@ -93,7 +93,7 @@ class BatchMeasured:
     positions: Mapping[tuple[str, int], int]
     """The next offset to read of each split."""
     waiting: Mapping[tuple[str, int], int]
-    """Records that wait in each split."""
+    """The backlog of each split, in records."""
     fetch_lag_s: float | None
     """How old the newest record was when it was read; None where records have no times."""
     emit_lag_s: float | None
@@ -126,7 +126,7 @@ class SideAnswers:
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """Records that wait at the source now, by split: told every few seconds, also while a batch runs."""
+    """The backlog by split, in records: counted every few seconds, also while a batch runs."""
 
     waiting: Mapping[tuple[str, int], int]
     standing: Standing | None = None

@@ -436,7 +436,7 @@ class ClientNumbers(NamedTuple):
     """Numbers of a client that help to see why a run is slow."""
 
     queued: int
-    """Records that wait in it: to be sent, or to be worked on."""
+    """Records queued in it: to be sent, or to be processed."""
     round_trip_s: float
     """The mean time of a request to the slowest broker, in seconds."""
     throttled_s: float

@@ -17,7 +17,7 @@ KEPT_S: Final = 60.0
 RATE_S: Final = 10.0
 """The time that rates are of, in seconds; after it an idle run has the rate 0."""
 BATCHES: Final = 3
-"""The batches that rates are of, at least, while records wait: all records of a batch come at its end."""
+"""The batches that rates are of, at least, while there is a backlog: all records of a batch are counted at its end."""
 
 
 class Pace:

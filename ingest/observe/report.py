@@ -213,7 +213,7 @@ class RunReport:
             self._facts.points = fewer
 
     def _waits(self, records: int | None, standing: Standing | None) -> None:
-        """Keep what waits from now on."""
+        """Keep the backlog from now on."""
         facts = self._facts
         if standing is None:
             if records is not None:

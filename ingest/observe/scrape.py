@@ -64,7 +64,7 @@ class Look:
     numbers: Mapping[str, float]
     """Samples without labels, by names without `ingest_`."""
     pending: float
-    """Records that wait, in all partitions."""
+    """The backlog of all partitions, in records."""
     rejects: float
     commits: Mapping[str, float]
     """Batches by outcome: `succeeded` and `failed`."""
@@ -108,7 +108,7 @@ class Scrape:
 
     @property
     def waiting(self) -> float:
-        """What waits: records, or bytes of a database's log."""
+        """The backlog: records, or bytes of a database's log."""
         return self.numbers.get("pending_bytes", self.pending)
 
     @property
@@ -122,7 +122,7 @@ class Scrape:
         return self.numbers.get("batch_seconds_sum", 0) / max(self.numbers.get("batch_seconds_count", 0), 1)
 
     def counts(self) -> dict[str, float]:
-        """Return the numbers whose growth makes rates: of each flow, of what waits, and of each table."""
+        """Return the numbers whose growth makes rates: of each flow, of the backlog, and of each table."""
         flows = {name: self.numbers.get(f"{name}_total", 0) for name in FLOWS}
         tables = {f"{_TABLE}{table}": sum(counts.values()) for table, counts in self.tables.items()}
         return {**flows, _WAITING: self.waiting, **tables}

@@ -1,7 +1,7 @@
 """A dry run: what a run of a pipeline would do, written nowhere.
 
 In: a pipeline, and where its checkpoint would be. Out: a `DryRunReport`, and the error that the run would end with. It
-is main street itself, in this process, over a sample of the records that wait: so whatever refuses a run refuses this.
+is main street itself, in this process, over a sample of the backlog: so whatever refuses a run refuses this.
 The checkpoint is read only; the source and the sink are asked; Spark starts only where a transform has expressions, or
 the checkpoint or a file that an option names is on one of Hadoop's file systems.
 """
