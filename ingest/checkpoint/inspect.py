@@ -213,13 +213,13 @@ def plan_reset(
                 progress.positions[split] = new
     forgotten = progress.errors if errors else 0
     progress.errors -= forgotten
-    kept, taken = checkpoint.partitions(), {}
+    hashed, replaced = checkpoint.partitions(), {}
     for name in partitions:
-        if name not in kept:
+        if name not in hashed:
             msg = f"the checkpoint hashes no keys over the partitions of topic {name!r}"
             raise ConfigError(msg, "see over which it does: ingest checkpoint show")
-        taken[name] = kept[name].partitions
-    return Reset(progress, moves, forgotten, None if unfinished is None else unfinished.number, taken)
+        replaced[name] = hashed[name].partitions
+    return Reset(progress, moves, forgotten, None if unfinished is None else unfinished.number, replaced)
 
 
 def _targets(

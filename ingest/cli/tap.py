@@ -83,7 +83,7 @@ def tap_(
     """
     chosen, place = selector_of(table), None if at is None else place_of(at)
     values, spark = parse_variables(variables), parse_variables(conf)
-    found: list[dict[str, Any]] = []
+    reports: list[dict[str, Any]] = []
     messages: list[dict[str, Any]] = []
     if as_test is not None and as_test.exists():
         raise ScenarioError(f"{as_test} is there already", "give the test a name of its own")
@@ -94,15 +94,15 @@ def tap_(
     ):
 
         def shown(tapped: Tapped) -> None:
-            found.append(about(tapped))
+            reports.append(about(tapped))
             messages.append(message_of(tapped, pipeline.secrets))
             if form is OutputFormat.TEXT:
-                typer.echo(with_headings(mask("\n".join(lines(found[-1])), pipeline.secrets), sys.stdout))
+                typer.echo(with_headings(mask("\n".join(lines(reports[-1])), pipeline.secrets), sys.stdout))
 
         result = tap(pipeline, settings, shown, number, chosen, lambda text: observer(Warned(text)), place)
         if form is OutputFormat.JSON:
-            typer.echo(json.dumps(masked(found, pipeline.secrets), indent=2))
-        elif not found:
+            typer.echo(json.dumps(masked(reports, pipeline.secrets), indent=2))
+        elif not reports:
             of = "" if table is None else f" of table {one_line(table)}"
             were = "was" if result.records == 1 else "were"
             typer.echo(f"no record{of}: {result.records:,} {were} sampled")
@@ -173,12 +173,12 @@ def about(tapped: Tapped) -> dict[str, Any]:
         "rows": [{"to": to, "key": _text(key), "value": _text(value)} for to, key, value in tapped.rows],
         "rejects": [
             {
-                "stage": one.stage,
-                "code": one.code,
-                "message": one.message,
-                "table": None if one.table is None else show(one.table),
+                "stage": reject.stage,
+                "code": reject.code,
+                "message": reject.message,
+                "table": None if reject.table is None else show(reject.table),
             }
-            for one in tapped.rejects
+            for reject in tapped.rejects
         ],
         "skipped": tapped.skipped,
     }

@@ -81,11 +81,11 @@ def list_(
 ) -> None:
     """Show the transactional ids of a pipeline, or all that a cluster knows, and what is open under them."""
     client, own = _connection(pipeline, servers, variables, conf)
-    found = transactions(client, prefix or own or None)
+    listed = transactions(client, prefix or own or None)
     if form is OutputFormat.JSON:
-        typer.echo(json.dumps([asdict(one) for one in found], indent=2))
+        typer.echo(json.dumps([asdict(transaction) for transaction in listed], indent=2))
         return
-    rows = [("transactional id", "state", "since", "timeout", "partitions"), *map(_row, found)]
+    rows = [("transactional id", "state", "since", "timeout", "partitions"), *map(_row, listed)]
     for line in rows_as_text(rows):
         typer.echo(line)
 
@@ -112,10 +112,10 @@ def abort(
     A run that still writes under the prefix loses what it has not committed, and writes it again.
     """
     client, _ = _connection(pipeline, servers, variables, conf)
-    found = [transaction for transaction in transactions(client, prefix) if transaction.state in OPEN]
-    for transaction in found:
+    still_open = [transaction for transaction in transactions(client, prefix) if transaction.state in OPEN]
+    for transaction in still_open:
         if not dry_run:
             end(client, transaction.id)
         typer.echo(f"{transaction.id}: {transaction.state}, {'would be' if dry_run else 'was'} ended")
-    if not found:
+    if not still_open:
         typer.echo(f"nothing is open under {prefix}")

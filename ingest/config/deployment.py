@@ -176,15 +176,15 @@ def read_deployments(file: Path, names: Iterable[str]) -> dict[str, Deployment]:
 
     Raise ConfigError for a file with a mistake, and for a pipeline in it that is none of the names.
     """
-    found = _map(file, _parsed(file), "the file")
-    of_each = _map(file, found.pop(PIPELINES, None), PIPELINES)
+    settings = _map(file, _parsed(file), "the file")
+    of_each = _map(file, settings.pop(PIPELINES, None), PIPELINES)
     known = sorted(names)
     for name in of_each:
         if name not in known:
             msg = f"{file}: pipelines.{str(name)[:100]}: there is no such pipeline{did_you_mean(str(name), known)}"
             raise ConfigError(msg, f"there are {', '.join(known) or 'none'}")
     return {
-        name: _model(file, {**found, **_map(file, of_each.get(name), f"{PIPELINES}.{name}")}, name) for name in known
+        name: _model(file, {**settings, **_map(file, of_each.get(name), f"{PIPELINES}.{name}")}, name) for name in known
     }
 
 

@@ -73,19 +73,18 @@ class ModelReader:
             return None
         if cls is None:
             names = registry.names()
-            given = quoted(kind, "type")
+            kind_text = quoted(kind, "type")
             here = SINK_NAMES.get(kind.value.lower()) if section == "sink" else None
             database = source_advice(kind.value) if section == "source" and not kind.filled else ""
             if database:
-                text = f"there is no source type {given}{database}"
+                text = f"there is no source type {kind_text}{database}"
             elif here:
-                text = f"{section} type {given} is called {here} here"
+                text = f"{section} type {kind_text} is called {here} here"
             elif kind.value.lower() in OTHER_CONNECTORS:
-                text = f"{section} type {given} is not there yet"
+                text = f"{section} type {kind_text} is not there yet"
             else:
-                text = (
-                    f"unknown {section} type {given}{'' if kind.filled else self._document.suggest(kind.value, names)}"
-                )
+                near = "" if kind.filled else self._document.suggest(kind.value, names)
+                text = f"unknown {section} type {kind_text}{near}"
             self._document.report(kind.span, f"{text} (known: {', '.join(names)})")
             return None
         return self.of_class(cls, value, section)
@@ -158,17 +157,17 @@ class ModelReader:
         if not issubclass(component, SinkOptions):
             return name in FORMATS or others
         try:
-            found = FORMATS[name] if name in FORMATS else FORMATS.find(chosen or "") if others else None
+            other = FORMATS[name] if name in FORMATS else FORMATS.find(chosen or "") if others else None
         except ComponentError:  # the check of the option that names it reports this error
             return False
-        if found is None:
+        if other is None:
             return False
-        some = found.capabilities.sink_options
-        return found.capabilities.takes_sink_options if some is None else key in some
+        options = other.capabilities.sink_options
+        return other.capabilities.takes_sink_options if options is None else key in options
 
     def _shortened(self, component: AnyOptions, value: Mapping, section: str) -> Mapping:
         """Return a component's options, those of the values' format without `value.`, as Flink spells them."""
-        made = Mapping({}, value.span)
+        shortened = Mapping({}, value.span)
         for key, item in value.items.items():
             short = key.removeprefix(_VALUE)
             if short == key or not self._of_format(component, short, None):
@@ -177,10 +176,10 @@ class ModelReader:
                 text = f"{section}: {shown_key(key)!r} and {shown_key(short)!r} are one option"
                 self._document.report(value.keys[key], text)
                 continue
-            made.items[short], made.keys[short] = item, value.keys[key]
+            shortened.items[short], shortened.keys[short] = item, value.keys[key]
             if short != key:
                 self._written[short] = key
-        return made
+        return shortened
 
     def _by_own_keys(self, cls: type[Options], value: Mapping, section: str) -> Mapping:
         """Return the map of a component with synonyms replaced by the options' own keys; warn where that is due."""
@@ -202,7 +201,7 @@ class ModelReader:
         return out
 
     def _with_keys(
-        self, model: AnyOptions, fmt: Options | None, given: Mapping, section: str, *, written: bool
+        self, model: AnyOptions, fmt: Options | None, key_options: Mapping, section: str, *, written: bool
     ) -> AnyOptions:
         """Return a component's options with those of its keys' format: its own, or else the ones of the values.
 
@@ -213,17 +212,17 @@ class ModelReader:
         cls = options_of_keys(found, written=written)
         if cls is None or name is None:
             what = "without key.format" if name is None else f"with key.format: {name}"
-            for key, span in given.keys.items():
+            for key, span in key_options.keys.items():
                 self._document.report(span, f"{shown_key(_KEY + key)!r} is not possible {what}")
-            return None if given.items else model
-        if not given.items and isinstance(fmt, found):
+            return None if key_options.items else model
+        if not key_options.items and isinstance(fmt, found):
             return model.with_key_format(fmt.for_keys())
-        self._written = {short: _KEY + short for short in given.items}
-        made = self.model(cls, given, plain_map(given), f"key.{name}", written=written)
-        if made is None:
+        self._written = {short: _KEY + short for short in key_options.items}
+        key_format = self.model(cls, key_options, plain_map(key_options), f"key.{name}", written=written)
+        if key_format is None:
             return None
-        self.note_packages(made, given, section)
-        return model.with_key_format(made)
+        self.note_packages(key_format, key_options, section)
+        return model.with_key_format(key_format)
 
     def list_of(self, root: Mapping, section: str, cls: type[_Model]) -> list[_Model]:
         """Return a section's entries as models of this class, without those that are wrong."""
@@ -266,14 +265,14 @@ class ModelReader:
                 known += names(fmt)
             wrong = exc.errors(include_url=False, include_input=False)
         say = partial(problems, self._document, where=where, known=known, section=section)
-        found = dict.fromkeys(p for error in wrong for p in say(error))
+        reported = dict.fromkeys(p for error in wrong for p in say(error))
         open_ = [key for key, value in where.items.items() if isinstance(value, Scalar) and value.unresolved]
         if open_:
             # An error that disappears without the unknown options may depend on their values, so it is not reported yet
             settled = self._without(cls, values, open_)
             same = {p for error in settled for p in say(error)}
-            found = {p: None for p in found if p in same and p[0] not in open_}
-        for key, span, text in found:
+            reported = {p: None for p in reported if p in same and p[0] not in open_}
+        for key, span, text in reported:
             name = self._written.get(key, key)
             self._document.report(span, name + text.removeprefix(key) if text.startswith(f"{key}: ") else text)
         return None

@@ -65,8 +65,8 @@ class Interpolation:
         problems: dict[str, Problem] = {}
         known: dict[str, str | _Missing] = {}
 
-        def value(found: re.Match[str]) -> str:
-            name = found.group(1)
+        def value(match: re.Match[str]) -> str:
+            name = match.group(1)
             if name is None:
                 return "${"
             got = known.get(name)
@@ -74,8 +74,8 @@ class Interpolation:
                 got = known[name] = self._lookup(name)
             if isinstance(got, _Missing):
                 if got.text not in problems:
-                    problems[got.text] = Problem(got.text, found.start(), found.end() - found.start())
-                return found.group(0)
+                    problems[got.text] = Problem(got.text, match.start(), match.end() - match.start())
+                return match.group(0)
             values.append(got)
             return got
 

@@ -148,7 +148,7 @@ class TableReplacement:
         """
         all_keys = 0
         for name, groups in rows:
-            encoder, count, taken = self._encoder(name, target), 0, 0
+            encoder, count, accepted = self._encoder(name, target), 0, 0
             for changes in groups:
                 all_keys += len(changes)
                 if all_keys > MOST_KEYS:
@@ -161,9 +161,9 @@ class TableReplacement:
                     except RowError:
                         continue
                 self._context.liveness.touch()
-                count, taken = count + len(changes), taken + len(encoded)
+                count, accepted = count + len(changes), accepted + len(encoded)
                 yield [record.key for record in encoded if record.key is not None]
-            if count and not taken:
+            if count and not accepted:
                 raise RowError("no-key", "the sink takes none of its keys")  # so that nobody knows whose its rows are
         self._checkpoint.refuse_newer_run()  # what is deleted now is not there again by then
 

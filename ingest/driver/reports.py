@@ -101,7 +101,7 @@ class Reports:
         waiting, standing = backlog.waiting(), backlog.standing()
         self._context.observer(self._measured(results, waiting, standing))
         telemetry = [result.telemetry for result in results]
-        acks = [one.first_ack for one in telemetry if one.first_ack is not None]
+        acks = [task.first_ack for task in telemetry if task.first_ack is not None]
         self._context.observer(
             BatchDone(
                 batch=batch.number,
@@ -109,8 +109,8 @@ class Reports:
                 seconds=seconds,
                 lag=sum(waiting.values()) if standing is None else None,
                 rejected=sum(result.counters.rejected + result.progress.stopped_by_reject for result in results),
-                cpu_s=sum(one.cpu_s for one in telemetry),
-                worker_rss_kib=max(one.rss_kib for one in telemetry),
+                cpu_s=sum(task.cpu_s for task in telemetry),
+                worker_rss_kib=max(task.rss_kib for task in telemetry),
                 first_ack=min(acks, default=None),
                 standing=standing,
             )
@@ -131,18 +131,18 @@ class Reports:
         telemetry = [result.telemetry for result in results]
         return BatchMeasured(
             records_in=counters.read,
-            bytes_in=sum(one.bytes_in for one in telemetry),
-            records_out=sum(one.records_out for one in telemetry),
-            bytes_out=sum(one.bytes_out for one in telemetry),
+            bytes_in=sum(task.bytes_in for task in telemetry),
+            records_out=sum(task.records_out for task in telemetry),
+            bytes_out=sum(task.bytes_out for task in telemetry),
             tables=counters.by_name(),
             table_bytes=sizes_of,
             rejects=counters.reject_codes,
             skipped=dict(self._counters.total.skipped),
             positions=dict(self._start.backlog.positions) if standing is None else {},
             waiting=waiting,
-            fetch_lag_s=_newest(one.fetch_lag_s for one in telemetry),
-            emit_lag_s=_newest(one.emit_lag_s for one in telemetry),
-            send_s=max(one.send_s for one in telemetry),
+            fetch_lag_s=_newest(task.fetch_lag_s for task in telemetry),
+            emit_lag_s=_newest(task.emit_lag_s for task in telemetry),
+            send_s=max(task.send_s for task in telemetry),
             commit_s=self._counters.commit_s,
             failed=any(result.progress.failure is not None for result in results),
             standing=standing,
@@ -204,7 +204,7 @@ def tell_rejects(context: RunContext) -> Callable[[RejectedRecord], None]:
     collector = context.pipeline.pipeline.collector
     logged = collector is not None and collector.type == "logger"
     topic = None if collector is None else collector.topic
-    told: dict[tuple[str, str], int] = {}
+    shown_counts: dict[tuple[str, str], int] = {}
 
     def tell(reject: RejectedRecord) -> None:
         table = show(reject.table) if reject.table else ""
@@ -213,8 +213,8 @@ def tell_rejects(context: RunContext) -> Callable[[RejectedRecord], None]:
             context.observer(_dirty(reject, table))
         elif topic is None or not reject.passed:
             context.observer(RejectEvent(table, str(reject), *code))
-        elif (count := told.get(code, 0) + 1) <= FIRST and (count > 1 or len(told) < MAX_CODES):
-            told[code] = count
+        elif (count := shown_counts.get(code, 0) + 1) <= FIRST and (count > 1 or len(shown_counts) < MAX_CODES):
+            shown_counts[code] = count
             more = f"; more of this code are in topic {topic} only" if count == FIRST else ""
             context.observer(RejectEvent(table, reject.without_record + more, *code))
 

@@ -260,15 +260,15 @@ class SchemaStore:
         rules = self._rules.rules
         if not any(rule.layout for rule in rules.layouts):
             return
-        found: dict[TableId, TableLayout] = {}
+        layouts: dict[TableId, TableLayout] = {}
         for table, source in sources.items():
             layout = rules.layout(table)
             for target in source.targets:
-                found[target] = layout
+                layouts[target] = layout
                 if self._layouts.setdefault(target, layout) != layout:
                     msg = f"tables that go to {show(target)} have other partition-keys or table-options"
                     raise ConfigError(msg, "give them the same in `transform`, or route them to tables of their own")
-        self._tables.arrange(found)
+        self._tables.arrange(layouts)
 
     def tell_unmatched(self) -> None:
         """Warn, once there are tables, of what the options declare for others."""

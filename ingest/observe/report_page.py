@@ -238,11 +238,11 @@ def _history(facts: RunFacts, text: Callable[[object], str]) -> Iterator[str]:
     of = "this run" if facts.kept is None else "all runs of the checkpoint"
     yield f'<h2>Schemas of the sink\'s tables</h2><p class="dim">Changes of {of}.</p>'
     for table in sorted(by_table)[:MAX_TABLES]:
-        found = by_table[table]
+        events = by_table[table]
         opened = " open" if len(by_table) <= 3 else ""
-        count = f"{len(found):,} change{'' if len(found) == 1 else 's'}"
+        count = f"{len(events):,} change{'' if len(events) == 1 else 's'}"
         yield f"<details{opened}><summary><b>{text(table)}</b> <span class=dim>{count}</span></summary>"
-        yield from _grid(("when", "what"), ((when, f"<code>{text(what)}</code>") for when, what in found))
+        yield from _grid(("when", "what"), ((when, f"<code>{text(what)}</code>") for when, what in events))
         yield "</details>"
 
 

@@ -128,7 +128,7 @@ def report(
     changes = [event for event in run.happened if isinstance(event, SchemaChanged) and event.table in shown]
     topics = sample_run.sink.topics
     others = () if topics is None else tuple(f"{topic}-" for topic in topics.topics_of(schemas.sinks.keys() - targets))
-    found = DryRunReport(
+    result = DryRunReport(
         pipeline=pipeline.pipeline.name,
         checkpoint=run.start.checkpoint.where if run.start.resumed else None,
         guarantee=pipeline.sink.capabilities.guarantee,
@@ -151,7 +151,7 @@ def report(
         warnings=[*sample_run.warnings],
         error=None if error is None else {"exit_code": error.exit_code, "message": error.message, "hint": error.hint},
     )
-    return found, error
+    return result, error
 
 
 def _wanted(table: TableId, only: Selector | None) -> bool:
