@@ -193,7 +193,7 @@ def seen_by_all(context: RunContext, engine: SparkEngine, lock: int | None) -> I
 def refuse_relative(places: Iterable[SharedPlace], master: str) -> None:
     """Raise ConfigError for a path that each process would look for in a directory of its own."""
     for place in places:
-        if not os.path.isabs(place.path):  # noqa: PTH117  (a pattern is no path)
+        if not os.path.isabs(place.path):
             msg = (
                 f"{place.option}: {place.path} is a relative path, and tasks run on {master}: each executor has a"
                 " directory of its own, where it would look for it"
@@ -228,7 +228,7 @@ def _mark(place: SharedPlace, marked: list[Path]) -> SharedMark:
     if place.kind == "pattern":
         parts = Path(place.path).parts
         fixed = next((i for i, part in enumerate(parts) if glob.has_magic(part)), len(parts) - 1)
-        first = next(glob.iglob(place.path, recursive=True), "")  # noqa: PTH207  (the whole pattern is the user's)
+        first = next(glob.iglob(place.path, recursive=True), "")
         return SharedMark(place.option, first or str(Path(*parts[:fixed])), "")
     folder = Path(place.path) if place.kind == "folder" else Path(place.path).parent
     path = folder / f"{MARK}{uuid.uuid4().hex}"
@@ -260,4 +260,4 @@ def look(session: Session, marks: tuple[SharedMark, ...]) -> None:
 def _look_there(tasks: Iterable[tuple[SharedMark, ...]]) -> Iterator[tuple[str, str, list[str]]]:
     """Yield, for each task, the host, the executor's directory, and what is wrong there."""
     for marks in tasks:
-        yield socket.gethostname(), os.getcwd(), unseen(marks)  # noqa: PTH109
+        yield socket.gethostname(), os.getcwd(), unseen(marks)

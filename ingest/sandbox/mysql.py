@@ -226,7 +226,7 @@ class TableShop(sample.Shop):
         with connection.cursor() as cursor:
             for table, columns in _TABLES.items():
                 cursor.execute(f"CREATE TABLE IF NOT EXISTS {table} ({columns})")
-                cursor.execute(f"SELECT * FROM {table}")  # noqa: S608  (a name of this file)
+                cursor.execute(f"SELECT * FROM {table}")
                 names = [column[0] for column in cursor.description]
                 for values in cursor.fetchall():
                     row = {
@@ -249,12 +249,12 @@ class TableShop(sample.Shop):
         names = ", ".join(row)
         marks = ", ".join(["%s"] * len(row))
         statements: dict[tuple[bool, bool], tuple[str, list[Any]]] = {
-            (False, True): (f"INSERT INTO {table} ({names}) VALUES ({marks})", [*row.values()]),  # noqa: S608  (as above)
+            (False, True): (f"INSERT INTO {table} ({names}) VALUES ({marks})", [*row.values()]),
             (True, True): (
-                f"UPDATE {table} SET {', '.join(f'{name} = %s' for name in row)} WHERE id = %s",  # noqa: S608  (as above)
+                f"UPDATE {table} SET {', '.join(f'{name} = %s' for name in row)} WHERE id = %s",
                 [*row.values(), row.get("id")],
             ),
-            (True, False): (f"DELETE FROM {table} WHERE id = %s", [row.get("id")]),  # noqa: S608  (as above)
+            (True, False): (f"DELETE FROM {table} WHERE id = %s", [row.get("id")]),
         }
         statement, values = statements[before is not None, after is not None]
         with self._connection.cursor() as cursor:
