@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from typing import TYPE_CHECKING
 
@@ -106,3 +107,9 @@ def test_every_fault_has_a_result_and_the_page_says_what_it_is() -> None:
     results = json.loads((ROOT / "bench" / "results" / "chaos.json").read_text())
     said = {name: found["about"] for name, found in results.items()}
     assert said == {f"{storm.__name__} {g}": storm.__doc__ for storm, guarantees in STORMS.items() for g in guarantees}
+
+
+def test_the_map_of_support_names_each_of_its_modules() -> None:
+    support = ROOT / "tests" / "support"
+    named = set(re.findall(r"`(\w+)`", (support / "README.md").read_text()))
+    assert {path.stem for path in support.glob("*.py")} - named == set()
