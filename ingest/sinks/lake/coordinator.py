@@ -151,14 +151,15 @@ class LakeCoordinator(SinkCoordinator, Generic[TableT]):
         """
         with self._warehouse.asking(f"commit rows of the table {show(name)}"):
             done = self._commit(name, files, scope, batch)
-            existing = done.state
-            if done.due:
-                self._keep_up(name)
-                existing = self._warehouse.load(name)
-                self._changed(name, existing)
             before, own = self._marks.get(name), scope == self._checkpoint
             # The batches of a replay have numbers of their own
-            self._marks[name] = self._mark(name, existing, batch if own else 0 if before is None else before.batch)
+            newest = batch if own else 0 if before is None else before.batch
+            self._marks[name] = self._mark(name, done.state, newest)
+            if done.due:
+                self._keep_up(name)
+                existing = self._load(name)  # compared with that mark: upkeep takes long, and others may roll back
+                self._changed(name, existing)
+                self._marks[name] = self._mark(name, existing, self._marks[name].batch)
         return done.older
 
     def _keep_up(self, name: TableName) -> None:

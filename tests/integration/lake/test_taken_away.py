@@ -128,6 +128,28 @@ def test_a_batch_of_which_a_run_did_not_know_the_end_is_said_as_well(sink: AnyLa
     assert next_run(sink) == []
 
 
+def test_rows_that_are_taken_away_while_upkeep_is_done_are_said_once(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sink = lake_of(kind, tmp_path / "lake", **{"sink.compaction.commit.interval": 2})
+    sink.side.resume("checkpoint", [], remedy)
+    sink.side.declare({TABLE: SCHEMA})
+    first = write(sink, 1)
+    compact = type(sink.side)._compact
+
+    def compacted_and_put_back(side: Any, name: Any) -> str:
+        why = compact(side, name)
+        put_back(sink, first)
+        return why
+
+    monkeypatch.setattr(type(sink.side), "_compact", compacted_and_put_back)
+    write(sink, 2)
+    monkeypatch.undo()
+    write(sink, 3)
+    assert next_run(sink) == []
+    assert [one.partition(": rows of ")[2][:8] for one in sink.warnings] == ["batch 2,"]
+
+
 def test_a_table_that_was_put_back_as_it_was_has_lost_nothing(sink: AnyLakeSink) -> None:
     first = write(sink, 1)
     second = write(sink, 2)
