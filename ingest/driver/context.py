@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from ingest.component.files import Files
 from ingest.errors import INTERRUPTED
 from ingest.observe.events import Alive, Warned
-from ingest.spark import hadoop_files
+from ingest.spark.jvm import read_hadoop_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -206,7 +206,7 @@ def read_files(pipeline: Pipeline, hadoop: Callable[[], tuple[Any, Any]], warn: 
 
     @cache
     def fetch(place: str) -> bytes:
-        return hadoop_files.read(place, *hadoop())
+        return read_hadoop_file(place, *hadoop())
 
     def files(section: str) -> Files:
         return Files(section, fetch, warn)

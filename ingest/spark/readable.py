@@ -85,8 +85,8 @@ def readable(exc: BaseException, names: Mapping[str, str] | None = None) -> str:
     """
     text = str(exc)
     if "[PARSE_SYNTAX_ERROR]" in text:
-        found = re.search(r"Syntax error at or near (.*?)[.:]?( SQLSTATE|\n| \(line|$)", text)
-        place = "its end" if found is None or "end of input" in found[1] else found[1]
+        syntax = re.search(r"Syntax error at or near (.*?)[.:]?( SQLSTATE|\n| \(line|$)", text)
+        place = "its end" if syntax is None or "end of input" in syntax[1] else syntax[1]
         return f"syntax error at {one_line(place)}"
     said = _NOISE.sub("", _ENDS.split(text.strip(), maxsplit=1)[0])
     for given, better in _HINTS.items():
@@ -94,11 +94,11 @@ def readable(exc: BaseException, names: Mapping[str, str] | None = None) -> str:
     said = one_line(" ".join(said.split())) or type(exc).__name__
     if names:
         slots = "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
-        said = re.sub(rf"(?<![\w.])({slots})(?!\w)", lambda found: one_line(names[found[1]]), said)
+        said = re.sub(rf"(?<![\w.])({slots})(?!\w)", lambda syntax: one_line(names[syntax[1]]), said)
     return said if len(said) <= MOST else f"{said[:MOST]}…"
 
 
 def place_of(exc: BaseException) -> int | None:
     """Return the character position where Spark's parser stopped in a text of one line, or None for any other error."""
-    found = _PARSED.search(str(exc))
-    return None if found is None else int(found[1])
+    position = _PARSED.search(str(exc))
+    return None if position is None else int(position[1])

@@ -146,7 +146,7 @@ class Session:
             try:
                 return SparkContext(conf=spark, gateway=gateway)
             except BaseException:
-                if SparkContext._active_spark_context is None:  # noqa: SLF001  (else it is another session's)
+                if SparkContext._active_spark_context is None:  # else it is another session's
                     _forget()
                 self._end(gateway)
                 raise
@@ -288,8 +288,8 @@ class Session:
 
         Its thread looks once a second whether it is to end: nobody has to wait for that, or to read that Java went.
         """
-        server = self._sc._accumulatorServer  # noqa: SLF001
-        self._sc._accumulatorServer = None  # type: ignore[assignment]  # noqa: SLF001
+        server = self._sc._accumulatorServer
+        self._sc._accumulatorServer = None  # type: ignore[assignment]
         server.handle_error = lambda *_: None  # type: ignore[method-assign]
         Thread(target=server.shutdown, daemon=True).start()
 
@@ -309,8 +309,8 @@ class Session:
 
 def _forget() -> None:
     """PySpark keeps the way to its Java process for good, and would look for the next session's in the dead one."""
-    SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None  # noqa: SLF001
-    SparkSession._instantiatedSession = None  # noqa: SLF001
+    SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
+    SparkSession._instantiatedSession = None
 
 
 def is_local(master: str) -> bool:
