@@ -7,11 +7,20 @@ from typing import TYPE_CHECKING
 
 import pytest
 from brokers import broker
-from confluent_kafka.admin import AclBinding, AclOperation, AclPermissionType, ResourcePatternType, ResourceType
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
 from secured import feed
 
 from ingest.errors import AccessError, ConfigError
 from ingest.kafka.admin import Cluster
+from ingest.kafka.failures import error_of
 from ingest.sandbox import broker as sandbox
 from ingest.sandbox.secure import Authority, Secure, client_properties
 
@@ -69,6 +78,20 @@ def test_another_protocol_than_the_listeners_is_said(
     whole = run(plaintext, {**plaintext, "bootstrap.servers": clients["SSL"]["bootstrap.servers"]})
     assert whole.code == 78, whole.err
     assert "security.protocol is PLAINTEXT" in whole.err
+
+
+def test_the_client_does_not_tell_the_listeners_apart(clients: dict[str, dict[str, str]]) -> None:
+    """That is why `probe.listener` asks them (docs/adr/2026-11-29-what-answers-at-an-address.md)."""
+    errors: dict[str, set[str]] = {}
+    for listener in ("SSL", "SASL_SSL", "SASL_PLAINTEXT"):
+        names = errors[listener] = set()
+        conf = {"bootstrap.servers": clients[listener]["bootstrap.servers"], "log_level": 0}
+        client = AdminClient({**conf, "error_cb": lambda error, names=names: names.add(error.name())})
+        with pytest.raises(KafkaException) as caught:
+            client.list_topics(timeout=3)
+        client.poll(0.5)
+        names.add(error_of(caught.value).name())
+    assert set().union(*errors.values()) <= {"_TRANSPORT", "_ALL_BROKERS_DOWN"}, errors
 
 
 @pytest.mark.usefixtures("java")
