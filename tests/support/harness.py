@@ -308,9 +308,14 @@ def until(condition: Callable[[], bool], seconds: float, process: Background | s
         time.sleep(0.2)
 
 
-def finish(process: Background | subprocess.Popen[str], timeout: float = 120) -> Result:
-    """Wait for a run, and take its log apart."""
-    out, err = process.communicate(timeout=timeout)
+def finish(process: Background | subprocess.Popen[str], timeout: float = 300) -> Result:
+    """Wait for a run, which is ended if it hangs, and take its log apart."""
+    try:
+        out, err = process.communicate(timeout=timeout)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
+        raise
     events = [json.loads(line) for line in err.splitlines() if line.startswith("{")]
     return Result(process.returncode, out, err, events)
 
