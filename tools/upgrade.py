@@ -25,7 +25,7 @@ from confluent_kafka import ConsumerGroupTopicPartitions  # noqa: E402
 from harness import Kafka  # noqa: E402  (it is no package)
 from upgrades import BEFORE, BOOTSTRAP, DATABASE, FILES, NAME, PLACE, PROGRESS, alone, lines, rename  # noqa: E402
 
-from ingest.kafka.committed_note import note_of  # noqa: E402
+from ingest.kafka.reference import note_of  # noqa: E402
 from ingest.sandbox import broker, postgres  # noqa: E402
 
 if TYPE_CHECKING:

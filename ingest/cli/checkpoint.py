@@ -18,9 +18,9 @@ from ingest.cli.screen import CommandGroup, counted
 from ingest.config.loader import load_strictly
 from ingest.config.redaction import mask
 from ingest.driver.context import with_files
-from ingest.kafka.offsets import parse_time
 from ingest.model.text import one_line, size, yaml_text
 from ingest.paths import is_remote, usual_checkpoint
+from ingest.sources.kafka.option_texts import parse_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

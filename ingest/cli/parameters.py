@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ingest.cli.completing import set_values
-from ingest.kafka.offsets import parse_time
 from ingest.model.table import SelectorError, selector
+from ingest.sources.kafka.option_texts import parse_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

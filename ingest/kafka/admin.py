@@ -21,6 +21,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 from confluent_kafka.admin import (
+    AdminClient,
     ConfigResource,
     NewPartitions,
     NewTopic,
@@ -30,13 +31,14 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
-from ingest.errors import IngestError, TopicMissing, Unavailable
-from ingest.kafka.admin_connection import REQUEST_S, AdminConnection
-from ingest.kafka.client import close
-from ingest.kafka.committed_note import note_of
-from ingest.kafka.failures import error_of, is_settling, refuse
+from ingest.errors import AccessError, ConfigError, IngestError, TopicMissing, Unavailable
+from ingest.kafka.diagnosis import own_certificate, refuse_advertised, usable, why_untrusted, wrong_address
+from ingest.kafka.failures import LocalError, error_of, is_away, is_settling, refuse
+from ingest.kafka.failures import explain as explained
 from ingest.kafka.msk import with_login
-from ingest.kafka.properties import CREATE, FALSE
+from ingest.kafka.properties import BOOTSTRAP, CREATE, FALSE, shared
+from ingest.kafka.reference import note_of
+from ingest.kafka.waiting import close
 from ingest.model.probe import PROBE_S
 
 if TYPE_CHECKING:
@@ -45,6 +47,10 @@ if TYPE_CHECKING:
 
     from ingest.model.record import Split
 
+REQUEST_S: Final = 10.0
+"""Longest time of a request, in seconds."""
+PATIENCE_S: Final = 4.0
+"""Longest time of one try to connect, in seconds."""
 SETTLE_S: Final = 15.0
 """Time in seconds that a broker gets to answer after it was started, or after a partition's leader moved."""
 _T = TypeVar("_T")
@@ -71,6 +77,115 @@ def _settled(ask: Callable[_P, _T]) -> Callable[_P, _T]:
     return patiently
 
 
+class AdminConnection:
+    """Connection to a cluster, and the admin client that asks it."""
+
+    def __init__(self, conf: Mapping[str, str]) -> None:
+        """`conf` has properties of librdkafka. The admin client uses only those that every kind of client knows."""
+        self.conf = dict(conf)
+        self.servers = conf[BOOTSTRAP]
+        self.last_error: KafkaError | None = None
+        self._shared = {
+            "socket.connection.setup.timeout.ms": "10000",
+            **shared(conf),
+            "log_level": 0,
+            "error_cb": self.note,
+        }
+        self._client: AdminClient | None = None
+
+    @property
+    def client(self) -> AdminClient:
+        """Return the admin client.
+
+        After a failure it is a new client: the old one may still use an outdated epoch of a leader.
+        """
+        if self._client is None:
+            try:
+                self._client = AdminClient(with_login(self._shared))
+            except (KafkaException, ValueError, TypeError) as exc:
+                raise refuse(exc, "the connection", self.servers) from exc
+        return self._client
+
+    def note(self, error: KafkaError) -> None:
+        """Keep an error of the connection: it says more than a time that ran out."""
+        if error.code() != LocalError.ALL_BROKERS_DOWN or self.last_error is None:
+            self.last_error = error
+
+    def explain(self, exc: Exception | KafkaError, what: str) -> IngestError:
+        """Return the error of a failed request, which wanted to do `what`."""
+        if self._client is not None:
+            self._client.poll(0)  # deliver the connection's own errors, which wait in the client
+        if isinstance(exc, (KafkaException, KafkaError)):
+            if is_away(exc):
+                self._client = None
+            # "timed out" tells less than the error that the connection reported meanwhile
+            better, self.last_error = self.last_error, None
+            if better is not None and is_away(exc):
+                return self._closer(explained(better, what, self.servers), better)
+            return explained(exc, what, self.servers)
+        self._client = None
+        return Unavailable(
+            f"cannot {what}: no answer from the broker at {self.servers} in time: {exc}", "run again later"
+        )
+
+    def _closer(self, error: IngestError, cause: KafkaError) -> IngestError:
+        """Return the error with details about the certificates, where a look at them gives any."""
+        if isinstance(error, AccessError):
+            about_broker = "is not trusted" in error.message
+            more = why_untrusted(self.servers, self.conf) if about_broker else ""
+            if "certificate" in cause.str() and not about_broker:
+                more = own_certificate(self.conf)
+            if more:
+                hint = "use a name that the certificate is for" if "mismatch" in more else error.hint
+                return AccessError(f"{error.message} ({more})", hint)
+        return error
+
+    def get(self, future: Future[_T], what: str) -> _T:
+        """Return the result of a request, which wants to do `what`. Raise IngestError."""
+        try:
+            return future.result(REQUEST_S + 2)
+        except (KafkaException, TimeoutError) as exc:
+            raise self.explain(exc, what) from exc
+
+    def connect(self, within_s: float, tell: Callable[[str], None] | None = None) -> str:
+        """Return the cluster's id, once the cluster answers.
+
+        Raise Unavailable after `within_s` seconds. Raise errors that another try cannot fix: AccessError, and
+        ConfigError for an address at which nothing can answer. `tell` is called with a message for people when
+        there is no answer yet, and with another one when there is.
+        """
+        usable(self.conf)
+        deadline = time.monotonic() + within_s
+        patience = 1.0  # in seconds; short at first, so that a refused login shows soon
+        suspect: ConfigError | None = None
+        told = False
+        while True:
+            try:
+                metadata = self.client.list_topics(timeout=min(patience, max(0.1, deadline - time.monotonic())))
+            except KafkaException as exc:
+                error = self.explain(exc, "connect")
+                left = deadline - time.monotonic()
+                final = left <= 0 or not isinstance(error, Unavailable)
+                if tell is not None and not told and not final:
+                    until = time.strftime("%H:%M:%S UTC", time.gmtime(time.time() + left))
+                    tell(f"{error.message.partition(': ')[2]}; trying until {until}")
+                before = suspect
+                suspect = wrong_address(self.conf, "connect") if final or not told or before is not None else None
+                if suspect is not None and (final or before is not None):  # a stopping broker looks the same briefly
+                    raise suspect from exc
+                if final:
+                    raise error from exc
+                told = True
+                patience = min(2 * patience, PATIENCE_S)
+                time.sleep(0.2)
+            else:
+                brokers = [(str(broker.host), broker.port) for broker in metadata.brokers.values()]
+                refuse_advertised(brokers, self.servers)
+                if told and tell is not None:
+                    tell(f"the broker at {self.servers} answers again")
+                return str(metadata.cluster_id)
+
+
 @dataclass(frozen=True, slots=True)
 class Topic:
     """A topic as the cluster has it. A topic that was deleted and created again has another id."""
@@ -85,9 +200,8 @@ class Cluster:
     """A cluster: its topics, their offsets, its consumer groups."""
 
     def __init__(self, conf: Mapping[str, str], request_s: float = REQUEST_S, settle_s: float = SETTLE_S) -> None:
-        """Keep the configuration; connect to nothing yet.
+        """`conf`: as of `AdminConnection`.
 
-        `conf` has properties of librdkafka. The admin client uses only those that every kind of client knows.
         `request_s`: the longest time of a question for offsets or for the cluster, in seconds. `settle_s`: the time
         that a broker gets that has just been started.
         """
@@ -130,10 +244,12 @@ class Cluster:
         )
         for name, future in futures.items():
             try:
-                found = self._link.get(future, f"describe topic {name}")
+                description = self._link.get(future, f"describe topic {name}")
             except TopicMissing:
                 continue
-            out[name] = Topic(name, str(found.topic_id), len(found.partitions), bool(found.is_internal))
+            out[name] = Topic(
+                name, str(description.topic_id), len(description.partitions), bool(description.is_internal)
+            )
         return out
 
     @_settled
@@ -187,13 +303,13 @@ class Cluster:
         """
         what = f"read the offsets of group {group}"
         try:
-            found = self._member(group).committed([TopicPartition(*split) for split in splits], timeout=REQUEST_S)
+            committed = self._member(group).committed([TopicPartition(*split) for split in splits], timeout=REQUEST_S)
         except KafkaException as exc:
             raise self._link.explain(exc, what) from exc
-        for tp in found:
+        for tp in committed:
             if tp.error is not None:
                 raise self._link.explain(tp.error, what) from KafkaException(tp.error)
-        return {(tp.topic, tp.partition): (tp.offset, note_of(tp)) for tp in found if tp.offset >= 0}
+        return {(tp.topic, tp.partition): (tp.offset, note_of(tp)) for tp in committed if tp.offset >= 0}
 
     def _member(self, group: str) -> Consumer:
         """Return a consumer with this group id. It never joins the group and reads nothing."""
@@ -217,8 +333,8 @@ class Cluster:
             [group], request_timeout=REQUEST_S
         )
         (future,) = asked.values()
-        found = self._link.get(future, f"describe consumer group {group}")
-        return [str(member.client_id) for member in found.members or []]
+        description = self._link.get(future, f"describe consumer group {group}")
+        return [str(member.client_id) for member in description.members or []]
 
     def commit(self, group: str, positions: Mapping[Split, int], note: str = "", *, wait: bool = True) -> None:
         """Commit positions to a consumer group, each with a note, for monitoring tools. Raise IngestError.
@@ -271,8 +387,8 @@ class Cluster:
 
     def widen(self, name: str, partitions: int) -> None:
         """Add partitions to a topic until it has at least this number. Do nothing where the topic does not exist."""
-        found = self.topics([name]).get(name)
-        if found is None or found.partitions >= partitions:
+        topic = self.topics([name]).get(name)
+        if topic is None or topic.partitions >= partitions:
             return
         (future,) = self._link.client.create_partitions(
             [NewPartitions(name, partitions)], request_timeout=REQUEST_S
@@ -340,7 +456,7 @@ class ClusterProbe:
     def __init__(
         self, conf: Mapping[str, str], ends: Callable[[Cluster, Iterable[Split]], Mapping[Split, int]] | None = None
     ) -> None:
-        """Connect to nothing yet. `ends` asks for the ends of splits; without it any answer will do."""
+        """`ends` asks for the ends of splits; without it any answer will do."""
         self._conf = conf
         self._ends = ends
         self._cluster: Cluster | None = None

@@ -1,23 +1,46 @@
-"""Options of every component that connects to Kafka: client properties, and secrets for them.
+"""Options of every component that connects to Kafka: client properties, the files that they name, and secrets.
 
-Rules: docs/spec/configuration.md#client-properties. Starts no client and imports none.
+The driver reads Java's stores, and every file on one of Hadoop's file systems. What was in them goes to the workers
+with the options, and to librdkafka as text. Only what librdkafka and Kerberos take as files alone becomes a private
+file of each process. Rules: docs/spec/configuration.md#client-properties, #files-of-properties. Starts no client and
+imports none.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar, Final, Literal, Self
 
 from pydantic import Field, PrivateAttr, field_validator, model_validator
 
+from ingest.component.files import unreadable
 from ingest.component.options import OptionErrors, Options
-from ingest.kafka import files as files_of
-from ingest.kafka.properties import check, idle, uses_msk
+from ingest.errors import InternalError
+from ingest.kafka.properties import KRB5, check, idle, store_of, translate, uses_msk
+from ingest.paths import is_remote, private_file
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ingest.component.files import Files
 
 _CLOUD: Final = "aliyun.kafka."
+_TEXTS: Final = {
+    "ssl.ca.location": "ssl.ca.pem",
+    "ssl.certificate.location": "ssl.certificate.pem",
+    "ssl.key.location": "ssl.key.pem",
+    "https.ca.location": "https.ca.pem",
+    "sasl.oauthbearer.assertion.private.key.file": "sasl.oauthbearer.assertion.private.key.pem",
+}
+"""Properties of librdkafka that name a file, and those that take its text instead."""
+_KEPT: Final = {"sasl.kerberos.keytab": "keytab", "ssl.crl.location": "crl.pem", KRB5: "krb5.conf"}
+"""Properties whose file has to be a file, and what it is called."""
+_STORES: Final = {
+    "ssl.truststore.location": ("ssl.ca.pem",),
+    "ssl.keystore.location": ("ssl.certificate.pem", "ssl.key.pem"),
+}
+"""Properties of Java's stores, and those that take what is in them."""
 
 
 class KafkaConnection(Options):
@@ -73,9 +96,9 @@ class KafkaConnection(Options):
     def _check_connection(self) -> KafkaConnection:
         problems = []
         if (self.dew_secret is None) != (self.dew_fields is None):
-            given = "dew.csms.secretName" if self.dew_fields is None else "dew.csms.decrypt.fields"
+            present = "dew.csms.secretName" if self.dew_fields is None else "dew.csms.decrypt.fields"
             other = "dew.csms.decrypt.fields" if self.dew_fields is None else "dew.csms.secretName"
-            problems.append((given, f"{given} needs {other}"))
+            problems.append((present, f"{present} needs {other}"))
         given_keys = [key for key, value in self._cloud().items() if value is not None]
         if given_keys and len(given_keys) < len(self._cloud()):
             missing = ", ".join(key for key, value in self._cloud().items() if value is None)
@@ -90,9 +113,9 @@ class KafkaConnection(Options):
 
     def with_files(self, files: Files) -> Self:
         """Return these options with what is in the files that their properties name; raises IngestError."""
-        made = super().with_files(files)
-        contents = files_of.read(self.properties, files) if self.properties else {}
-        return made.holding(_contents=contents) if contents else made
+        options = super().with_files(files)
+        contents = read_files(self.properties, files) if self.properties else {}
+        return options.holding(_contents=contents) if contents else options
 
     def packages(self) -> list[tuple[str, str]]:
         """Return the options that need packages which may be missing: for each its key, and the name of the extra."""
@@ -101,11 +124,11 @@ class KafkaConnection(Options):
 
     def connection(self) -> dict[str, str]:
         """Return librdkafka's configuration for the properties, with what is in the files that they name."""
-        return files_of.configuration(self.properties, self._contents)
+        return configuration(self.properties, self._contents)
 
     def notes(self) -> list[tuple[str, str]]:
         """Return the properties whose files are not on this machine, where the driver would read them."""
-        missing = files_of.notes(self.properties) if self.properties else []
+        missing = missing_files(self.properties) if self.properties else []
         return super().notes() + [(f"properties.{name}", f"properties.{text}") for name, text in missing]
 
     def _cloud(self) -> dict[str, str | None]:
@@ -119,17 +142,86 @@ class KafkaConnection(Options):
 
     def warnings(self) -> list[tuple[str, str]]:
         """Return options that are understood and do nothing: the key to point at, and why."""
-        found = super().warnings()
+        out = super().warnings()
         whose = {"C": "a producer's", "P": "a consumer's"}[self.scope]
-        found += [
+        out += [
             (f"properties.{name}", f"properties.{name} has no effect here: it is {whose} property")
             for name in idle(self.properties, self.scope)
         ]
         if self.dew_version is not None and self.dew_secret is None and self.properties_from_secret is None:
-            found.append(("dew.csms.version", "dew.csms.version has no effect without the name of a secret"))
+            out.append(("dew.csms.version", "dew.csms.version has no effect without the name of a secret"))
         if self.cloud_key is not None:
-            found.append(("aliyun.kafka.accessKeyId", f"the {_CLOUD}* options have no effect outside that cloud"))
+            out.append(("aliyun.kafka.accessKeyId", f"the {_CLOUD}* options have no effect outside that cloud"))
         if self.dew_endpoint is not None or self.dew_project is not None:
             key = "dew.endpoint" if self.dew_endpoint is not None else "dew.projectId"
-            found.append((key, f"{key} has no effect: the provider of secrets has its own configuration"))
-        return found
+            out.append((key, f"{key} has no effect: the provider of secrets has its own configuration"))
+        return out
+
+
+def missing_files(properties: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return the properties whose files are not here, each with the reason. Only what the driver reads is looked at."""
+    return [
+        (name, f"{name}: {place}: {why}")
+        for name, place in (*_read_by_driver(properties).items(), (KRB5, properties.get(KRB5, "${}")))
+        if (why := unreadable(place))
+    ]
+
+
+def read_files(properties: Mapping[str, str], files: Files) -> dict[str, str | bytes]:
+    """Return the contents of the files that the driver reads, by librdkafka's properties; raises IngestError."""
+    out: dict[str, str | bytes] = {}
+    conf = translate(properties)
+    for name, place in _read_by_driver(properties).items():
+        option = f"properties.{name}"
+        if name in _TEXTS:
+            out[_TEXTS[name]] = files.read(option, place).decode("utf-8", "replace")
+        elif name in _KEPT:
+            out[name] = files.read(option, place)
+        elif name == "ssl.truststore.location":
+            trust = store_of(properties, "truststore")
+            assert trust is not None
+            out["ssl.ca.pem"] = files.trusted(option, place, trust.type, trust.password)
+        else:
+            own = store_of(properties, "keystore")
+            assert own is not None
+            chain, key = files.identity(option, place, own.type, own.password, conf.get("ssl.key.password"))
+            out["ssl.certificate.pem"], out["ssl.key.pem"] = chain, key
+    return out
+
+
+def configuration(properties: Mapping[str, str], contents: Mapping[str, str | bytes]) -> dict[str, str]:
+    """Return librdkafka's configuration, with what was in the files that the driver has read.
+
+    Makes the files that Kerberos needs in this process, and names krb5.conf in its environment: before a client is
+    made, and for kinit, which librdkafka starts.
+    """
+    conf = translate(properties)
+    if KRB5 in properties:
+        conf[KRB5] = properties[KRB5]
+    for name in _read_by_driver(properties):
+        wanted = _STORES.get(name) or (_TEXTS.get(name, name),)
+        if not contents.keys() >= set(wanted):
+            msg = f"properties.{name} names a file that was not read before a client was made"
+            raise InternalError(msg)
+        conf.pop(name, None)
+    for name, content in contents.items():
+        conf[name] = content if isinstance(content, str) else private_file(_KEPT[name], content)
+    krb5 = conf.pop(KRB5, None)
+    if krb5 is not None:
+        os.environ["KRB5_CONFIG"] = krb5
+    return conf
+
+
+def _read_by_driver(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return the places of the files that the driver reads, by their properties."""
+    return dict(_named(properties))
+
+
+def _named(properties: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    conf = {**translate(properties), KRB5: properties.get(KRB5, "")}
+    for name in (*_TEXTS, *_KEPT):
+        if is_remote(conf.get(name, "")):
+            yield name, conf[name]
+    for store in (store_of(properties, "truststore"), store_of(properties, "keystore")):
+        if store is not None and not store.is_pem:
+            yield store.option, store.place

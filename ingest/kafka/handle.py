@@ -178,7 +178,7 @@ def unusable() -> str:
     """Return why librdkafka cannot be called directly in this process; empty where it can."""
     if not compiled.USED:
         return compiled.ABSENT
-    from ingest.kafka.native import library  # noqa: PLC0415  (optional)
+    from ingest.kafka.native import library
 
     try:
         library.load()
@@ -194,7 +194,7 @@ def make_consumer(conf: Conf) -> Consumer:
     """
     if unusable():
         return reference.Consumer(msk.with_login(conf))
-    from ingest.kafka.native import consumer  # noqa: PLC0415  (optional)
+    from ingest.kafka.native import consumer
 
     return msk.made(consumer.Consumer, conf)
 
@@ -203,6 +203,6 @@ def make_producer(conf: Conf) -> Producer:
     """Return a new producer; raises as `make_consumer` does."""
     if unusable():
         return reference.Producer(msk.with_login(conf))
-    from ingest.kafka.native import producer  # noqa: PLC0415  (optional)
+    from ingest.kafka.native import producer
 
     return msk.made(producer.Producer, conf)

@@ -125,7 +125,6 @@ class Keeper:
     """Renews the tokens of native clients, as long as these are there."""
 
     def __init__(self) -> None:
-        """Keep none yet."""
         self._kept: weakref.WeakKeyDictionary[Any, tuple[Login, LoginToken]] = weakref.WeakKeyDictionary()
         self._changing = threading.Lock()
         self._thread: threading.Thread | None = None

@@ -3,17 +3,17 @@
 The reference documents speak of the Java client's properties; this tool runs on librdkafka. Same names pass through,
 names without meaning here are accepted silently, other Java names are translated or refused with the librdkafka name to
 use. Every property of Kafka's Java clients, 2.8 to 4.1, and of librdkafka (`catalogue.py`) is one of these; any other
-name is unknown. Rules: docs/spec/configuration.md#client-properties. Starts no client and imports none.
+name is unknown. Java's trust and key stores are the files that `connection.py` reads. Rules:
+docs/spec/configuration.md#client-properties. Starts no client and imports none.
 """
 
 from __future__ import annotations
 
 import re
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from ingest.kafka.catalogue import CLIENT
-from ingest.kafka.stores import STORES, as_pem_files, impossible_type
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -109,6 +109,13 @@ REGION: Final = "aws.region"
 AWS: Final = (REGION, "aws.profile", "aws.role.arn", "aws.role.session.name")
 """The properties of that login, in the order in which `Login` has them. librdkafka gets none of them."""
 
+STORES: Final = frozenset(
+    f"ssl.{store}.{name}" for store in ("truststore", "keystore") for name in ("location", "password", "type")
+)
+"""Properties of Java's stores."""
+_STORE_TYPES: Final = ("JKS", "PKCS12", "PEM")
+_PEM: Final = (".pem", ".crt", ".cer", ".cert")
+
 KNOWN: Final = frozenset({
     *CLIENT, *MEANINGLESS, *RENAMED, *MANAGED, *NAMED, *STORES, *AWS, KRB5, "sasl.jaas.config", "ssl.protocol",
     "ssl.enabled.protocols",
@@ -152,9 +159,53 @@ class PropertyError(ValueError):
     """Properties that cannot be used: for each its name, why, and what to do."""
 
     def __init__(self, *problems: tuple[str, str]) -> None:
-        """Keep the names, so that their positions in the file can be found."""
         super().__init__("; ".join(text for _, text in problems))
         self.problems = problems
+
+
+class Store(NamedTuple):
+    """A store that properties name."""
+
+    option: str
+    """The property with its place."""
+    place: str
+    type: str
+    """The type that the properties say, in upper case; an empty text where they say none."""
+    password: str | None
+
+    @property
+    def is_pem(self) -> bool:
+        """True if it is a file with PEM texts: librdkafka reads it by itself."""
+        return self.type == "PEM" or (not self.type and self.place.lower().endswith(_PEM))
+
+
+def store_of(properties: Mapping[str, str], kind: Literal["truststore", "keystore"]) -> Store | None:
+    """Return the trust store or the key store; None where there is none, or where a placeholder hides what it is."""
+    option = f"ssl.{kind}.location"
+    place, said = properties.get(option, ""), properties.get(f"ssl.{kind}.type", "")
+    if not place or "${" in said or "${" in place:
+        return None
+    return Store(option, place, said.upper(), properties.get(f"ssl.{kind}.password"))
+
+
+def as_pem_files(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return librdkafka's properties for the stores that are PEM files."""
+    out = {}
+    trust, own = store_of(properties, "truststore"), store_of(properties, "keystore")
+    if trust is not None and trust.is_pem:
+        out["ssl.ca.location"] = trust.place
+    if own is not None and own.is_pem:  # one file with the key and the certificates
+        out["ssl.certificate.location"] = out["ssl.key.location"] = own.place
+        if own.password is not None:
+            out["ssl.key.password"] = own.password
+    return out
+
+
+def _impossible_type(name: str, value: str) -> str:
+    """Return why a type of a store is not possible; an empty text where it is, and for other properties."""
+    if not name.endswith("store.type") or value.upper() in _STORE_TYPES or "${" in value:
+        return ""
+    return f"{name}: {value[:60]!r} is not possible (possible: {', '.join(_STORE_TYPES)})"
 
 
 def check(properties: Mapping[str, str]) -> Mapping[str, str]:
@@ -164,13 +215,16 @@ def check(properties: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def translate(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return librdkafka's configuration for these properties, without what `files.py` reads; raises PropertyError."""
+    """Return librdkafka's configuration for these properties, but for files that the driver reads.
+
+    Raise PropertyError.
+    """
     out: dict[str, str] = as_pem_files(properties)
     problems = [] if BOOTSTRAP in properties else [(BOOTSTRAP, f"option 'properties.{BOOTSTRAP}' is missing")]
     for name, value in properties.items():
         if name in MEANINGLESS:
             continue
-        refused = _refused(name, value) or _impossible(name, value) or impossible_type(name, value)
+        refused = _refused(name, value) or _impossible(name, value) or _impossible_type(name, value)
         if refused:
             problems.append((name, refused))
         elif name == _JAAS_NAME:
@@ -289,11 +343,11 @@ def _no_servers(value: str) -> str:
 
 def _jaas(value: str, problems: list[tuple[str, str]]) -> dict[str, str]:
     """Return a login module of Java's as properties."""
-    found = _JAAS.fullmatch(value)
-    module = found.group(1).rpartition(".")[2] if found else ""
+    login = _JAAS.fullmatch(value)
+    module = login.group(1).rpartition(".")[2] if login else ""
     options = {
         name: re.sub(r"\\(.)", r"\1", quoted) if quoted else single or bare
-        for name, quoted, single, bare in (_JAAS_OPTION.findall(found.group(2)) if found else ())
+        for name, quoted, single, bare in (_JAAS_OPTION.findall(login.group(2)) if login else ())
     }
     if module in {"PlainLoginModule", "ScramLoginModule"}:
         if "username" in options and "password" in options:

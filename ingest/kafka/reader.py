@@ -97,16 +97,16 @@ class RangeReader:
     def _pull(self) -> Iterator[Chunk | None]:
         left = sum(end - self._position[split] for split, end in self._ends.items())
         by_split = self._take(min(CHUNK, max(left, 1)))
-        for split, found in by_split.items():
+        for split, records in by_split.items():
             end = self._ends.get(split)
             if end is None:
                 continue
-            last = offset_of(found[-1])
+            last = offset_of(records[-1])
             if last >= end:
-                found = found[: bisect_left(found, end, key=offset_of)]  # noqa: PLW2901
-            if found:
-                self._position[split] = offset_of(found[-1]) + 1
-                yield Chunk(split, split[0], found)
+                records = records[: bisect_left(records, end, key=offset_of)]  # noqa: PLW2901
+            if records:
+                self._position[split] = offset_of(records[-1]) + 1
+                yield Chunk(split, split[0], records)
             if last >= end - 1:
                 self.stop(split)
                 self._position[split] = max(self._position[split], end) if split in self._position else end
@@ -119,14 +119,14 @@ class RangeReader:
 
     def _take(self, most: int) -> Mapping[Split, Sequence[Record]]:
         """Return records that have come, of each split in order; raises IngestError for an error among them."""
-        found, failed = self.consumer.consume(most, WAIT_MS, self._metadata)
+        batches, failed = self.consumer.consume(most, WAIT_MS, self._metadata)
         for error in self.consumer.errors():
             self._last = error
-        if found:
+        if batches:
             self._last = None  # whatever it was is over
         for topic, partition, error in failed:
             self._check(error, (topic, partition))
-        return {(topic, partition): records for topic, partition, records in found}
+        return {(topic, partition): records for topic, partition, records in batches}
 
     def _pass_gaps(self) -> None:
         """End the ranges whose last offsets hold no record."""

@@ -6,6 +6,7 @@ method of the client; what it is called with is kept until somebody asks.
 
 from __future__ import annotations
 
+import json
 import logging
 from collections import deque
 from contextlib import suppress
@@ -14,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import confluent_kafka
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from ingest.kafka.committed_note import note_of
 from ingest.kafka.failures import ClientError, is_refusal
 from ingest.kafka.waiting import METADATA_S, in_time
 
@@ -32,6 +32,7 @@ _MURMUR_M: Final = 0x5BD1E995
 _MURMUR_SEED: Final = 0x9747B28C
 FULL_S: Final = 0.05
 """The time that one look at a full queue waits, in seconds."""
+_end_of = json.JSONDecoder().raw_decode
 _LEVELS: Final = {logging.CRITICAL: 2, logging.ERROR: 3, logging.WARNING: 4, logging.INFO: 6, logging.DEBUG: 7}
 
 
@@ -47,6 +48,23 @@ def murmur2(data: bytes) -> int:
         out = (out ^ int.from_bytes(rest, "little")) * _MURMUR_M & 0xFFFFFFFF
     out = (out ^ out >> 13) * _MURMUR_M & 0xFFFFFFFF
     return out ^ out >> 15
+
+
+def note_of(offset: TopicPartition) -> str:
+    """Return the note of a committed offset, empty where there is none.
+
+    confluent_kafka reads a note up to a zero byte, which librdkafka does not always put behind it. What follows a note
+    of ours, which is a JSON text, is therefore cut off.
+    """
+    try:
+        text = offset.metadata or ""
+    except UnicodeDecodeError as exc:
+        text = exc.object[: exc.start].decode()
+    try:
+        _, end = _end_of(text)
+    except ValueError:
+        return text
+    return text[:end]
 
 
 class _Lines(logging.Handler):
@@ -99,30 +117,25 @@ class _Events:
         return bool(self._errors) or self._failure is not None or self._refusal is not None
 
     def errors(self) -> list[KafkaError]:
-        """See handle.Client."""
         out = [*self._errors]
         self._errors.clear()
         return out
 
     def failures(self) -> tuple[int, tuple[KafkaError, str, int] | None]:
-        """See handle.Producer."""
         out, self._failure = self._failure, None
         return self._failed, out
 
     def refusal(self) -> tuple[KafkaError, str, int] | None:
-        """See handle.Producer."""
         out, self._refusal = self._refusal, None
         return out
 
     def log(self) -> tuple[list[tuple[int, str, str]], int]:
-        """See handle.Client."""
         out = [*self._lines.lines], self._lines.lost
         self._lines.lines.clear()
         self._lines.lost = 0
         return out
 
     def statistics(self) -> bytes | None:
-        """See handle.Client."""
         out, self._statistics = self._statistics, None
         return out
 
@@ -137,50 +150,42 @@ class Consumer(_Events):
         self.client = confluent_kafka.Consumer({**conf, **self.callbacks()})
 
     def assign(self, starts: Mapping[Split, int]) -> None:
-        """See handle.Consumer."""
         self.client.assign([TopicPartition(topic, partition, at) for (topic, partition), at in starts.items()])
 
     def unassign(self) -> None:
-        """See handle.Consumer."""
         self.client.unassign()
 
     def remove(self, topic: str, partition: int) -> None:
-        """See handle.Consumer."""
         self.client.incremental_unassign([TopicPartition(topic, partition)])
 
     def consume(
         self, most: int, millis: int, _metadata: Collection[str] = ()
     ) -> tuple[list[tuple[str, int, Sequence[Record]]], list[tuple[str, int, KafkaError]]]:
-        """See handle.Consumer."""
-        found: dict[Split, list[Record]] = {}
+        by_split: dict[Split, list[Record]] = {}
         failed = []
         for message in self.client.consume(most, millis / 1000):
             topic, partition = message.topic() or "", message.partition() or 0
             if (error := message.error()) is not None:
                 failed.append((topic, partition, error))
             else:
-                found.setdefault((topic, partition), []).append(cast("Record", message))
-        return [(*split, records) for split, records in found.items()], failed
+                by_split.setdefault((topic, partition), []).append(cast("Record", message))
+        return [(*split, records) for split, records in by_split.items()], failed
 
     def positions(self, splits: Iterable[Split]) -> dict[Split, int]:
-        """See handle.Consumer."""
-        found = self.client.position([TopicPartition(*split) for split in splits])
-        return {(tp.topic, tp.partition): tp.offset for tp in found if tp.offset >= 0}
+        places = self.client.position([TopicPartition(*split) for split in splits])
+        return {(tp.topic, tp.partition): tp.offset for tp in places if tp.offset >= 0}
 
     def watermarks(self, topic: str, partition: int, seconds: float) -> tuple[int, int]:
-        """See handle.Consumer."""
         first, end = self.client.get_watermark_offsets(TopicPartition(topic, partition), timeout=seconds)
         return first, end
 
     def committed(self, topic: str, partition: int, seconds: float) -> tuple[int, str]:
-        """See handle.Consumer."""
-        (found,) = self.client.committed([TopicPartition(topic, partition)], timeout=seconds)
-        if found.error is not None:
-            raise KafkaException(found.error)
-        return found.offset, note_of(found)
+        (offset,) = self.client.committed([TopicPartition(topic, partition)], timeout=seconds)
+        if offset.error is not None:
+            raise KafkaException(offset.error)
+        return offset.offset, note_of(offset)
 
     def close(self, seconds: float) -> bool:
-        """See handle.Client."""
         with suppress(KafkaException, RuntimeError):
             return in_time(seconds, self.client.close)
         return True
@@ -197,7 +202,6 @@ class Producer(_Events):
         self._kept_partitions: dict[str, int] = {}
 
     def write(self, records: EncodedRecords, start: int = 0) -> int:
-        """See handle.Producer."""
         for at in range(start, len(records)):
             (topic, headers, partition, *rest), key, value = records[at]
             more: dict[str, Any] = {"partition": self._partition(topic, partition, key)}
@@ -209,7 +213,6 @@ class Producer(_Events):
         return len(records)
 
     def keep_partitions(self, counts: dict[str, int]) -> None:
-        """See handle.Producer."""
         self._kept_partitions = counts
 
     def _partition(self, topic: str, wanted: int | bytes, key: bytes | None) -> int:
@@ -241,56 +244,44 @@ class Producer(_Events):
     def send(
         self, topic: str, key: bytes | None, value: bytes | None, headers: Headers | None, millis: int | None
     ) -> bool:
-        """See handle.Producer."""
         more = {} if millis is None else {"timestamp": millis}
         return self._produce(topic, value, key, headers=headers, **more)
 
     def poll(self) -> None:
-        """See handle.Producer."""
         self.client.poll(0)
 
     def flush(self, seconds: float) -> int:
-        """See handle.Producer."""
         return self.client.flush(seconds)
 
     def queued(self) -> int:
-        """See handle.Producer."""
         return len(self.client)
 
     def purge(self) -> None:
-        """See handle.Producer."""
         self.client.purge()
 
     def partitions(self, topic: str, seconds: float) -> int:
-        """See handle.Producer."""
-        found = self.client.list_topics(topic, timeout=seconds).topics[topic]
-        if found.error is not None:
-            raise KafkaException(found.error)
-        return len(found.partitions)
+        topic_metadata = self.client.list_topics(topic, timeout=seconds).topics[topic]
+        if topic_metadata.error is not None:
+            raise KafkaException(topic_metadata.error)
+        return len(topic_metadata.partitions)
 
     def init_transactions(self, seconds: float) -> None:
-        """See handle.Producer."""
         self.client.init_transactions(seconds)
 
     def begin_transaction(self) -> None:
-        """See handle.Producer."""
         self.client.begin_transaction()
 
     def send_offset(self, split: Split, offset: int, note: str, consumer: Consumer, seconds: float) -> None:
-        """See handle.Producer."""
         group: Any = consumer.client.consumer_group_metadata()
         self.client.send_offsets_to_transaction([TopicPartition(*split, offset, note)], group, seconds)
 
     def commit_transaction(self, seconds: float) -> None:
-        """See handle.Producer."""
         self.client.commit_transaction(seconds)
 
     def abort_transaction(self, seconds: float) -> None:
-        """See handle.Producer."""
         self.client.abort_transaction(seconds)
 
     def close(self, seconds: float) -> bool:
-        """See handle.Client."""
         end = getattr(self.client, "close", None)  # confluent-kafka 2.11 has none: a client ends when it is forgotten
         with suppress(KafkaException, RuntimeError):
             if end is not None:

@@ -43,7 +43,7 @@ class Letter:
     def shorter(self, exc: RowsRefused) -> Letter:
         """Return the one that stands for it where it is refused; raises ConfigError where there is none."""
         if exc.for_time and self.timestamp is not None:
-            more = [one for one in self.untimed if one not in self.headers]
+            more = [header for header in self.untimed if header not in self.headers]
             return replace(self, headers=[*self.headers, *more], timestamp=None)
         if not self.instead:
             msg = f"{exc.message}; it was a dead letter, of which nothing can be left out any more"
@@ -73,9 +73,9 @@ class Sending(Protocol):
 def refused(error: KafkaError, topic: str) -> RowsRefused:
     """Return the error of a writer for records that a topic does not take."""
     msg = f"topic {topic} does not take {REFUSED[error.code()]}: {error.str()}"
-    made = RowsRefused(msg, "change the topic's settings, or leave such records out")
-    made.for_time = error.code() == INVALID_TIMESTAMP
-    return made
+    refusal = RowsRefused(msg, "change the topic's settings, or leave such records out")
+    refusal.for_time = error.code() == INVALID_TIMESTAMP
+    return refusal
 
 
 def deliver(held: Sequence[Held], to: Sending, start_over: Callable[[], Sending], *, atomic: bool) -> bool:
@@ -114,26 +114,26 @@ class _Search:
     def _pass(self) -> bool:
         """Deliver each by itself; returns whether what was delivered was given up in between."""
         rows, again = [], False
-        for i, one in enumerate(self._alone):
-            exc = self._refusal(one)
-            if exc is not None and not isinstance(one, Letter):
-                ((destination, key, value),) = one
+        for i, held in enumerate(self._alone):
+            exc = self._refusal(held)
+            if exc is not None and not isinstance(held, Letter):
+                ((destination, key, value),) = held
                 size = len(key or b"") + len(value or b"")
                 rows.append(RefusedRow(destination, key, value, f"{exc.message} ({size:,} bytes)"))
-            while exc is not None and isinstance(one, Letter):
-                one = self._alone[i] = one.shorter(exc)  # noqa: PLW2901  (what stands for it)
+            while exc is not None and isinstance(held, Letter):
+                held = self._alone[i] = held.shorter(exc)  # noqa: PLW2901  (what stands for it)
                 self.shortened = True
-                exc = self._refusal(one)
+                exc = self._refusal(held)
                 again = self._atomic
         if rows:
             self._start_over()
             raise RowsRefused(rows[0].reason, "change the topic's settings, or leave such records out", rows)
         return again
 
-    def _refusal(self, one: _Single) -> RowsRefused | None:
+    def _refusal(self, held: _Single) -> RowsRefused | None:
         """Deliver one record or letter; returns why it is refused, None if it is not."""
         try:
-            self._to.queue(one)
+            self._to.queue(held)
             self._to.wait()
         except RowsRefused as exc:
             self._to = self._start_over()

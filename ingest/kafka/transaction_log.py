@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Final
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from ingest.errors import TopicMissing, Unavailable
-from ingest.kafka.client import close
 from ingest.kafka.failures import explain
 from ingest.kafka.msk import with_login
 from ingest.kafka.properties import BOOTSTRAP, shared
+from ingest.kafka.waiting import close
 from ingest.kafka.writer import KafkaWriter
 
 if TYPE_CHECKING:
@@ -117,13 +117,13 @@ def transactions(conf: Mapping[str, str], prefix: str | None = None) -> list[Tra
     quiet = {"enable.auto.commit": False, "isolation.level": "read_uncommitted", "log_level": 0}
     reads = {"group.id": "ingest-transactions", "auto.offset.reset": "error"}
     reader = Consumer(with_login({**shared(conf), **quiet, **reads}))
-    found: dict[str, Transaction] = {}
+    by_id: dict[str, Transaction] = {}
     try:
-        there = reader.list_topics(TOPIC, timeout=REQUEST_S).topics[TOPIC]
-        if there.error is not None or not there.partitions:
+        metadata = reader.list_topics(TOPIC, timeout=REQUEST_S).topics[TOPIC]
+        if metadata.error is not None or not metadata.partitions:
             return []  # made with the first transaction
         ends = {}
-        for partition in there.partitions:
+        for partition in metadata.partitions:
             split = TopicPartition(TOPIC, partition)
             first, end = reader.get_watermark_offsets(split, timeout=REQUEST_S)
             if first < end:
@@ -137,7 +137,7 @@ def transactions(conf: Mapping[str, str], prefix: str | None = None) -> list[Tra
             for message in reader.consume(10_000, 1.0):
                 if message.error() is not None:
                     raise KafkaException(message.error())  # noqa: TRY301  (handled as all others)
-                _take(message.key(), message.value(), prefix, found)
+                _take(message.key(), message.value(), prefix, by_id)
             places = reader.position([TopicPartition(TOPIC, partition) for partition in ends])
             ends = {tp.partition: ends[tp.partition] for tp in places if tp.offset < ends[tp.partition][1]}
     except KafkaException as exc:
@@ -150,19 +150,19 @@ def transactions(conf: Mapping[str, str], prefix: str | None = None) -> list[Tra
         raise Unavailable(msg, "this broker writes them in a form that this version does not know") from exc
     finally:
         close(reader)
-    return sorted(found.values(), key=lambda one: one.id)
+    return sorted(by_id.values(), key=lambda transaction: transaction.id)
 
 
-def _take(key: bytes | None, value: bytes | None, prefix: str | None, found: dict[str, Transaction]) -> None:
+def _take(key: bytes | None, value: bytes | None, prefix: str | None, by_id: dict[str, Transaction]) -> None:
     if key is None:
         return
     name = read_key(key)
     if prefix is not None and not name.startswith(f"{prefix}/"):
         return
     if value is None:
-        found.pop(name, None)
+        by_id.pop(name, None)
     else:
-        found[name] = read_value(name, value)
+        by_id[name] = read_value(name, value)
 
 
 def abort(conf: Mapping[str, str], name: str) -> None:

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from confluent_kafka import KafkaException
 
 from ingest.errors import InternalError, Unavailable
-from ingest.kafka.failures import ClientError, error_of, explain, is_access, is_away, is_refusal, refuse
+from ingest.kafka.failures import ClientError, LocalError, error_of, explain, is_access, is_away, is_refusal, refuse
 from ingest.kafka.handle import make_producer, report
-from ingest.kafka.local_error import LocalError
 from ingest.kafka.properties import BOOTSTRAP, LARGEST, LOG_LEVEL
 from ingest.kafka.refusals import Letter, deliver, refused
 from ingest.kafka.waiting import METADATA_S

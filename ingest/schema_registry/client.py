@@ -57,7 +57,7 @@ class RegistryClient:
     """The client of one registry."""
 
     def __init__(self, conf: Mapping[str, Any]) -> None:
-        """Connect to nothing yet. Raise ConfigError where the client refuses its configuration."""
+        """Raise ConfigError where the client refuses its configuration."""
         self._where = _shown(str(conf["url"]))
         try:
             with tempfile.TemporaryDirectory() as folder:  # its mode is 0700
@@ -220,7 +220,7 @@ _CLIENTS: dict[tuple[tuple[str, Any], ...], RegistryClient] = {}
 def client_of(conf: Mapping[str, Any]) -> RegistryClient:
     """Return this process's client for a configuration; raises ConfigError."""
     place = tuple(sorted(conf.items()))
-    found = _CLIENTS.get(place)
-    if found is None:
-        found = _CLIENTS[place] = RegistryClient(conf)
-    return found
+    client = _CLIENTS.get(place)
+    if client is None:
+        client = _CLIENTS[place] = RegistryClient(conf)
+    return client

@@ -142,16 +142,16 @@ class RegistryOptions(Options):
             return data
         begin = f"{cls.name}.properties."
         out: dict[str, Any] = {}
-        found: dict[str, Any] = {}
+        properties: dict[str, Any] = {}
         for key, value in data.items():
             short = _OLDER.get(key.removeprefix(f"{cls.name}."))
             if key.startswith(begin) and not key.endswith(".*"):
-                found[key.removeprefix(begin)] = value if isinstance(value, str) else str(value)
+                properties[key.removeprefix(begin)] = value if isinstance(value, str) else str(value)
             elif short is None or f"{cls.name}.{short}" in data:
                 out[key] = value
             else:
                 out[f"{cls.name}.{short}"] = value
-        return {**out, f"{cls.name}.properties.*": found} if found else out
+        return {**out, f"{cls.name}.properties.*": properties} if properties else out
 
     @model_validator(mode="after")
     def _check_registry(self, info: ValidationInfo) -> Self:
@@ -197,29 +197,29 @@ class RegistryOptions(Options):
 
     def warnings(self) -> list[tuple[str, str]]:
         """Return the options that are accepted but have no effect: for each its key, and why it has none."""
-        found = super().warnings()
+        out = super().warnings()
         if self._written and "ignore_parse_errors" in self.model_fields_set:
             key = self._key("ignore_parse_errors")
-            found.append((key, f"{key} has no effect for a sink"))
+            out.append((key, f"{key} has no effect for a sink"))
         if self.subject is not None and not self._written:
             key = self._key("subject")
-            found.append((key, f"{key} has no effect for a source: its messages have the ids of their schemas"))
+            out.append((key, f"{key} has no effect for a source: its messages have the ids of their schemas"))
         if self.ssl_truststore_password is not None and _is_pem(self.ssl_truststore):
             key = self._key("ssl_truststore_password")
-            found.append((key, f"{key} has no effect: a PEM file with certificates has no password"))
+            out.append((key, f"{key} has no effect: a PEM file with certificates has no password"))
         if self.basic_user is not None and self.basic_source != "USER_INFO":
             key = self._key("basic_user")
-            found.append((key, f"{key} has no effect without {self._key('basic_source')}: USER_INFO"))
-        return found
+            out.append((key, f"{key} has no effect without {self._key('basic_source')}: USER_INFO"))
+        return out
 
     def notes(self) -> list[tuple[str, str]]:
         """Return the stores that are not on this machine: for each its key, and why a run would stop."""
-        found = super().notes()
+        out = super().notes()
         for name in ("ssl_truststore", "ssl_keystore"):
             place = getattr(self, name)
             if place is not None and _is_read(place) and (why := unreadable(place)):
-                found.append((self._key(name), f"{self._key(name)}: {place}: {why}"))
-        return found
+                out.append((self._key(name), f"{self._key(name)}: {place}: {why}"))
+        return out
 
     def with_files(self, files: Files) -> Self:
         """Return these options with what is in the stores that they name; raises IngestError."""
@@ -232,12 +232,12 @@ class RegistryOptions(Options):
             of_key = self.client().get("ssl.key.password")
             chain, private = files.identity(self._key("ssl_keystore"), own, "", password, of_key)
             contents["ssl.certificate.pem"], contents["ssl.key.pem"] = chain, private
-        made = super().with_files(files)
-        return made.holding(_contents=contents) if contents else made
+        options = super().with_files(files)
+        return options.holding(_contents=contents) if contents else options
 
     def reach(self) -> None:
         """See that the registry answers, and lets this pipeline in. Raise Unavailable, AccessError or ConfigError."""
-        from ingest.schema_registry.client import client_of  # noqa: PLC0415  (`check` needs no client)
+        from ingest.schema_registry.client import client_of
 
         client_of(self.client()).schema(_NO_ID)
 

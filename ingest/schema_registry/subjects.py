@@ -35,7 +35,7 @@ class SchemaNumber:
     """The id of one schema under a subject. It is asked for once."""
 
     def __init__(self, options: RegistryOptions, subject: str, kind: str, text: str, *, asks: bool) -> None:
-        """Ask for nothing yet. Without `asks` the id is zero, for rows that are written nowhere."""
+        """Without `asks` the id is zero, for rows that are written nowhere."""
         self._options, self._subject, self._kind, self._text = options, subject, kind, text
         self._number = None if asks else 0
 
@@ -71,7 +71,7 @@ class SchemaNumber:
         return number
 
     def _client(self) -> RegistryClient:
-        from ingest.schema_registry.client import client_of  # noqa: PLC0415  (`check` needs no client)
+        from ingest.schema_registry.client import client_of
 
         return client_of(self._options.client())
 

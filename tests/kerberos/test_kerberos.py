@@ -14,7 +14,7 @@ from kdc import REALM
 
 from ingest.errors import AccessError
 from ingest.kafka.admin import Cluster
-from ingest.kafka.client import has_feature
+from ingest.kafka.diagnosis import has_feature
 from ingest.sandbox import broker as sandbox
 
 if TYPE_CHECKING:

@@ -102,7 +102,6 @@ class ServerProbe:
     """A question to a server, by a connection of its own, which has an answer or an error soon."""
 
     def __init__(self, server: Server, application: str) -> None:
-        """Connect to nothing yet."""
         limits = {"connect_timeout": str(math.ceil(PROBE_S)), "tcp_user_timeout": str(round(1000 * PROBE_S))}
         self._server = msgspec.structs.replace(server, properties={**server.properties, **limits})
         self._application = application

@@ -159,14 +159,14 @@ class SqlSinkOptions(RowOptions, SinkOptions):
     @property
     def dialect(self) -> SqlDialect:
         """What the server does otherwise than PostgreSQL."""
-        from ingest.sinks.postgres.dialect import POSTGRES  # noqa: PLC0415  (`check` needs no driver)
+        from ingest.sinks.postgres.dialect import POSTGRES
 
         return POSTGRES
 
     @property
     def server(self) -> Server:
         """The database, and how to reach it."""
-        from ingest.sinks.postgres.connection import Server  # noqa: PLC0415  (`check` needs no driver)
+        from ingest.sinks.postgres.connection import Server
 
         address = _ENDPOINT.fullmatch(self.endpoint)
         assert address is not None, "it was checked"
@@ -192,7 +192,7 @@ class SqlSinkOptions(RowOptions, SinkOptions):
 
     def table_for(self, table: TableId, schema: TableSchema) -> SqlTable:
         """Return the table that rows of a target go to. Raise RowError for names that it cannot have."""
-        from ingest.sinks.postgres.tables import HistoryColumns, table_of  # noqa: PLC0415  (`check` needs no driver)
+        from ingest.sinks.postgres.tables import HistoryColumns, table_of
 
         dialect = self.dialect
         history = HistoryColumns(self.valid_from, self.valid_to, dialect.unit) if self.write_mode == "history" else None
@@ -219,14 +219,14 @@ class SqlSinkOptions(RowOptions, SinkOptions):
 
     def coordinator(self, pipeline: str, warn: Callable[[str], None]) -> PostgresCoordinator:
         """Return the driver's side."""
-        from ingest.sinks.postgres.coordinator import PostgresCoordinator  # noqa: PLC0415  (`check` needs no driver)
+        from ingest.sinks.postgres.coordinator import PostgresCoordinator
 
         return PostgresCoordinator(self, pipeline, warn)
 
     def writer(self, pipeline: str, _run: int) -> PostgresWriter:
         """Return a task's side."""
-        from ingest.sinks.postgres.progress import ProgressTables  # noqa: PLC0415  (`check` needs no driver)
-        from ingest.sinks.postgres.writer import PostgresWriter  # noqa: PLC0415
+        from ingest.sinks.postgres.progress import ProgressTables
+        from ingest.sinks.postgres.writer import PostgresWriter
 
         progress = ProgressTables(self.default_schema, self.prefix(pipeline), self.dialect)
         return PostgresWriter(self.server, progress, f"ingest {pipeline}", self.delete_strategy)
@@ -300,7 +300,7 @@ class HologresSink(SqlSinkOptions):
     @property
     def dialect(self) -> SqlDialect:
         """What Hologres does otherwise than PostgreSQL."""
-        from ingest.sinks.postgres.dialect import HologresDialect  # noqa: PLC0415  (`check` needs no driver)
+        from ingest.sinks.postgres.dialect import HologresDialect
 
         return HologresDialect(self.strategy, self.table_properties)
 

@@ -10,17 +10,20 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 from ingest.errors import DataLoss, TopicMissing
-from ingest.kafka import progress
 from ingest.kafka.admin import Cluster, ClusterProbe, Topic
-from ingest.kafka.keys import delete_keys
-from ingest.kafka.ownership import Ownership
+from ingest.kafka.properties import idle
+from ingest.kafka.reader import RangeReader
+from ingest.kafka.transactions import NOTES_TOPIC
 from ingest.kafka.writer import KafkaWriter
 from ingest.model.commit import old_copy
 from ingest.model.reject import RowError
+from ingest.sinks.topics import progress
+from ingest.sinks.topics.progress import Ownership
 from ingest.sinks.typed import TypedSinkCoordinator
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
     from ingest.model.commit import ResumePoint
     from ingest.model.record import Split
@@ -29,6 +32,8 @@ if TYPE_CHECKING:
     from ingest.sinks.topics.options import TopicsOptions
 
 CONNECT_S: Final = 15.0
+_TOMBSTONES: Final = 10_000
+"""Tombstones that are written at a time."""
 _RETENTION_MIN: Final = 10_080
 """The time that brokers keep committed offsets where they do not say so, in minutes."""
 
@@ -92,8 +97,8 @@ class TopicsCoordinator(TypedSinkCoordinator["TopicsOptions"]):
     def filled(self, tables: Iterable[TableId]) -> set[str]:
         """Return the topics of these tables that have records."""
         assert self._cluster is not None
-        found = self._cluster.topics(self.topics_of(tables))
-        splits = [(name, p) for name, topic in found.items() for p in range(topic.partitions)]
+        topics = self._cluster.topics(self.topics_of(tables))
+        splits = [(name, p) for name, topic in topics.items() for p in range(topic.partitions)]
         first, end = self._cluster.earliest(splits), self._cluster.latest(splits, committed=False)
         return {f"topic {split[0]}" for split in splits if end[split] > first[split]}
 
@@ -113,15 +118,15 @@ class TopicsCoordinator(TypedSinkCoordinator["TopicsOptions"]):
         if not wanted:
             return
         cluster, cleanup = self._cluster, self._options.cleanup
-        there = cluster.topics(wanted)
-        missing = sorted(wanted - there.keys())
+        existing = cluster.topics(wanted)
+        missing = sorted(wanted - existing.keys())
         self._refuse_missing(missing)
         partitions, replication = self._options.partitions or -1, self._options.replication or -1
         cluster.create(missing, partitions, replication, {"cleanup.policy": cleanup}, dry_run=dry_run)
         if missing and not dry_run:
             cluster.wait_until(lambda: len(cluster.topics(missing)) == len(missing), 10)
             self._found |= cluster.topics(missing)
-        for topic in sorted(there):
+        for topic in sorted(existing):
             policy = cluster.topic_config(topic, "cleanup.policy")
             if policy is None:
                 continue
@@ -138,20 +143,20 @@ class TopicsCoordinator(TypedSinkCoordinator["TopicsOptions"]):
                     f"topics {other} and {topic} have one name in Kafka's metrics, where '.' and '_' are the same"
                 )
         self._ready |= wanted
-        self._found |= there
+        self._found |= existing
 
     def empty(self, table: TableId) -> bool:
         """Write a tombstone for each key that a topic of rows has, into the partition that has it."""
         assert self._cluster is not None
         for topic in self.topics_of([table]):
-            delete_keys(self._cluster, self._conf, topic)
+            _delete_keys(self._cluster, self._conf, topic)
         return True
 
     def keep_only(self, table: TableId, _schema: TableSchema, keys: Iterator[Sequence[bytes]]) -> int:
         """Write a tombstone for each key of a topic of rows but these; returns how many."""
         assert self._cluster is not None
         kept = {key for some in keys for key in some}
-        return sum(delete_keys(self._cluster, self._conf, topic, kept) for topic in self.topics_of([table]))
+        return sum(_delete_keys(self._cluster, self._conf, topic, kept) for topic in self.topics_of([table]))
 
     # -- exactly-once ------------------------------------------------------------------------------------------------
 
@@ -192,10 +197,10 @@ class TopicsCoordinator(TypedSinkCoordinator["TopicsOptions"]):
         out = {}
         for shard, of_shard in starts.items():
             of_it = notes[shard][: progress.parts(of_shard)]
-            found = progress.unpack(of_it, of_shard, number, planned)
+            point = progress.unpack(of_it, of_shard, number, planned)
             head = of_it[0]
-            if found is not None:
-                out[shard] = found
+            if point is not None:
+                out[shard] = point
             elif (head is None or not head.batch) and age_s > (kept := self._retention_s()):
                 msg = (
                     f"batch {number} was begun {age_s / 86400:.1f} days ago and never finished, and what of it was "
@@ -213,11 +218,11 @@ class TopicsCoordinator(TypedSinkCoordinator["TopicsOptions"]):
             return
         assert self._cluster is not None
         cluster = self._cluster
-        if not cluster.topics([progress.TOPIC]):
-            cluster.create([progress.TOPIC], progress.PARTITIONS, self._options.replication or -1, {})
-            cluster.wait_until(lambda: bool(cluster.topics([progress.TOPIC])), 10)
-        cluster.widen(progress.TOPIC, shards)
-        self._places = max(shards, cluster.topics([progress.TOPIC])[progress.TOPIC].partitions)
+        if not cluster.topics([NOTES_TOPIC]):
+            cluster.create([NOTES_TOPIC], progress.PARTITIONS, self._options.replication or -1, {})
+            cluster.wait_until(lambda: bool(cluster.topics([NOTES_TOPIC])), 10)
+        cluster.widen(NOTES_TOPIC, shards)
+        self._places = max(shards, cluster.topics([NOTES_TOPIC])[NOTES_TOPIC].partitions)
 
     def _retention_s(self) -> float:
         assert self._cluster is not None
@@ -240,3 +245,53 @@ class TopicsCoordinator(TypedSinkCoordinator["TopicsOptions"]):
             self._ownership.close()
         if self._cluster is not None:
             self._cluster.close()
+
+
+def _live_keys(cluster: Cluster, conf: Mapping[str, str], topic: str) -> Iterator[tuple[int, list[bytes]]]:
+    """Yield for each partition of a topic the keys whose last record has a value. Raise IngestError.
+
+    A key is looked for where it is, so that a topic that got more partitions loses its older rows as well.
+
+    `conf`: librdkafka's configuration for a producer.
+    """
+    topics = cluster.topics([topic])
+    partitions = topics[topic].partitions if topic in topics else 0
+    unknown = {*idle(conf, "C")}
+    consumer = {**{name: value for name, value in conf.items() if name not in unknown}, "group.id": "ingest-keys"}
+    splits = [(topic, partition) for partition in range(partitions)]
+    starts, ends = cluster.earliest(splits), cluster.latest(splits)
+    reader = RangeReader(consumer)
+    try:
+        for split in splits:
+            keys: dict[bytes, None] = {}
+            for chunk in reader.read({split: (starts[split], ends[split])}):
+                for record in () if chunk is None else chunk.messages:
+                    key = record.key()
+                    if key is None:
+                        continue
+                    if record.value() is None:
+                        keys.pop(key, None)
+                    else:
+                        keys[key] = None
+            yield split[1], list(keys)
+    finally:
+        reader.close()
+
+
+def _delete_keys(cluster: Cluster, conf: Mapping[str, str], topic: str, kept: AbstractSet[bytes] = frozenset()) -> int:
+    """Write a tombstone for each key of a topic that has a row, but those that are kept; returns how many.
+
+    Raise IngestError.
+    """
+    count = 0
+    writer = KafkaWriter(conf, checked=True)
+    try:
+        for partition, live in _live_keys(cluster, conf, topic):
+            keys = [key for key in live if key not in kept]
+            for begin in range(0, len(keys), _TOMBSTONES):
+                writer.write([((topic, None, partition), key, None) for key in keys[begin : begin + _TOMBSTONES]])
+            count += len(keys)
+        writer.flush()
+    finally:
+        writer.close()
+    return count

@@ -25,6 +25,7 @@ from ingest.model.values import has_times
 from ingest.sinks.sink import SinkCapabilities
 from ingest.sinks.topics.options import TopicDestination, TopicsOptions, topic_name
 from ingest.sinks.topics.partitioner import NAMES, Partitioner, load, packed
+from ingest.sinks.topics.writer import PartitioningWriter
 from ingest.sinks.typed import WrittenPart
 
 if TYPE_CHECKING:
@@ -143,13 +144,13 @@ class KafkaSink(TopicsOptions):
 
     def warnings(self) -> list[tuple[str, str]]:
         """Return options that the file sets and that do nothing, each with the reason."""
-        found = super().warnings()
+        out = super().warnings()
         if is_of_rows(self.value_format) and self.key_format is None:
             text = f"value.format: {self.value_format} has no way to say a delete without key.format"
-            found.append(("value.format", text))
+            out.append(("value.format", text))
         if self.topic is not None and self.mapping is not None:
-            found.append(("sink.tableId-to-topic.mapping", "sink.tableId-to-topic.mapping has no effect beside topic"))
-        return found
+            out.append(("sink.tableId-to-topic.mapping", "sink.tableId-to-topic.mapping has no effect beside topic"))
+        return out
 
     @property
     def mapped(self) -> list[tuple[str, str]]:
@@ -200,8 +201,6 @@ class KafkaSink(TopicsOptions):
         """Return a task's side."""
         if self.partitioner in {None, "default"}:
             return super().writer(pipeline, run)
-        from ingest.sinks.topics.partitioning import PartitioningWriter  # noqa: PLC0415  (few pipelines need it)
-
         return PartitioningWriter(self.kafka_writer(pipeline), self.partitioner or "", self._partitioner_code)
 
     @property
@@ -267,8 +266,8 @@ class KafkaSink(TopicsOptions):
     def _value(self, target: TableId, sink: TableSchema, left_out: tuple[str, ...]) -> Value:
         """Return the function that makes values, of a format without schemas. Raise RowError."""
         rest = replace(sink, columns=tuple(column for column in sink.columns if column.name not in left_out))
-        made = value_of(self.value_format, target, rest, include_schema=self.include_schema, options=self.format)
-        return without(made, left_out, sink)
+        value = value_of(self.value_format, target, rest, include_schema=self.include_schema, options=self.format)
+        return without(value, left_out, sink)
 
     def _key(self, target: TableId, sink: TableSchema, form: KeyForm) -> Segments | None:
         """Return the pattern of keys; None where records have none. Raise RowError."""

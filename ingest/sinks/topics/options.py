@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from ingest.component.options import AnyOptions
     from ingest.formats.template import Segments
     from ingest.formats.written import RowBytes, WrittenFormat
-    from ingest.kafka.transactions import TransactionalWriter
     from ingest.kafka.writer import KafkaWriter
     from ingest.model.schema import Column, TableSchema
     from ingest.sinks import Writer
     from ingest.sinks.topics.coordinator import TopicsCoordinator
+    from ingest.sinks.topics.transactions import TransactionalWriter
 
 BY_KEY: Final = -1
 """The partition of a record that the client chooses by its key."""
@@ -170,9 +170,9 @@ class TopicsOptions(KafkaConnection, TypedSinkOptions, SinkOptions):
 
     def with_files(self, files: Files) -> Self:
         """Return these options with what is in the files that they and their formats name; raises IngestError."""
-        made = super().with_files(files)
+        options = super().with_files(files)
         of_keys: AnyOptions = self._key_options
-        return made if of_keys is None else made.with_key_format(of_keys.with_files(files))
+        return options if of_keys is None else options.with_key_format(of_keys.with_files(files))
 
     def key_by_options(
         self, name: str, table: TableId, sink: TableSchema, columns: Sequence[str], first: bytes | None
@@ -184,13 +184,13 @@ class TopicsOptions(KafkaConnection, TypedSinkOptions, SinkOptions):
         types = {column.name: column.type for column in sink.columns}
         options: Any = self._key_options
         if options is None:
-            found: Any = FORMATS.find(name)
-            if found is None:
+            chosen: Any = FORMATS.find(name)
+            if chosen is None:
                 msg = f"the format {name!r} is not installed on the machine of this worker"
                 raise ProgramMissing(msg, "install its package where the workers run")
-            options = found()
-        made: Segments = options.key_of(table, {column: types[column] for column in columns}, first)
-        return made
+            options = chosen()
+        pattern: Segments = options.key_of(table, {column: types[column] for column in columns}, first)
+        return pattern
 
     @property
     def chosen_formats(self) -> tuple[Any, ...]:
@@ -231,17 +231,17 @@ class TopicsOptions(KafkaConnection, TypedSinkOptions, SinkOptions):
 
     def warnings(self) -> list[tuple[str, str]]:
         """Return options that the file sets and that do nothing, each with the reason."""
-        found = super().warnings()
-        once, made = self.guarantee == "exactly-once", not self.uncreated
+        out = super().warnings()
+        once, creates = self.guarantee == "exactly-once", not self.uncreated
         needs_once = "without sink.delivery-guarantee: exactly-once"
         needs_create = "where the sink creates no topics"
         given = (
             ("sink.transactional-id-prefix", not once and self.id_prefix is not None, needs_once),
             ("properties.transaction.timeout.ms", not once and "transaction.timeout.ms" in self.properties, needs_once),
-            ("sink.topic.partitions", not made and self.partitions is not None, needs_create),
-            ("sink.topic.replication-factor", not (made or once) and self.replication is not None, needs_create),
+            ("sink.topic.partitions", not creates and self.partitions is not None, needs_create),
+            ("sink.topic.replication-factor", not (creates or once) and self.replication is not None, needs_create),
         )
-        return found + [(key, f"{key} has no effect {why}") for key, idle, why in given if idle]
+        return out + [(key, f"{key} has no effect {why}") for key, idle, why in given if idle]
 
     def prefix(self, pipeline: str) -> str | None:
         """Return what the names of its transactions begin with; None where it has none."""
@@ -287,7 +287,7 @@ class TopicsOptions(KafkaConnection, TypedSinkOptions, SinkOptions):
 
     def coordinator(self, pipeline: str, warn: Callable[[str], None]) -> TopicsCoordinator:
         """Return the driver's side."""
-        from ingest.sinks.topics.coordinator import TopicsCoordinator  # noqa: PLC0415  (`check` needs no client)
+        from ingest.sinks.topics.coordinator import TopicsCoordinator
 
         return TopicsCoordinator(self, pipeline, warn)
 
@@ -298,8 +298,8 @@ class TopicsOptions(KafkaConnection, TypedSinkOptions, SinkOptions):
     def kafka_writer(self, pipeline: str) -> KafkaWriter | TransactionalWriter:
         """Return a writer to the sink's cluster, with the sink's guarantee."""
         # The client is slow to import, and `check` needs none
-        from ingest.kafka.transactions import TransactionalWriter  # noqa: PLC0415
-        from ingest.kafka.writer import KafkaWriter  # noqa: PLC0415
+        from ingest.kafka.writer import KafkaWriter
+        from ingest.sinks.topics.transactions import TransactionalWriter
 
         prefix = self.prefix(pipeline)
         if prefix is not None:

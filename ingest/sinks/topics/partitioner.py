@@ -1,6 +1,6 @@
 """The option `sink.partitioner`: the name of a partitioner, or a class of the user's.
 
-A writer that goes by it is in `partitioning.py`. Rules: docs/spec/sinks.md#kafka.
+Rules: docs/spec/sinks.md#kafka.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ def load(text: str) -> type[UserPartitioner]:
 
     Importing runs the user's code. Raise CodeError where there is no such class, or where it is no partitioner.
     """
-    found = imported(text, "class")
-    method = getattr(found, "partition", None) if isinstance(found, type) else None
+    loaded = imported(text, "class")
+    method = getattr(loaded, "partition", None) if isinstance(loaded, type) else None
     if not callable(method):
         msg = f"{text!r} is no class with a method partition(topic, key, value, partitions)"
         raise CodeError(msg)
-    return cast("type[UserPartitioner]", found)
+    return cast("type[UserPartitioner]", loaded)
 
 
 def packed(text: str, folder: Path | None) -> bytes:
@@ -62,10 +62,10 @@ def packed(text: str, folder: Path | None) -> bytes:
     from pyspark import cloudpickle  # noqa: PLC0415  (few runs need it)
 
     try:
-        found = load(text)
+        partitioner = load(text)
     except CodeError as exc:
         msg = f"sink.partitioner: {exc}"
         raise ConfigError(msg, "name a class as module:Class, in a module beside the pipeline file") from exc
-    travelling([found.__module__], folder)
+    travelling([partitioner.__module__], folder)
     dumps: Callable[[object], bytes] = cloudpickle.dumps
-    return dumps(found)
+    return dumps(partitioner)

@@ -5,8 +5,7 @@ Rules: docs/spec/sinks.md#upsert-kafka.
 
 from __future__ import annotations
 
-import time
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -16,25 +15,19 @@ from ingest.encode.upsert_encoder import UpsertEncoder
 from ingest.formats import WrittenKeyFormatName, WrittenUpsertFormatName, value_of
 from ingest.formats.json.options import Json
 from ingest.formats.template import KeyForm, ValueTemplate, json_key
-from ingest.model.commit import release
 from ingest.model.schema import TableSchema
 from ingest.model.values import has_times
 from ingest.sinks.sink import SinkCapabilities
 from ingest.sinks.topics.options import TopicsOptions
+from ingest.sinks.topics.writer import Buffer
 from ingest.sinks.typed import WrittenPart
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
-    from ingest.encode.upsert_encoder import Record, TableEncoder
+    from ingest.encode.upsert_encoder import TableEncoder
     from ingest.formats.template import Segments, Value
     from ingest.formats.written import ChangeBytes, RowBytes, Upserts
-    from ingest.kafka.refusals import Letter
-    from ingest.kafka.transactions import TransactionalWriter
-    from ingest.kafka.writer import KafkaWriter
-    from ingest.model.client_report import Reporting
-    from ingest.model.commit import ByOne, CommitScope, ResumePoint
-    from ingest.model.record import Split
     from ingest.model.schema import Column
     from ingest.model.table import TableId
     from ingest.schema.evolve import SourceTable
@@ -86,14 +79,12 @@ class UpsertKafka(TopicsOptions):
 
     def warnings(self) -> list[tuple[str, str]]:
         """Return options that the file sets and that do nothing, each with the reason."""
-        found = super().warnings()
+        out = super().warnings()
         if bool(self.max_rows) != bool(self.interval):
             set_one = "max-rows" if self.max_rows else "interval"
             key = f"sink.buffer-flush.{set_one}"
-            found.append(
-                (key, "sink.buffer-flush.max-rows and sink.buffer-flush.interval have an effect together only")
-            )
-        return found
+            out.append((key, "sink.buffer-flush.max-rows and sink.buffer-flush.interval have an effect together only"))
+        return out
 
     @property
     def capabilities(self) -> SinkCapabilities:
@@ -170,85 +161,3 @@ class UpsertKafka(TopicsOptions):
         """Return a task's side."""
         writer = self.kafka_writer(pipeline)
         return Buffer(writer, self.max_rows, self.interval) if self.capabilities.holds_back else writer
-
-
-MAX_HELD: Final = 64 << 20
-"""Bytes of changes that came, after which those that are held back are written, however few they are."""
-
-
-class Buffer:
-    """A writer that holds records back for a while, and writes the last one of each key."""
-
-    leaving_out: None = None
-
-    def __init__(self, writer: KafkaWriter | TransactionalWriter, most: int, seconds: float) -> None:
-        """Hold nothing yet."""
-        self._writer = writer
-        self._most, self._seconds = most, seconds
-        self._held: dict[tuple[str, bytes], Record] = {}
-        self._bytes = 0
-        self._since = 0.0
-
-    @property
-    def failures(self) -> int:
-        """Records that were lost, which only the guarantee `none` goes on after."""
-        return self._writer.failures
-
-    def begin(self, scope: CommitScope) -> ResumePoint | None:
-        """Begin with the writer; returns where a shard goes on, or None. Raises as the writer does."""
-        return self._writer.begin(scope)
-
-    def write(self, records: Sequence[Any]) -> None:
-        """Hold records back; raises IngestError when those before could not be written."""
-        held = self._held
-        if not held:
-            self._since = time.monotonic()
-        for record in records:
-            place = (record.destination.topic, record.key)
-            held.pop(place, None)  # the last change comes in its own turn
-            held[place] = record
-            self._bytes += len(record.key or b"") + (0 if record.value is None else len(memoryview(record.value)))
-            if len(held) >= self._most or self._bytes >= MAX_HELD:
-                self._flush()
-        if held and time.monotonic() - self._since >= self._seconds:
-            self._flush()
-
-    def _flush(self) -> None:
-        records = [*self._held.values()]
-        self._held.clear()
-        self._bytes = 0
-        self._since = time.monotonic()
-        self._writer.write(records)
-
-    def send(self, letter: Letter) -> None:
-        """Write one record at once."""
-        self._writer.send(letter)
-
-    @property
-    def by_one(self) -> ByOne:
-        """The writer: see `ByOne`."""
-        return self._writer
-
-    def commit(self, positions: Mapping[Split, int], metadata: bytes, *, final: bool) -> None:
-        """Write what is held back, and commit."""
-        self._flush()
-        self._writer.commit(positions, metadata, final=final)
-
-    def delivered(self) -> list[Any]:
-        """Return what the writer has for the driver."""
-        return self._writer.delivered()
-
-    @property
-    def reporting(self) -> Reporting:
-        """The writer, whose client has logs and statistics."""
-        return self._writer
-
-    def abort(self) -> None:
-        """Forget what is held back, and what was not committed."""
-        self._held.clear()
-        self._bytes = 0
-        self._writer.abort()
-
-    def close(self) -> None:
-        """Close the writer."""
-        release(self._writer)

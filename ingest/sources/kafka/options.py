@@ -17,11 +17,10 @@ from ingest.component.options import Duration, Labelled, OptionErrors
 from ingest.formats import ReadKeyFormatName, ReadUpsertFormatName
 from ingest.formats.json.options import Json
 from ingest.formats.upsert_rows import UpsertRows
-from ingest.kafka import headers
 from ingest.kafka.connection import KafkaConnection
-from ingest.kafka.offsets import parse_offsets
 from ingest.kafka.properties import CREATE, TRUE
 from ingest.model.table import checked_pattern, full_matcher
+from ingest.sources.kafka.option_texts import compile_filter, parse_filter, parse_offsets
 from ingest.sources.records import RecordOptions, SourceCapabilities
 
 if TYPE_CHECKING:
@@ -29,10 +28,10 @@ if TYPE_CHECKING:
 
     from ingest.component.options import AnyOptions
     from ingest.formats.metadata_columns import ExtraColumns
-    from ingest.kafka.headers import Headers
     from ingest.kafka.reader import RangeReader
     from ingest.model.record import Split
     from ingest.sources.kafka.coordinator import KafkaSourceCoordinator
+    from ingest.sources.kafka.option_texts import Headers
 
 _TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _MAX_PATTERN: Final = 1000
@@ -123,7 +122,7 @@ class TopicSourceOptions(KafkaConnection):
     @classmethod
     def _check_filter(cls, value: str | None) -> str | None:
         if value is not None:
-            headers.parse(value)
+            parse_filter(value)
         return value
 
     @field_validator("startup_offsets", "bounded_offsets")
@@ -204,7 +203,7 @@ class TopicSourceOptions(KafkaConnection):
     @property
     def wanted(self) -> Callable[[Headers], bool] | None:
         """The condition on a record's headers for it to be read; None if all are."""
-        return None if self.header_filter is None else headers.compile_filter(self.header_filter)
+        return None if self.header_filter is None else compile_filter(self.header_filter)
 
     def client(self, pipeline: str) -> dict[str, str]:
         """Librdkafka's configuration; the group is the pipeline's where the file names none."""

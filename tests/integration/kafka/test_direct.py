@@ -18,10 +18,10 @@ from ingest.encode.upsert_encoder import Record
 from ingest.errors import ConfigError, IngestError, Unavailable
 from ingest.formats.json.options import Json
 from ingest.formats.metadata_columns import TYPES, ExtraColumns, MetadataColumns
-from ingest.kafka import handle, progress, reference
+from ingest.kafka import handle, reference
 from ingest.kafka.reader import RangeReader
 from ingest.kafka.refusals import Letter
-from ingest.kafka.transactions import Channel
+from ingest.kafka.transactions import NOTES_TOPIC, Channel
 from ingest.kafka.writer import KafkaWriter
 from ingest.model import types
 from ingest.model.commit import CommitScope, RowsRefused
@@ -267,7 +267,7 @@ def test_waiting_ends_when_deliveries_fail(native: bool) -> None:
 
 def test_what_is_written_outside_a_transaction_is_refused(kafka: Kafka, native: bool) -> None:
     topic = kafka.create(f"{kafka.name}.a")
-    channel = Channel({"bootstrap.servers": kafka.bootstrap}, kafka.name, 0)
+    channel = Channel({"bootstrap.servers": kafka.bootstrap}, f"{kafka.name}/0")
     try:
         with pytest.raises(Exception, match="Erroneous state"):
             channel.writer.write([Record((topic, None, -1), b"k", b"v")])
@@ -307,15 +307,15 @@ CASES = [
 def test_what_fails_in_a_task_has_the_words_of_the_broker(kafka: Kafka, kind: str, guarantee: str, fault: str) -> None:
     settings, properties, (key, value), place, why, hint = FAULTS[fault]
     topic = f"{kafka.name}.gone" if fault == "gone" else kafka.create(f"{kafka.name}.a", 1, **settings)
-    if guarantee == "exactly-once" and progress.TOPIC not in kafka.cluster.topics([progress.TOPIC]):
-        kafka.create(progress.TOPIC)
+    if guarantee == "exactly-once" and NOTES_TOPIC not in kafka.cluster.topics([NOTES_TOPIC]):
+        kafka.create(NOTES_TOPIC)
     writer: Any = options(kafka, kind, guarantee, properties).writer("p", 1)
 
     def task() -> None:
         writer.begin(CommitScope("c", 1, 1, 1, 0, {("t", 0): 0}, kept=False))
         writer.write([Record(TopicDestination(topic, None), key, value)])
         if fault == "fenced":
-            Channel({"bootstrap.servers": kafka.bootstrap}, kafka.name, 0).close()
+            Channel({"bootstrap.servers": kafka.bootstrap}, f"{kafka.name}/0").close()
         writer.commit({("t", 0): 1}, b"", final=True)
 
     with pytest.raises(IngestError) as raised:

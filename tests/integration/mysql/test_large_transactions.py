@@ -14,8 +14,8 @@ from mysql_in_process import InProcessPipeline, dying
 from mysql_pipeline import MySqlPipeline
 from postgres import running
 
-from ingest.kafka.transactions import TransactionalWriter
 from ingest.sinks.postgres.writer import PostgresWriter
+from ingest.sinks.topics.transactions import TransactionalWriter
 from ingest.sources.mysql import log_reader
 from ingest.task import pipeline as task_pipeline
 

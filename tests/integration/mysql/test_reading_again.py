@@ -19,7 +19,7 @@ from ingest.driver.replacement import TableReplacement
 from ingest.driver.schemas import SchemaStore
 from ingest.driver.sink_tables import SinkTables
 from ingest.errors import ConfigError, DataLoss
-from ingest.kafka.transactions import TransactionalWriter
+from ingest.sinks.topics.transactions import TransactionalWriter
 
 if TYPE_CHECKING:
     from pathlib import Path

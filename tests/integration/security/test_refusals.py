@@ -81,7 +81,7 @@ def test_another_protocol_than_the_listeners_is_said(
 
 
 def test_the_client_does_not_tell_the_listeners_apart(clients: dict[str, dict[str, str]]) -> None:
-    """That is why `probe.listener` asks them (docs/adr/2026-11-29-what-answers-at-an-address.md)."""
+    """That is why `diagnosis.listener` asks them (docs/adr/2026-11-29-what-answers-at-an-address.md)."""
     errors: dict[str, set[str]] = {}
     for listener in ("SSL", "SASL_SSL", "SASL_PLAINTEXT"):
         names = errors[listener] = set()

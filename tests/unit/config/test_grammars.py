@@ -14,11 +14,10 @@ from sqlglot import exp
 from ingest.driver import pacing
 from ingest.driver.pacing import limited_ranges
 from ingest.formats.canal.options import CanalJson
-from ingest.kafka.headers import Headers, compile_filter
-from ingest.kafka.offsets import parse_offsets, parse_time
 from ingest.model import types
 from ingest.model.text import TextError
 from ingest.schema.ddl import parse_columns, parse_tables
+from ingest.sources.kafka.option_texts import Headers, compile_filter, parse_offsets, parse_time
 
 TOY, BOOK, TEST = ("depart", b"toy"), ("depart", b"book"), ("env", b"test")
 

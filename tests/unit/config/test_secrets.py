@@ -10,7 +10,7 @@ from ingest.config import secrets as secrets_module
 from ingest.config.loader import load
 from ingest.config.secrets import SecretError, Secrets, installed
 from ingest.errors import AccessError, ConfigError
-from ingest.kafka.client import has_feature, usable
+from ingest.kafka.diagnosis import has_feature, usable
 from ingest.kafka.properties import OAUTH_ALLOWED, OAUTH_URL, PropertyError, translate
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def test_kerberos_and_stores_of_java_pipelines() -> None:
         **SERVERS, "ssl.certificate.location": "/c.pem", "ssl.key.location": "/c.pem", "ssl.key.password": "x",
     }  # fmt: skip
     p12 = {"ssl.keystore.location": "/c.p12", "ssl.keystore.password": "x", "ssl.keystore.type": "PKCS12"}
-    assert translate({**SERVERS, **p12}) == SERVERS  # the driver reads it: tests/unit/kafka/test_files.py
+    assert translate({**SERVERS, **p12}) == SERVERS  # the driver reads it: tests/unit/kafka/test_connection.py
 
 
 def test_what_the_client_cannot_do_is_said_before_it_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

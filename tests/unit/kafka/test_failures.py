@@ -14,7 +14,7 @@ from ingest.errors import (
     TopicMissing,
     Unavailable,
 )
-from ingest.kafka.failures import explain
+from ingest.kafka.failures import LocalError, explain
 
 LOCAL = {
     KafkaError(code).name()
@@ -59,3 +59,9 @@ def test_too_few_replicas_of_a_topic_are_said(code: int) -> None:
     assert (type(found), "write to out[0]" in found.message) == (Unavailable, True)
     assert "fewer replicas are in sync than its min.insync.replicas says" in found.hint
     assert ("no answer" in found.message) is (code == KafkaError._MSG_TIMED_OUT)
+
+
+@pytest.mark.parametrize("code", LocalError, ids=lambda code: code.name)
+def test_a_code_has_the_number_that_the_client_gives_it(code: LocalError) -> None:
+    assert getattr(KafkaError, f"_{code.name}") == code
+    assert KafkaError(code).name() == f"_{code.name}"

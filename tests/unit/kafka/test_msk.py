@@ -15,7 +15,7 @@ from driverparts import Hands
 
 from ingest.errors import AccessError, ProgramMissing, Unavailable
 from ingest.kafka import handle, msk
-from ingest.kafka.client import usable
+from ingest.kafka.diagnosis import usable
 from ingest.kafka.properties import PropertyError, translate
 
 if TYPE_CHECKING:

@@ -15,8 +15,18 @@ from ingest.errors import TopicMissing
 from ingest.kafka import catalogue
 from ingest.kafka.admin import Cluster
 from ingest.kafka.catalogue import CLIENT
-from ingest.kafka.properties import KNOWN, MANAGED, MEANINGLESS, NAMED, RENAMED, PropertyError, check, shared, translate
-from ingest.kafka.stores import STORES
+from ingest.kafka.properties import (
+    KNOWN,
+    MANAGED,
+    MEANINGLESS,
+    NAMED,
+    RENAMED,
+    STORES,
+    PropertyError,
+    check,
+    shared,
+    translate,
+)
 from ingest.sources.kafka.options import KafkaSource
 
 if TYPE_CHECKING:

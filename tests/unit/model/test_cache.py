@@ -16,7 +16,7 @@ from ingest.model.change import Change, Kind
 from ingest.model.reject import Failure
 from ingest.model.schema import Column, TableSchema
 from ingest.model.table import show
-from ingest.sinks.topics import upsert_kafka
+from ingest.sinks.topics import writer
 from ingest.sinks.topics.kafka import KafkaSink
 from ingest.sinks.topics.options import TopicDestination
 from ingest.task.counters import TableCounters, merge_counts
@@ -80,14 +80,14 @@ def test_a_destination_by_a_hash_is_as_small_as_the_hash() -> None:
 
 
 def test_changes_that_are_held_back_have_a_limit_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(upsert_kafka, "MAX_HELD", 1000)
+    monkeypatch.setattr(writer, "MAX_HELD", 1000)
     written: list[Any] = []
 
     class Writer:
         def write(self, records: Any) -> None:
             written.append([key for _, key, _ in records])
 
-    held = upsert_kafka.Buffer(Writer(), 1000, 60)  # type: ignore[arg-type]
+    held = writer.Buffer(Writer(), 1000, 60)  # type: ignore[arg-type]
     to = TopicDestination("a", None)
     for i in range(8):
         held.write([Record(to, b"%d" % i, b"x" * 300), Record(to, b"d%d" % i, None)])

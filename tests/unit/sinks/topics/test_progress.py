@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ingest.errors import ConfigError
-from ingest.kafka.progress import ProgressNote, pack, parts, read_note, read_owner, unpack
+from ingest.sinks.topics.progress import ProgressNote, pack, parts, read_note, read_owner, unpack
 from ingest.task.counters import MAX_BYTES, Counters, TableCounters
 
 LIMIT = 4096

@@ -1,12 +1,12 @@
-"""A writer that chooses the partition of each record by the option `sink.partitioner`.
+"""Writers that stand before a writer to Kafka: they choose partitions, or hold changes back.
 
-In: records on their way to a writer. Out: the same records, each with the number of its partition. How many partitions
-a topic has is asked once for each writer. Rules: docs/spec/sinks.md#kafka.
+Rules: docs/spec/sinks.md.
 """
 
 from __future__ import annotations
 
 import pickle
+import time
 from typing import TYPE_CHECKING, Any, Final
 
 from ingest.errors import PartitionerError
@@ -19,23 +19,72 @@ if TYPE_CHECKING:
 
     from ingest.encode.upsert_encoder import Record
     from ingest.kafka.refusals import Letter
-    from ingest.kafka.transactions import TransactionalWriter
     from ingest.kafka.writer import KafkaWriter
     from ingest.model.client_report import Reporting
     from ingest.model.commit import ByOne, CommitScope, ResumePoint
     from ingest.model.record import Split
     from ingest.sinks.topics.options import TopicDestination
     from ingest.sinks.topics.partitioner import UserPartitioner
+    from ingest.sinks.topics.transactions import TransactionalWriter
 
 _SHOWN: Final = 60
 """Bytes of a record's key that an error shows at most."""
+MAX_HELD: Final = 64 << 20
+"""Bytes of changes that came, after which those that are held back are written, however few they are."""
+
+
+class WriterBefore:
+    """A writer that hands everything on to another one."""
+
+    leaving_out: None = None
+
+    def __init__(self, writer: KafkaWriter | TransactionalWriter) -> None:
+        self._writer = writer
+
+    @property
+    def failures(self) -> int:
+        """Records that were lost, which only the guarantee `none` goes on after."""
+        return self._writer.failures
+
+    def begin(self, scope: CommitScope) -> ResumePoint | None:
+        """Begin with the writer; returns where a shard goes on, or None. Raises as the writer does."""
+        return self._writer.begin(scope)
+
+    def send(self, letter: Letter) -> None:
+        """Write one record, which is no row, at once and where the client puts it."""
+        self._writer.send(letter)
+
+    @property
+    def by_one(self) -> ByOne:
+        """The writer: see `ByOne`."""
+        return self._writer
+
+    def commit(self, positions: Mapping[Split, int], metadata: bytes, *, final: bool) -> None:
+        """Commit with the writer."""
+        self._writer.commit(positions, metadata, final=final)
+
+    def delivered(self) -> list[Any]:
+        """Return what the writer has for the driver."""
+        return self._writer.delivered()
+
+    @property
+    def reporting(self) -> Reporting:
+        """The writer, whose client has logs and statistics."""
+        return self._writer
+
+    def abort(self) -> None:
+        """Give up what was not committed."""
+        self._writer.abort()
+
+    def close(self) -> None:
+        """Close the writer."""
+        release(self._writer)
 
 
 class _RoundRobin:
     """Chooses the partitions of a topic one after the other."""
 
     def __init__(self) -> None:
-        """Begin with the first partition of each topic."""
         self._next: dict[str, int] = {}
 
     def partition(self, topic: str, _key: bytes | None, _value: bytes | None, partitions: int) -> int:
@@ -45,14 +94,15 @@ class _RoundRobin:
         return chosen
 
 
-class PartitioningWriter:
-    """A writer that chooses the partition of each record before it writes it."""
+class PartitioningWriter(WriterBefore):
+    """A writer that chooses the partition of each record, by the option `sink.partitioner`.
 
-    leaving_out: None = None
+    How many partitions a topic has is asked once for each writer.
+    """
 
     def __init__(self, writer: KafkaWriter | TransactionalWriter, name: str, code: bytes | None) -> None:
         """`name`: the option; `code`: the user's class, as `packed` returns it. Raises ConfigError."""
-        self._writer = writer
+        super().__init__(writer)
         self._name = name
         self._counts: dict[str, int] = {}
         self._shard = 0
@@ -67,21 +117,16 @@ class PartitioningWriter:
     def _made(self, code: bytes) -> Callable[..., Any]:
         """Return the method of a new partitioner of the user's."""
         try:
-            made: UserPartitioner = pickle.loads(code)()  # noqa: S301  (the driver of this run made it)
+            partitioner: UserPartitioner = pickle.loads(code)()  # noqa: S301  (the driver of this run made it)
         except Exception as exc:
             msg = f"sink.partitioner {self._name}: the class cannot be made: {message_of(exc)}"
             raise PartitionerError(msg, "the class is called without arguments where the workers run") from exc
-        return made.partition
-
-    @property
-    def failures(self) -> int:
-        """Records that were lost, which only the guarantee `none` goes on after."""
-        return self._writer.failures
+        return partitioner.partition
 
     def begin(self, scope: CommitScope) -> ResumePoint | None:
         """Begin with the writer; returns where a shard goes on, or None. Raises as the writer does."""
         self._shard = scope.shard
-        return self._writer.begin(scope)
+        return super().begin(scope)
 
     def write(self, records: Sequence[Record]) -> None:
         """Write records to the partitions that are theirs; raises PartitionerError, and what the writer raises."""
@@ -90,7 +135,7 @@ class PartitioningWriter:
             targets[:] = [self._placed(to, None, None) for to in targets]
             self._writer.write(records)
         else:
-            placed = [one._replace(destination=self._placed(one.destination, one.key, one.value)) for one in records]
+            placed = [r._replace(destination=self._placed(r.destination, r.key, r.value)) for r in records]
             self._writer.write(placed)
 
     def _placed(self, to: TopicDestination, key: bytes | None, value: Any) -> TopicDestination:
@@ -112,36 +157,54 @@ class PartitioningWriter:
         shown = "without a key" if key is None else f"with the key {key[:_SHOWN].decode('utf-8', 'backslashreplace')}"
         return PartitionerError(f"sink.partitioner {self._name} {why}, for a record to {to.topic} {shown}")
 
-    def send(self, letter: Letter) -> None:
-        """Write one record, which is no row, where the client puts it."""
-        self._writer.send(letter)
-
-    @property
-    def by_one(self) -> ByOne:
-        """The writer: see `ByOne`."""
-        return self._writer
-
     def commit(self, positions: Mapping[Split, int], metadata: bytes, *, final: bool) -> None:
         """Commit with the writer; what is refused is told of as it came here, without partitions."""
         try:
-            self._writer.commit(positions, metadata, final=final)
+            super().commit(positions, metadata, final=final)
         except RowsRefused as exc:
             rows = [row._replace(destination=row.destination._replace(partition=BY_KEY)) for row in exc.rows]
             raise RowsRefused(exc.message, exc.hint, rows) from exc
 
-    def delivered(self) -> list[Any]:
-        """Return what the writer has for the driver."""
-        return self._writer.delivered()
 
-    @property
-    def reporting(self) -> Reporting:
-        """The writer, whose client has logs and statistics."""
-        return self._writer
+class Buffer(WriterBefore):
+    """A writer that holds records back for a while, and writes the last one of each key."""
+
+    def __init__(self, writer: KafkaWriter | TransactionalWriter, most: int, seconds: float) -> None:
+        super().__init__(writer)
+        self._most, self._seconds = most, seconds
+        self._held: dict[tuple[str, bytes], Record] = {}
+        self._bytes = 0
+        self._since = 0.0
+
+    def write(self, records: Sequence[Any]) -> None:
+        """Hold records back; raises IngestError when those before could not be written."""
+        held = self._held
+        if not held:
+            self._since = time.monotonic()
+        for record in records:
+            place = (record.destination.topic, record.key)
+            held.pop(place, None)  # the last change comes in its own turn
+            held[place] = record
+            self._bytes += len(record.key or b"") + (0 if record.value is None else len(memoryview(record.value)))
+            if len(held) >= self._most or self._bytes >= MAX_HELD:
+                self._flush()
+        if held and time.monotonic() - self._since >= self._seconds:
+            self._flush()
+
+    def _flush(self) -> None:
+        records = [*self._held.values()]
+        self._held.clear()
+        self._bytes = 0
+        self._since = time.monotonic()
+        self._writer.write(records)
+
+    def commit(self, positions: Mapping[Split, int], metadata: bytes, *, final: bool) -> None:
+        """Write what is held back, and commit."""
+        self._flush()
+        super().commit(positions, metadata, final=final)
 
     def abort(self) -> None:
-        """Give up what was not committed."""
-        self._writer.abort()
-
-    def close(self) -> None:
-        """Close the writer."""
-        release(self._writer)
+        """Forget what is held back, and what was not committed."""
+        self._held.clear()
+        self._bytes = 0
+        super().abort()

@@ -6,7 +6,7 @@ from typing import Any
 
 from ingest.encode.upsert_encoder import Record
 from ingest.sinks.topics.options import TopicDestination
-from ingest.sinks.topics.upsert_kafka import Buffer
+from ingest.sinks.topics.writer import Buffer
 
 A = TopicDestination("a", None)
 

@@ -14,9 +14,9 @@ from confluent_kafka import KafkaError, KafkaException
 from harness import free_port, time_with
 
 from ingest.errors import ConfigError, Unavailable
-from ingest.kafka import admin_connection, probe
+from ingest.kafka import admin, diagnosis
 from ingest.kafka.admin import Cluster
-from ingest.kafka.probe import addresses, refuse_advertised, wrong_address
+from ingest.kafka.diagnosis import addresses, refuse_advertised, wrong_address
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,7 +55,7 @@ def test_addresses() -> None:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tries after the first that last a third of a second, not up to two."""
-    monkeypatch.setattr(admin_connection, "PATIENCE_S", 0.3)
+    monkeypatch.setattr(admin, "PATIENCE_S", 0.3)
 
 
 def test_a_name_that_does_not_resolve_is_no_broker_that_is_away(impatient: None) -> None:
@@ -82,7 +82,7 @@ def test_a_name_that_the_brokers_give_and_nobody_knows() -> None:
 
 @pytest.mark.parametrize("protocol", ["plaintext", "sasl_ssl"])
 def test_who_does_not_answer_may_answer_later(silent: str, protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(probe, "TRY_S", 0.2)
+    monkeypatch.setattr(diagnosis, "TRY_S", 0.2)
     conf = {"security.protocol": protocol}
     assert wrong_address({"bootstrap.servers": silent, **conf}, "connect") is None
     assert wrong_address({"bootstrap.servers": f"127.0.0.1:{free_port()}", **conf}, "connect") is None
@@ -101,13 +101,13 @@ def test_a_broker_that_answers_again_is_said(monkeypatch: pytest.MonkeyPatch) ->
             raise KafkaException(KafkaError(KafkaError._TRANSPORT))
         return SimpleNamespace(brokers={}, cluster_id="x")
 
-    monkeypatch.setattr(admin_connection, "time", time_with(sleep=lambda _: None))
-    monkeypatch.setattr(admin_connection, "wrong_address", lambda *_: None)
+    monkeypatch.setattr(admin, "time", time_with(sleep=lambda _: None))
+    monkeypatch.setattr(admin, "wrong_address", lambda *_: None)
     for failures, wanted in ((2, ["no answer from", "the broker at here:1 answers again"]), (0, [])):
         said: list[str] = []
-        link = admin_connection.AdminConnection({"bootstrap.servers": "here:1"})
+        link = admin.AdminConnection({"bootstrap.servers": "here:1"})
         client = SimpleNamespace(list_topics=partial(answers, tries=[1] * (2 - failures)), poll=lambda _: None)
-        monkeypatch.setattr(admin_connection, "AdminClient", lambda _, client=client: client)
+        monkeypatch.setattr(admin, "AdminClient", lambda _, client=client: client)
         assert link.connect(10, said.append) == "x"
         assert len(said) == len(wanted)
         assert all(text.startswith(begin) for text, begin in zip(said, wanted, strict=True))
@@ -116,7 +116,7 @@ def test_a_broker_that_answers_again_is_said(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_broker_that_is_away_is_said_early_and_once(monkeypatch: pytest.MonkeyPatch) -> None:
     nobody = f"127.0.0.1:{free_port()}"
     pauses: list[float] = []
-    monkeypatch.setattr(admin_connection, "time", time_with(sleep=pauses.append))
+    monkeypatch.setattr(admin, "time", time_with(sleep=pauses.append))
     said: list[tuple[int, str]] = []
     with pytest.raises(Unavailable):
         Cluster({"bootstrap.servers": nobody}).connect(2, lambda text: said.append((len(pauses), text)))

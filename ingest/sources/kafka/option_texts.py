@@ -1,20 +1,28 @@
-"""Parsers of offsets and times in a pipeline file or on the command line. They never ask a broker."""
+"""Texts of options and of the command line: offsets of splits, times, and filters of headers. Asks no broker.
+
+Rules: docs/spec/sources.md.
+"""
 
 from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from ingest.model.text import TextError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from ingest.model.record import Split
 
 _FIELDS: Final = re.compile(r"\s*(\w+)\s*:\s*([^,;]*?)\s*(?:,|$)")
 _MAX_OFFSET: Final = (1 << 63) - 1
+Headers: TypeAlias = "Sequence[tuple[str, bytes | None]] | None"
+
+_TOKEN: Final = re.compile(r"[&|]")
+MAX_TERMS: Final = 1000
+"""Terms of one filter, at most."""
 
 
 def parse_offsets(text: str, topics: tuple[str, ...] | None) -> dict[Split, int]:
@@ -95,3 +103,78 @@ def parse_time(text: str) -> int:
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     return round(moment.timestamp() * 1000)
+
+
+class _Term(NamedTuple):
+    """One `key:value`, wanted or (`!`) not."""
+
+    header: tuple[str, bytes]
+    negated: bool
+
+
+def parse_filter(text: str) -> tuple[tuple[str, _Term], ...]:
+    """Return the terms of `scan.header-filter` with the operator before each (the first one's is `|`).
+
+    `key:value` terms joined by `&` and `|`, each after at most one `!`, worked off from left to right; no brackets, so
+    nothing nests. Raise TextError.
+    """
+    terms: list[tuple[str, _Term]] = []
+    operator, start = "|", 0
+    while True:
+        found = _TOKEN.search(text, start)
+        end = len(text) if found is None else found.start()
+        if len(terms) == MAX_TERMS:
+            msg = f"more than {MAX_TERMS:,} headers; this is the first one too many"
+            raise TextError(msg, start, end - start)
+        terms.append((operator, _term(text, start, end)))
+        if found is None:
+            return tuple(terms)
+        operator, start = found.group(), found.end()
+
+
+def _term(text: str, start: int, end: int) -> _Term:
+    while start < end and text[start].isspace():
+        start += 1
+    while end > start and text[end - 1].isspace():
+        end -= 1
+    for i in range(start, end):
+        if text[i] in "()":
+            msg = "brackets are not supported: operators are worked off from left to right"
+            raise TextError(msg, i)
+    negated = text[start:end].startswith("!")
+    at = start + negated
+    while at < end and text[at].isspace():
+        at += 1
+    if at == end:
+        msg = "a header is missing here: write key:value"
+        raise TextError(msg, min(at, max(len(text) - 1, 0)))
+    if text[at] == "!":
+        msg = "'!' may stand only once before a header"
+        raise TextError(msg, at)
+    key, colon, value = text[at:end].partition(":")
+    if not colon:
+        msg = f"{key[:60]!r} has no ':'; write key:value, or key: for a header without a value"
+        raise TextError(msg, at, end - at)
+    if not key:
+        msg = "a header has no name before its ':'"
+        raise TextError(msg, at)
+    return _Term((key, value.encode()), negated)
+
+
+def compile_filter(text: str) -> Callable[[Headers], bool]:
+    """Return whether a record with these headers is wanted; raises TextError.
+
+    The time that a record takes grows with the number of its headers plus that of the terms, not with their product.
+    """
+    terms = parse_filter(text)
+
+    def wanted(headers: Headers) -> bool:
+        # A header without a value counts as empty
+        there = {(name, value or b"") for name, value in headers or ()}
+        result = False
+        for operator, term in terms:
+            if result is (operator == "&"):  # otherwise the term cannot change it
+                result = (term.header in there) is not term.negated
+        return result
+
+    return wanted

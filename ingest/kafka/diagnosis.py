@@ -1,23 +1,41 @@
-"""A look at what answers at a broker's address, after librdkafka got nowhere: it cannot tell a wrong port from none.
+"""Why no client can be made of a configuration, or why none gets an answer: more than librdkafka says.
 
-In: addresses and a client's configuration. Out: why trying again cannot help, as an error; nothing where it may. Speaks
-to each address at most three times, with requests that every Kafka broker answers to anybody who has connected.
+`usable` is asked before a client connects, all else after a failure: librdkafka does not tell a wrong port, or a
+listener of another protocol, from a broker that is away (docs/adr/2026-11-29-what-answers-at-an-address.md).
 """
 
 from __future__ import annotations
 
+import datetime as dt
+import os
 import socket
 import ssl
 import struct
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from ingest.errors import ConfigError
-from ingest.kafka.properties import BOOTSTRAP
+from confluent_kafka import Consumer, KafkaException
+
+from ingest.errors import AccessError, ConfigError
+from ingest.kafka.msk import Login
+from ingest.kafka.properties import BOOTSTRAP, OAUTH_ALLOWED, refuse_endpoint
 from ingest.kafka.waiting import in_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+_FILES: Final = (
+    "ssl.ca.location",
+    "ssl.certificate.location",
+    "ssl.key.location",
+    "ssl.crl.location",
+    "sasl.kerberos.keytab",
+    "https.ca.location",
+    "sasl.oauthbearer.assertion.private.key.file",
+)
+_FEATURES: Final = {"GSSAPI": "sasl_gssapi", "OAUTHBEARER": "sasl_oauthbearer"}
+TLS_S: Final = 3.0
+"""The time that a look at a certificate may take, in seconds."""
 TRY_S: Final = 2.0
 """The time to wait for each answer, in seconds."""
 MAX_ASKED: Final = 3
@@ -36,6 +54,41 @@ _PROTOCOLS: Final = {
 }
 """By whether TLS is spoken and what a question is answered with; one without a client's certificate may not be."""
 _TLS_ALERT: Final = 0x15
+
+
+def has_feature(name: str) -> bool:
+    """Return whether librdkafka was built with a feature, e.g. `sasl_gssapi`."""
+    try:
+        # Setting this property asks whether these features are there
+        Consumer({"group.id": "features", "builtin.features": name, "log_level": 0}).close()
+    except KafkaException:
+        return False
+    return True
+
+
+def usable(conf: Mapping[str, str]) -> None:
+    """Raise ConfigError or AccessError for what cannot work, with what to do about it."""
+    for name in _FILES:
+        place = conf.get(name)
+        if place and place != "probe" and not os.access(place, os.R_OK):
+            why = "it cannot be read by this user" if Path(place).exists() else "there is no such file"
+            msg = f"cannot use properties.{name}: {place}: {why}"
+            raise ConfigError(msg, "files that a pipeline names must be there on every machine that runs it")
+    refused = refuse_endpoint(conf, os.environ.get(OAUTH_ALLOWED, ""))
+    if refused is not None:
+        hint = f"if credentials may be sent there, add it to the environment variable {OAUTH_ALLOWED} of the run"
+        raise AccessError(refused, hint)
+    if not conf.get("security.protocol", "").upper().startswith("SASL"):
+        return
+    login = Login.of(conf)
+    if login is not None:
+        login.token()
+    mechanism = (conf.get("sasl.mechanism") or conf.get("sasl.mechanisms") or "GSSAPI").upper()
+    feature = _FEATURES.get(mechanism)
+    if feature is not None and not has_feature(feature):
+        msg = f"the installed Kafka client cannot do sasl.mechanism {mechanism}: librdkafka was built without it"
+        hint = "use the project's image, or build a client with Kerberos: docker/kerberos-client.sh (docs/kafka.md)"
+        raise ConfigError(msg, hint)
 
 
 class NoKafkaError(Exception):
@@ -72,13 +125,13 @@ def wrong_address(conf: Mapping[str, str], what: str) -> ConfigError | None:
     """
     servers = addresses(conf[BOOTSTRAP])
     unknown = unresolved({host for host, _ in servers})
-    known = [(host, port) for host, port in servers if host not in unknown]
-    if servers and not known:
+    resolved = [(host, port) for host, port in servers if host not in unknown]
+    if servers and not resolved:
         names = ", ".join(f"{name!r} ({why})" for name, why in sorted(unknown.items()))
         msg = f"cannot {what}: properties.{BOOTSTRAP} names a host that does not resolve: {names}"
         return ConfigError(msg, "correct the name, or see whether this machine's DNS knows it")
     ours = conf.get("security.protocol", "plaintext").upper()
-    for host, port in known[:MAX_ASKED]:
+    for host, port in resolved[:MAX_ASKED]:
         try:
             theirs = listener(host, port)
         except NoKafkaError:
@@ -111,7 +164,7 @@ def refuse_advertised(brokers: Iterable[Address], servers: str) -> None:
 
 def listener(host: str, port: int) -> str | None:
     """Return the security protocol of a listener; None where nothing answers. Raises NoKafkaError."""
-    found: str | None
+    answer: str | None
     for tls in (False, True):
         try:
             plain = socket.create_connection((host, port), TRY_S)
@@ -120,16 +173,16 @@ def listener(host: str, port: int) -> str | None:
         try:
             with plain:
                 if not tls:
-                    found = _speaks(plain)
+                    answer = _speaks(plain)
                 else:
                     with _anybody().wrap_socket(plain, server_hostname=host) as wrapped:
-                        found = _speaks(wrapped)
+                        answer = _speaks(wrapped)
         except ssl.SSLError as exc:
-            found = "" if "ALERT" in (exc.reason or "") else None
+            answer = "" if "ALERT" in (exc.reason or "") else None
         except OSError:
             continue
-        if found or (tls and found is not None):
-            return _PROTOCOLS[tls, found]
+        if answer or (tls and answer is not None):
+            return _PROTOCOLS[tls, answer]
     return None
 
 
@@ -182,3 +235,49 @@ def _exactly(connection: socket.socket, count: int) -> bytes:
             break
         out += some
     return out
+
+
+def why_untrusted(servers: str, conf: Mapping[str, str]) -> str:
+    """Return what is wrong with the certificate of the first server that answers; an empty text where nothing is found.
+
+    Connects to the servers, each for at most TLS_S seconds.
+    """
+    context = ssl.create_default_context()
+    context.check_hostname = conf.get("ssl.endpoint.identification.algorithm", "https") != "none"
+    try:
+        if "ssl.ca.pem" in conf:
+            context.load_verify_locations(cadata=conf["ssl.ca.pem"])
+        elif "ssl.ca.location" in conf:
+            place = Path(conf["ssl.ca.location"])
+            context.load_verify_locations(**({"capath": str(place)} if place.is_dir() else {"cafile": str(place)}))
+    except (OSError, ssl.SSLError, ValueError):
+        return ""
+    for server in servers.split(","):
+        host, _, port = server.strip().rpartition(":")
+        try:
+            with (
+                socket.create_connection((host.strip("[]"), int(port)), TLS_S) as plain,
+                context.wrap_socket(plain, server_hostname=host.strip("[]")),
+            ):
+                return ""
+        except ssl.SSLCertVerificationError as exc:
+            return exc.verify_message
+        except (OSError, ValueError):
+            continue
+    return ""
+
+
+def own_certificate(conf: Mapping[str, str]) -> str:
+    """Return what is wrong with the client's own certificate; an empty text where its file shows no problem."""
+    from cryptography import x509  # noqa: PLC0415  (only after a failure)
+
+    try:
+        pem = conf.get("ssl.certificate.pem", "").encode()
+        if not pem:
+            if "ssl.certificate.location" not in conf:
+                return "the pipeline file gives none"
+            pem = Path(conf["ssl.certificate.location"]).read_bytes()
+        until = x509.load_pem_x509_certificate(pem).not_valid_after_utc
+    except (OSError, ValueError):
+        return ""
+    return f"it expired on {until:%Y-%m-%d}" if until < dt.datetime.now(dt.UTC) else ""

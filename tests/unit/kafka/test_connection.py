@@ -121,7 +121,7 @@ def test_a_client_without_its_files_is_a_bug() -> None:
 @pytest.mark.parametrize(("given", "why"), [
     ({"ssl.truststore.location": "/no/t.jks"}, ".ssl.truststore.location: /no/t.jks: there is no such file"),
     ({"ssl.keystore.location": "/dev"}, "source.properties.ssl.keystore.location: /dev: it is no file"),
-    ({"ssl.truststore.location": __file__}, "test_files.py: it is neither a JKS nor a PKCS#12 store"),
+    ({"ssl.truststore.location": __file__}, "test_connection.py: it is neither a JKS nor a PKCS#12 store"),
 ])  # fmt: skip
 def test_what_cannot_be_read(given: dict[str, str], why: str) -> None:
     with pytest.raises(ConfigError) as raised:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer
 
-from ingest.kafka import client
+from ingest.kafka import waiting
 
 
 def test_a_client_that_does_not_close_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -21,16 +21,16 @@ def test_a_client_that_does_not_close_is_left(monkeypatch: pytest.MonkeyPatch) -
             self.entered.set()
             self.released.wait()
 
-    monkeypatch.setattr(client, "CLOSE_S", 0.05)
+    monkeypatch.setattr(waiting, "CLOSE_S", 0.05)
     hanging: Any = Hanging()
-    client.close(hanging)
+    waiting.close(hanging)
     assert hanging.entered.is_set()
     hanging.released.set()
 
 
 def test_a_client_is_closed_and_may_be_again() -> None:
     consumer = Consumer({"group.id": "g", "log_level": 0})
-    client.close(consumer)
+    waiting.close(consumer)
     with pytest.raises(RuntimeError):
         consumer.poll(0)
-    client.close(consumer)
+    waiting.close(consumer)

@@ -11,8 +11,7 @@ from confluent_kafka import OFFSET_END, OFFSET_INVALID, TopicPartition
 
 from ingest.errors import Unavailable
 from ingest.kafka import admin
-from ingest.kafka.admin import Cluster
-from ingest.kafka.admin_connection import AdminConnection
+from ingest.kafka.admin import AdminConnection, Cluster
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,0 +1,189 @@
+"""Exactly-once into Kafka: a shard's records and its progress, committed in one transaction every few seconds.
+
+What a transactional id is, and in which order it is used, is in `kafka/transactions.py`; what notes say, in
+`progress.py`.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Self
+
+import msgspec
+
+from ingest.errors import Fenced
+from ingest.kafka.transactions import Channel, persistently
+from ingest.kafka.writer import KafkaWriter, narrower
+from ingest.model.commit import RowsRefused
+from ingest.sinks.topics import progress
+from ingest.sinks.topics.progress import Groups, ProgressNote, transactional_id
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from ingest.kafka.handle import EncodedRecords
+    from ingest.kafka.refusals import Letter
+    from ingest.model.client_report import ClientReport
+    from ingest.model.commit import CommitScope, ResumePoint
+    from ingest.model.record import Split
+
+
+class TransactionalWriter:
+    """A task's side: writes one shard at a time, in transactions."""
+
+    failures = 0
+
+    leaving_out: None = None
+
+    def __init__(self, conf: Mapping[str, str], prefix: str) -> None:
+        self._conf = conf
+        self._prefix = prefix
+        self._channel: Channel | None = None
+        self._groups: Groups | None = None
+        self._of: tuple[str, int, int] | None = None
+        """Scope, run and shard of the channel."""
+        self._scope: CommitScope
+        self._begun = False
+        self._started_over = False
+        """True if nothing was written since a transaction that was given up for records that are refused."""
+
+    def begin(self, scope: CommitScope) -> ResumePoint | None:
+        """Take the shard over, unless it is ours already, and see how far an earlier attempt came.
+
+        Raises Fenced where a newer run has taken it over.
+        """
+        self._scope = scope
+        of = (scope.owner, scope.run, scope.shard)
+        if scope.kept and self._channel is not None and self._of == of:
+            self._channel.writer.begin(scope)
+            return None
+        self._close()
+        return progress.unpack(self._take_over(), scope.starts, scope.batch, scope.planned)
+
+    def _take_over(self) -> list[ProgressNote | None]:
+        """Make a producer of the shard, and read how far the shard is written; raises Fenced as `begin` does."""
+        scope = self._scope
+        if self._groups is None or self._groups.scope != scope.owner:
+            self._groups = Groups(self._conf, self._prefix, scope.owner)
+        groups = self._groups
+        self._channel = persistently(lambda: Channel(self._conf, transactional_id(self._prefix, scope.shard)))
+        self._channel.writer.begin(scope)
+        self._of = (scope.owner, scope.run, scope.shard)
+        notes = persistently(lambda: groups.read(scope.shard, progress.parts(scope.starts)))
+        head = notes[0]
+        if head is not None and (head.run, head.batch) > (scope.run, scope.batch):
+            msg = (
+                f"run {scope.run} of the pipeline was to write shard {scope.shard}, which has been taken over by "
+                f"run {head.run}, batch {head.batch}"
+            )
+            raise Fenced(msg, "nothing is lost; see that only one run of a pipeline is started")
+        return notes
+
+    @property
+    def by_one(self) -> Self:
+        """Itself: chunks are committed by themselves where it is told so."""
+        return self
+
+    def apart(self, *, on: bool) -> None:
+        """See `ByOne`: hold what is written until the commit, or send it at once."""
+        assert self._channel is not None
+        self._channel.writer.apart(on=on)
+
+    def _start_over(self) -> KafkaWriter:
+        """Give up the open transaction with its producer; returns another one, whose transaction has begun."""
+        assert self._channel is not None
+        self._channel.abort()
+        self._close()
+        self._take_over()
+        writer = self._writer()
+        writer.apart(on=True)
+        return writer
+
+    @contextmanager
+    def _starting_over(self) -> Iterator[None]:
+        """Begin another transaction where a topic does not take a record that is written in the block."""
+        try:
+            yield
+        except RowsRefused:
+            self._start_over()
+            self._started_over = True
+            raise
+
+    def _writer(self) -> KafkaWriter:
+        assert self._channel is not None
+        self._started_over = False
+        if not self._begun:
+            self._channel.begin()
+            self._begun = True
+        return self._channel.writer
+
+    def write(self, records: EncodedRecords) -> None:
+        """Queue records in the open transaction; raises IngestError when one before failed."""
+        if records:
+            with self._starting_over():
+                self._writer().write(records)
+
+    def partitions(self, topic: str) -> int:
+        """Return how many partitions a topic has; raises IngestError."""
+        return self._writer().partitions(topic)
+
+    def send(self, letter: Letter) -> None:
+        """Queue one record with headers and a time, in the open transaction; raises as `write` does."""
+        with self._starting_over():
+            self._writer().send(letter)
+
+    def commit(self, positions: Mapping[Split, int], metadata: bytes, *, final: bool) -> None:
+        """Commit what was written and that it was; raises CommitOutcomeUnknown where the outcome is not known."""
+        scope, writer = self._scope, self._writer()
+        assert self._channel is not None
+        assert self._groups is not None
+        note = ProgressNote(scope.run, scope.batch, scope.planned, final=final, tally=msgspec.Raw(metadata))
+        texts = progress.pack(note, scope.starts, positions)
+        notes = [*zip(self._groups.notes(len(texts)), texts, strict=True)]
+        with self._starting_over():
+            narrow = writer.deliver_held(self._start_over, atomic=True)
+            self._channel.commit(scope.shard, notes, scope.batch)
+        self._begun = False
+        if narrow:
+            self._conf = narrower(self._conf)
+            self._close()
+            self._take_over()
+            self.apart(on=True)
+
+    def delivered(self) -> list[Any]:
+        """Return nothing for the driver: it is in Kafka."""
+        return []
+
+    @property
+    def reporting(self) -> Self:
+        """Itself: its client has logs and statistics."""
+        return self
+
+    def report(self) -> ClientReport | None:
+        """Return what the client told since the last call; None where that is nothing."""
+        return None if self._channel is None else self._channel.writer.report()
+
+    def abort(self) -> None:
+        """Give up what was written since the last commit, and the producer: it may be in any state.
+
+        After records that are refused it is in none but that, and another transaction has begun.
+        """
+        if self._started_over:
+            self._started_over = False
+            return
+        self.close()
+
+    def close(self) -> None:
+        """Give up what was written since the last commit, and the connections."""
+        self._started_over = False
+        if self._channel is not None and self._begun:
+            self._channel.abort()
+        self._close()
+        groups, self._groups = self._groups, None
+        if groups is not None:
+            groups.close()
+
+    def _close(self) -> None:
+        channel, self._channel, self._begun = self._channel, None, False
+        if channel is not None:
+            channel.close()
