@@ -53,7 +53,7 @@ class BuildSideBySide(build_ext):
         self.parallel = True  # as many as there are processors
 
     def build_extensions(self) -> None:
-        """Build the leaves, and all extensions. Where the leaves do not compile, there is no native code."""
+        """Build the leaves, and all extensions. Where one of them does not compile, there is no native code."""
         try:
             leaves = self.compiler.compile(
                 LEAVES, output_dir=self.build_temp, include_dirs=FOLDERS, extra_postargs=FLAGS
@@ -66,6 +66,12 @@ class BuildSideBySide(build_ext):
             if Path(ext.sources[0]).parent != KAFKA and Path(ext.sources[0]).stem not in WITHOUT_LEAVES:
                 ext.extra_objects = leaves
         build_ext.build_extensions(self)
+        built = [Path(self.get_ext_fullpath(ext.name)) for ext in self.extensions]
+        if missing := [path.name for path in built if not path.is_file()]:
+            # Modules use each other, and `ingest/compiled.py` looks for one of them
+            self.warn(f"no native code is built, for these do not compile: {', '.join(missing)}")
+            for path in built:
+                path.unlink(missing_ok=True)
 
     def build_extension(self, ext: Extension) -> None:
         """Build one extension.

@@ -8,8 +8,8 @@ them within a major version; `library.pyx` refuses a version outside of `OLDEST`
     librdkafka 2.12.1   confluent-kafka 2.12.2; the image builds this one with Kerberos
     librdkafka 2.16.0   confluent-kafka 2.16.1, the newest when this was written
 
-To add a version: run tests/unit/kafka/test_handle*.py, tests/integration/test_direct.py and test_exactly_once.py
-with it, compare the declarations with its header, and raise `NEWEST`.
+To add a version: run tests/unit/kafka/test_handle*.py, tests/integration/kafka/test_direct.py and
+tests/integration/driver/test_exactly_once.py with it, compare the declarations with its header, and raise `NEWEST`.
 """
 
 from libc.stdint cimport int32_t, int64_t
