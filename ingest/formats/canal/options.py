@@ -141,11 +141,11 @@ class _Message(msgspec.Struct, gc=False):
 
     data: list[msgspec.Raw] | None = None
     database: str | None = None
-    isDdl: bool | None = None  # noqa: N815  (Canal's spelling)
-    mysqlType: msgspec.Raw = _NULL  # noqa: N815
+    isDdl: bool | None = None
+    mysqlType: msgspec.Raw = _NULL
     old: list[msgspec.Raw] | None = None
-    pkNames: list[str] | None = None  # noqa: N815
-    sqlType: msgspec.Raw = _NULL  # noqa: N815
+    pkNames: list[str] | None = None
+    sqlType: msgspec.Raw = _NULL
     table: str | None = None
     type: str | None = None
 

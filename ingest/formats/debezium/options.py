@@ -164,8 +164,8 @@ class _Other(msgspec.Struct):
 
     ddl: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     ts_ms: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
-    databaseName: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET  # noqa: N815  (Debezium's spelling)
-    tableChanges: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET  # noqa: N815
+    databaseName: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    tableChanges: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     status: str | msgspec.UnsetType = msgspec.UNSET
     id: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
 

@@ -146,7 +146,7 @@ class Protobuf(MessageOptions, RowFormat, FormatOptions):
 
     def row_writer(self, _place: RowPlace, columns: Mapping[str, Column]) -> ProtobufRows:
         """Return the function that makes a table's rows. Raise RowError where the message cannot take its columns."""
-        from ingest.formats.protobuf.table_writer import ProtobufRows  # noqa: PLC0415
+        from ingest.formats.protobuf.table_writer import ProtobufRows
 
         return ProtobufRows(self._content, self.message_class_name, columns, self.write_null_string_literal)
 
@@ -186,7 +186,7 @@ class ProtobufConfluent(MessageOptions, RowFormat, FormatOptions, RegistryOption
 
     def reader_of(self, _table: TableId) -> ReadRow:
         """Return a function that reads a key or a value of a table, as `RowFormat` says."""
-        from ingest.formats.protobuf.messages import MessageTypes  # noqa: PLC0415
+        from ingest.formats.protobuf.messages import MessageTypes
 
         read_defaults, ignore_unknown = self.read_default_values, self._ignores_unknown
 
@@ -198,7 +198,7 @@ class ProtobufConfluent(MessageOptions, RowFormat, FormatOptions, RegistryOption
 
     def row_writer(self, place: RowPlace, columns: Mapping[str, Column]) -> RegisteredRows:
         """Return the function that makes a table's rows, each behind the id of its schema. Raise RowError."""
-        from ingest.formats.protobuf.table_writer import RegisteredRows  # noqa: PLC0415
+        from ingest.formats.protobuf.table_writer import RegisteredRows
 
         return RegisteredRows(self, place, columns)
 
@@ -206,7 +206,7 @@ class ProtobufConfluent(MessageOptions, RowFormat, FormatOptions, RegistryOption
 @lru_cache(maxsize=16)
 def _compiled(text: str) -> bytes:
     """Return the descriptor set of a text; raises SchemaError, and IngestError where nothing can read it."""
-    from ingest.formats.protobuf.schema import compile_schema  # noqa: PLC0415
+    from ingest.formats.protobuf.schema import compile_schema
 
     return compile_schema(text, {})
 
@@ -214,8 +214,8 @@ def _compiled(text: str) -> bytes:
 @lru_cache(maxsize=16)
 def _row_schema(content: bytes, message: str, read_defaults: bool, ignore_unknown: bool) -> RowSchema:
     """Return the compiled type of a message in a descriptor set; raises SchemaError."""
-    from ingest.formats.protobuf.messages import RowSchema  # noqa: PLC0415
-    from ingest.formats.protobuf.schema import DescriptorSet  # noqa: PLC0415
+    from ingest.formats.protobuf.messages import RowSchema
+    from ingest.formats.protobuf.schema import DescriptorSet
 
     descriptor = DescriptorSet(content).message(message)
     return RowSchema(descriptor, read_defaults=read_defaults, ignore_unknown=ignore_unknown)

@@ -214,13 +214,13 @@ class TopicSourceOptions(KafkaConnection):
 
     def coordinator(self: Any, pipeline: str, warn: Callable[[str], None]) -> KafkaSourceCoordinator:
         """Return the driver's side."""
-        from ingest.sources.kafka.coordinator import KafkaSourceCoordinator  # noqa: PLC0415  (only a run needs it)
+        from ingest.sources.kafka.coordinator import KafkaSourceCoordinator
 
         return KafkaSourceCoordinator(self, pipeline, warn)
 
     def reader(self: Any, pipeline: str) -> RangeReader:
         """Return a task's side."""
-        from ingest.kafka.reader import RangeReader  # noqa: PLC0415  (the client is slow to import; `check` needs none)
+        from ingest.kafka.reader import RangeReader
 
         return RangeReader(self.client(pipeline), self.metadata_names)
 

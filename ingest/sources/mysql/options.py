@@ -426,7 +426,7 @@ class MySqlSource(Labelled, DeclaringOptions):
     @property
     def server(self) -> MySqlServer:
         """The server, and how to log in to it."""
-        from ingest.sources.mysql.connection import READ_S, MySqlServer, Tls  # noqa: PLC0415  (`check` needs no client)
+        from ingest.sources.mysql.connection import READ_S, MySqlServer, Tls
 
         tls = Tls(self._tls_mode, self.tls_ca, self.tls_cert, self.tls_key, self.tls_password)
         connect_s = self.connect_timeout
@@ -451,7 +451,7 @@ class MySqlSource(Labelled, DeclaringOptions):
 
     def coordinator(self, pipeline: str, warn: Callable[[str], None]) -> MySqlCoordinator:
         """Return the driver's side."""
-        from ingest.sources.mysql.coordinator import MySqlCoordinator  # noqa: PLC0415  (`check` needs no client)
+        from ingest.sources.mysql.coordinator import MySqlCoordinator
 
         return MySqlCoordinator(self, pipeline, warn)
 
@@ -469,19 +469,19 @@ class MySqlSource(Labelled, DeclaringOptions):
         place: tuple[str, int] | NumberedTransactions | None,
     ) -> Record:
         """Return the record that a dead letter of a row is of (`RowLetters` of `sources/stateful.py`)."""
-        from ingest.sources.mysql.letters import as_letter  # noqa: PLC0415  (as above)
+        from ingest.sources.mysql.letters import as_letter
 
         return as_letter(assigned, history, split, record, place)
 
     def letter_rows(self) -> LetterRows:
         """Return what makes rows of such letters again."""
-        from ingest.sources.mysql.letters import LetterRows  # noqa: PLC0415  (as above)
+        from ingest.sources.mysql.letters import LetterRows
 
         return LetterRows(self.format.schemas, booleans=self.booleans)
 
     def reader(self, pipeline: str) -> MySqlReader:
         """Return a task's side."""
-        from ingest.sources.mysql.reader import MySqlReader  # noqa: PLC0415  (as above)
+        from ingest.sources.mysql.reader import MySqlReader
 
         return MySqlReader(self, pipeline)
 
