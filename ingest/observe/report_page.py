@@ -109,7 +109,7 @@ def _head(facts: RunFacts, text: Callable[[object], str]) -> Iterator[str]:
     shown = (f"<div><b{' class=bad' if bad else ''}>{number}</b>{title}</div>" for title, number, bad in numbers)
     yield f'<div class="facts">{"".join(shown)}</div>'
     if started is not None and started.in_python:
-        yield f'<p class="dim">Without native code: {text("; ".join(started.in_python))}</p>'
+        yield f'<p class="dim">Records pass through Python: {text("; ".join(started.in_python))}</p>'
 
 
 def _unit(facts: RunFacts) -> str:
@@ -152,7 +152,7 @@ def _snapshot(facts: RunFacts, text: Callable[[object], str]) -> Iterator[str]:
         return
     yield f"<h2>Snapshot: tables that are being read ({len(standing.tables):,})</h2>"
     others = standing.tables_done
-    done = f"All rows of {others:,} other table{' is' if others == 1 else 's are'} complete." if others else ""
+    done = f"{others:,} other table{' has' if others == 1 else 's have'} been read completely." if others else ""
     yield f'<p class="dim">{done} Totals are estimates.</p>'
     rows = (
         (text(name), f"{one.read:,}", f"{one.rows:,}", f"{one.chunks_read:,}", f"{one.chunks:,}")
