@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
@@ -124,9 +125,9 @@ class LakeOptions(RowOptions, SinkOptions):
         return show(self.name_of(table))
 
     @property
+    @abstractmethod
     def warehouse(self) -> Warehouse[Any]:
-        """The place of the tables, which is asked nothing yet."""
-        raise NotImplementedError
+        """The place of the tables. No connection is opened yet."""
 
     @property
     def deleted(self) -> str | None:
