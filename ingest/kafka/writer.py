@@ -138,7 +138,7 @@ class KafkaWriter:
 
     @property
     def by_one(self) -> Self:
-        """Itself: chunks are committed by themselves where it is told so."""
+        """This writer: `apart` makes it commit each chunk alone."""
         return self
 
     def apart(self, *, on: bool) -> None:

@@ -200,7 +200,7 @@ _GROUPS: Final = 4
 
 
 class RewrittenFile(NamedTuple):
-    """A file whose rows are written into new ones, but for those that are no more."""
+    """A file to rewrite: its live rows go into new files."""
 
     path: str
     positions: pa.Array

@@ -125,7 +125,7 @@ class _Search:
     def _groups(self, path: str, keys: pa.Table | None) -> Iterator[tuple[int, pa.Table]]:
         """Yield the columns of the key of groups of a file's rows, and where each group begins.
 
-        `keys`: those that are looked for; groups that cannot have any are left out. None: all groups.
+        `keys`: the keys to search for; row groups whose statistics exclude them are skipped. None: all groups.
         """
         fields = [self._table.schema().find_field(name) for name in self._key]
         types = schema_to_pyarrow(Schema(*fields), include_field_ids=False).types

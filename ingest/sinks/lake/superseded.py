@@ -49,9 +49,9 @@ def key_groups(
 ) -> Iterator[tuple[int, pa.Table]]:
     """Yield the columns of the key of groups of a file's rows, and where each group begins. Raise OSError.
 
-    `names`: of the columns in the file; `types`: those that they get. `keys`: those that are looked for; groups that
-    cannot have any are left out. None: all groups. `known`: columns of which all rows have one value, whatever is in
-    the file.
+    `names`: of the columns in the file; `types`: those that they get. `keys`: the keys to search for; row groups
+    whose statistics exclude them are skipped. None: all groups. `known`: columns of which
+    all rows have one value, whatever is in the file.
     """
     ends = None if keys is None else [ends_of(column) for column in keys.columns]
     start = 0
@@ -244,7 +244,7 @@ class TableSearch(Protocol[FileT]):
     """The rows of a table and of a batch, as a format finds them. Methods raise OSError."""
 
     def rows_with(self, keys: pa.Table, *, alive: bool) -> Iterator[FoundRows[FileT]]:
-        """Yield the rows of the table that have one of the keys. `alive`: without those that are dead already."""
+        """Yield the rows of the table with one of the keys. `alive`: deleted rows are left out."""
 
     def order(self, found: FoundRows[FileT]) -> pa.Array:
         """Return the values of the column that orders changes, in these rows."""

@@ -279,7 +279,7 @@ def _live_keys(cluster: Cluster, conf: Mapping[str, str], topic: str) -> Iterato
 
 
 def _delete_keys(cluster: Cluster, conf: Mapping[str, str], topic: str, kept: AbstractSet[bytes] = frozenset()) -> int:
-    """Write a tombstone for each key of a topic that has a row, but those that are kept; returns how many.
+    """Write a tombstone for each key of a topic that has a row and is not kept. Return how many were written.
 
     Raise IngestError.
     """

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _SHOWN: Final = 60
 """Bytes of a record's key that an error shows at most."""
 MAX_HELD: Final = 64 << 20
-"""Bytes of changes that came, after which those that are held back are written, however few they are."""
+"""The size of incoming changes, in bytes, at which the buffer is flushed, however few changes it holds."""
 
 
 class WriterBefore:
