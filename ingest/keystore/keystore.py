@@ -58,11 +58,11 @@ def trusted(data: bytes, kind: str, password: str | None) -> Trusted:
     `kind`: the type that the pipeline says, or an empty text.
     """
     with _refusing():
-        found = _certificates(data, _kind(data, kind), password)
-        if not found:
+        certificates = _certificates(data, _kind(data, kind), password)
+        if not certificates:
             msg = "it holds no certificate"
             raise StoreError(msg)
-        return Trusted(_pem(found), _expired(found))
+        return Trusted(_pem(certificates), _expired(certificates))
 
 
 def identity(data: bytes, kind: str, password: str | None, key_password: str | None) -> Identity:
@@ -71,11 +71,11 @@ def identity(data: bytes, kind: str, password: str | None, key_password: str | N
     `key_password`: the password of the key where it is not that of the store.
     """
     with _refusing():
-        found = _kind(data, kind)
-        if found == "PEM":
+        store_kind = _kind(data, kind)
+        if store_kind == "PEM":
             return _identity_of_pem(data)
         key, chain = (
-            _only_key(data, password, key_password) if found == "JKS" else _key_of_pkcs12(_pkcs12(data, password))
+            _only_key(data, password, key_password) if store_kind == "JKS" else _key_of_pkcs12(_pkcs12(data, password))
         )
         if key.public_key() != chain[0].public_key():
             msg = "its private key does not belong to its certificate"
@@ -103,9 +103,9 @@ def _certificates(data: bytes, kind: str, password: str | None) -> Sequence[x509
         return _from_pem(data)
     if kind == "JKS":
         entries = jks.entries(data, password)
-        return [_parsed(one.certificates[0], one) for one in entries if one.certificates]
+        return [_parsed(entry.certificates[0], entry) for entry in entries if entry.certificates]
     store = _pkcs12(data, password)
-    return [one.certificate for one in (store.cert, *store.additional_certs) if one is not None]
+    return [bag.certificate for bag in (store.cert, *store.additional_certs) if bag is not None]
 
 
 def _identity_of_pem(data: bytes) -> Identity:
@@ -119,21 +119,21 @@ def _identity_of_pem(data: bytes) -> Identity:
 def _kind(data: bytes, said: str) -> str:
     """Return the type of a store by its bytes. Raise StoreError where it is none that can be read, or not as `said`."""
     if data.startswith(jks.MAGIC):
-        found = "JKS"
+        kind = "JKS"
     elif data.startswith(_SEQUENCE):
-        found = "PKCS12"
+        kind = "PKCS12"
     elif _PEM in data:
-        found = "PEM"
+        kind = "PEM"
     elif data.startswith(_JCEKS):
         msg = "it is a JCEKS store, which cannot be read here; keytool -importkeystore converts it to PKCS12"
         raise StoreError(msg)
     else:
         msg = "it is neither a JKS nor a PKCS#12 store, nor a PEM file"
         raise StoreError(msg)
-    if said and (said == "PEM") != (found == "PEM"):
-        msg = f"it is {'a PEM file' if found == 'PEM' else f'a {found} store'}, and the pipeline says {said}"
+    if said and (said == "PEM") != (kind == "PEM"):
+        msg = f"it is {'a PEM file' if kind == 'PEM' else f'a {kind} store'}, and the pipeline says {said}"
         raise StoreError(msg)
-    return found
+    return kind
 
 
 def _only_key(
@@ -151,7 +151,7 @@ def _only_key(
         raise StoreError(msg)
     assert entry.key is not None
     key = serialization.load_der_private_key(jks.private_key(entry.key, secret), None)
-    return key, [_parsed(one, entry) for one in entry.certificates]
+    return key, [_parsed(der, entry) for der in entry.certificates]
 
 
 def _pkcs12(data: bytes, password: str | None) -> pkcs12.PKCS12KeyAndCertificates:
@@ -197,9 +197,9 @@ def _key_of_pkcs12(store: pkcs12.PKCS12KeyAndCertificates) -> tuple[PrivateKeyTy
         msg = "it holds no private key with its certificate"
         raise StoreError(msg)
     chain = [store.cert.certificate]
-    others = [one.certificate for one in store.additional_certs]
+    others = [bag.certificate for bag in store.additional_certs]
     while others:
-        above = next((one for one in others if one.subject == chain[-1].issuer), None)
+        above = next((certificate for certificate in others if certificate.subject == chain[-1].issuer), None)
         if above is None:
             break
         others.remove(above)
@@ -223,14 +223,14 @@ def _parsed(der: bytes, entry: jks.Entry) -> x509.Certificate:
 
 
 def _pem(certificates: Iterable[x509.Certificate]) -> str:
-    return b"".join(one.public_bytes(Encoding.PEM) for one in certificates).decode()
+    return b"".join(certificate.public_bytes(Encoding.PEM) for certificate in certificates).decode()
 
 
 def _expired(certificates: Iterable[x509.Certificate]) -> list[str]:
     """Return a text for each certificate that is not valid any more."""
     now = dt.datetime.now(dt.UTC)
     return [
-        f"the certificate of {one.subject.rfc4514_string()[:200]!r} expired on {one.not_valid_after_utc:%Y-%m-%d}"
-        for one in certificates
-        if one.not_valid_after_utc < now
+        f"the certificate of {cert.subject.rfc4514_string()[:200]!r} expired on {cert.not_valid_after_utc:%Y-%m-%d}"
+        for cert in certificates
+        if cert.not_valid_after_utc < now
     ]

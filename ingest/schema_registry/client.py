@@ -136,35 +136,35 @@ class RegistryClient:
             self._unreachable(exc)
 
     def _found(self, schema: Schema) -> Found:
-        found: dict[tuple[str, int], tuple[str, str]] = {}
-        self._collect(schema, found)
-        names, texts = [name for name, _ in found.values()], [text for _, text in found.values()]
+        referenced: dict[tuple[str, int], tuple[str, str]] = {}
+        self._collect(schema, referenced)
+        names, texts = [name for name, _ in referenced.values()], [text for _, text in referenced.values()]
         return Found(schema.schema_type or "AVRO", schema.schema_str or "", tuple(texts), tuple(names))
 
     def number_of(self, subject: str, kind: str, text: str, *, normalize: bool = False) -> int | None:
         """Return the id of a schema that a subject has; None where it has no such schema. Raise as `schema` does."""
         try:
-            found = self._client.lookup_schema(subject, Schema(text, kind), normalize_schemas=normalize)
+            registered = self._client.lookup_schema(subject, Schema(text, kind), normalize_schemas=normalize)
         except SchemaRegistryError as exc:
             if exc.http_status_code != _NO_SCHEMA or exc.error_code not in _NOT_THERE:
                 self._refuse(exc)
             return None
         except httpx2.HTTPError as exc:
             self._unreachable(exc)
-        return found.schema_id
+        return registered.schema_id
 
-    def _collect(self, schema: Schema, found: dict[tuple[str, int], tuple[str, str]]) -> None:
+    def _collect(self, schema: Schema, referenced: dict[tuple[str, int], tuple[str, str]]) -> None:
         """Add the names and texts of the schemas that a schema refers to, those that they refer to first."""
         for reference in schema.references or ():
             place = (str(reference.subject), int(reference.version or 0))
-            if place in found:
+            if place in referenced:
                 continue
-            if len(found) >= _MAX_REFERENCES:
+            if len(referenced) >= _MAX_REFERENCES:
                 msg = f"a schema of the registry {self._where} refers to more than {_MAX_REFERENCES} others"
                 raise ConfigError(msg, "see the references of its subject")
             other = self._client.get_version(*place).schema
-            self._collect(other, found)
-            found[place] = (str(reference.name), other.schema_str or "")
+            self._collect(other, referenced)
+            referenced[place] = (str(reference.name), other.schema_str or "")
 
     def _refuse(self, exc: SchemaRegistryError) -> NoReturn:
         status = exc.http_status_code
