@@ -57,12 +57,12 @@ class Binder:
         as_they_come = not items or items[0].name == ALL
         condition = None if rule.filter is None else expressions.bind("filter", "", rule.filter)
         wanted = [sql for sql, _ in expressions.computed.values()]
-        found = self.analyse(wanted if condition is None else [*wanted, condition[0]])
-        if condition is not None and not isinstance(found[-1], (type(types.BOOLEAN), NullType)):
+        result_types = self.analyse(wanted if condition is None else [*wanted, condition[0]])
+        if condition is not None and not isinstance(result_types[-1], (type(types.BOOLEAN), NullType)):
             assert rule.filter is not None
-            why = f"a filter is true or false, and this is {types.name(found[-1])}"
+            why = f"a filter is true or false, and this is {types.name(result_types[-1])}"
             raise self.errors.error("filter", "", rule.filter.text, 0, len(rule.filter.text), why, rule.filter.at)
-        for (name, _), data_type in zip(texts.items(), found, strict=False):
+        for (name, _), data_type in zip(texts.items(), result_types, strict=False):
             try:
                 types.name(kept(data_type))
             except TypeError:
@@ -71,7 +71,7 @@ class Binder:
         results: dict[str, str] = {}
         outputs = []
         counts = dict.fromkeys("sldb", 0)
-        kinds = dict(zip(expressions.computed, found, strict=False))
+        kinds = dict(zip(expressions.computed, result_types, strict=False))
         for name in dict.fromkeys(item.name for item in items):
             if name in expressions.copies:
                 column = expressions.copies[name]

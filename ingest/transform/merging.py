@@ -280,7 +280,7 @@ class ChunkMerger:
         tables = {self._mergers[p].transform.table for p in retained.transforms[rows.start : rows.stop] if p >= 0}
         compiled = self._state.results.cache.compiled
         counted = {t: (e.inserted, e.updated, e.deleted) for t in tables if (e := compiled.get(t)) is not None}
-        counts = [one for t in counted for one in counts_by_column(compiled[t])]
+        counts = [count for t in counted for count in counts_by_column(compiled[t])]
         rounded: list[tuple[TableId, str]] = []
         done: list[tuple[TableId, Kind]] = []
         failure: Failure | None = None

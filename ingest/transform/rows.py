@@ -126,11 +126,11 @@ class NativeRows:
     def take(self) -> tuple[RetainedColumns, pa.RecordBatch]:
         """Return (retained columns, rows for Spark) and reset."""
         stay, columns, go, slots = self.native.take()
-        made = [
+        arrays = [
             pa.Array.from_buffers(field.type, go, [part if part is None else pa.py_buffer(part) for part in parts])
             for field, parts in zip(self._schema, map(_buffers, slots), strict=True)
         ]
-        return (stay, columns), pa.RecordBatch.from_arrays(made, schema=self._schema)
+        return (stay, columns), pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
 
 def _buffers(column: Parts) -> list[bytes | None]:
@@ -226,8 +226,8 @@ class Results:
 
     def errors(self, start: int, stop: int) -> str:
         """Return the errors of functions for rows, each once."""
-        found = [] if self._errors is None else self._errors.slice(start, stop - start).to_pylist()
-        return "; ".join(dict.fromkeys(filter(None, found)))
+        messages = [] if self._errors is None else self._errors.slice(start, stop - start).to_pylist()
+        return "; ".join(dict.fromkeys(filter(None, messages)))
 
 
 def _check(batch: pa.RecordBatch, results: Sequence[str], *, has_errors: bool) -> None:

@@ -85,7 +85,7 @@ class RuleErrors:
 
     def missing(self, name: str, known: Iterable[str]) -> str:
         """Return why a name is unknown, with the most similar known name."""
-        names = {one.casefold(): one for one in known}
+        names = {spelling.casefold(): spelling for spelling in known}
         near = get_close_matches(name.casefold(), names, 1)
         hint = f", did you mean {names[near[0]]!r}?" if near else ""
         shown = ", ".join(column.name for column in self.source.columns)
@@ -120,8 +120,8 @@ class RuleErrors:
         start, length = given.start, given.stop - given.start
         if text != sql:
             path = r"\s*\.\s*".join(map(re.escape, given.parts))
-            found = re.search(rf"(?<![\w.`]){path}(?![\w`])", text)
-            start, length = (0, len(text)) if found is None else (found.start(), found.end() - found.start())
+            match = re.search(rf"(?<![\w.`]){path}(?![\w`])", text)
+            start, length = (0, len(text)) if match is None else (match.start(), match.end() - match.start())
         return self.error(option, name, text, start, length, why, 0 if expression is None else expression.at)
 
     def error(

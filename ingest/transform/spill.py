@@ -291,9 +291,9 @@ class NativeToRows:
         """Return what became of the changes from `at` on; their rows are in `rows`, not in the part."""
         encoder = native_encoders(self._encoders).of_changes()
         stop = encoder.feed(changes, at, chunk.messages, first, self._rows.native)
-        made = native_part(chunk, first + at, first + stop, (), [], full=False)
-        made.skipped, made.changes = encoder.skipped(), changes[at:stop]
-        return made
+        part = native_part(chunk, first + at, first + stop, (), [], full=False)
+        part.skipped, part.changes = encoder.skipped(), changes[at:stop]
+        return part
 
 
 class SpillStage:

@@ -30,7 +30,7 @@ def caller(function: Function, takes: Sequence[DataType]) -> Callable[..., pa.Ar
     for each row: whether there is a result (`ok`), the result (`v`), and the error (`e`).
     """
     gives = to_arrow_type(to_spark(function.gives), timezone="UTC")
-    one = _by_row if not function.batch else _by_batch
+    call_rows = _by_row if not function.batch else _by_batch
     scale = function.gives.scale if isinstance(function.gives, DecimalType) else None
     strict = tuple(not p.nullable for p in function.takes[: len(takes)])
     call, name, batch = function.call, function.name, function.batch
@@ -38,19 +38,19 @@ def caller(function: Function, takes: Sequence[DataType]) -> Callable[..., pa.Ar
     def results(wanted: pa.Array, *arguments: pa.Array) -> pa.Array:
         if batch and wanted.true_count == len(wanted):
             with suppress(Exception):  # the calls below find the row with the error
-                found = _called(call, batch, arguments)
-                if found.type == gives and len(found) == len(wanted):
+                column = _called(call, batch, arguments)
+                if column.type == gives and len(column) == len(wanted):
                     return pa.StructArray.from_arrays(
-                        [pa.repeat(True, len(wanted)), found, pa.nulls(len(wanted), pa.string())], ["ok", "v", "e"]
+                        [pa.repeat(True, len(wanted)), column, pa.nulls(len(wanted), pa.string())], ["ok", "v", "e"]
                     )
         rows = [i for i, is_wanted in enumerate(wanted.to_pylist()) if is_wanted]
         ok: list[bool] = [False] * len(wanted)
         why: list[str | None] = [None] * len(wanted)
-        made: list[Any] = [None] * len(wanted)
-        for i, value, error in one(call, batch, arguments, rows, strict, gives, scale):
-            made[i], why[i], ok[i] = value, None if error is None else f"{name}: {error}", error is None
+        values: list[Any] = [None] * len(wanted)
+        for i, value, error in call_rows(call, batch, arguments, rows, strict, gives, scale):
+            values[i], why[i], ok[i] = value, None if error is None else f"{name}: {error}", error is None
         return pa.StructArray.from_arrays(
-            [pa.array(ok, pa.bool_()), pa.array(made, gives), pa.array(why, pa.string())], ["ok", "v", "e"]
+            [pa.array(ok, pa.bool_()), pa.array(values, gives), pa.array(why, pa.string())], ["ok", "v", "e"]
         )
 
     return results
@@ -115,8 +115,8 @@ def _by_batch(
 def _called(call: Callable[..., Any], batch: str, arguments: Sequence[pa.Array]) -> pa.Array:
     """Return the result of a function that takes many rows."""
     if batch == "arrow":
-        found = call(*arguments)
-        return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
+        result = call(*arguments)
+        return result.combine_chunks() if isinstance(result, pa.ChunkedArray) else result
     return pa.Array.from_pandas(call(*(argument.to_pandas() for argument in arguments)))
 
 
