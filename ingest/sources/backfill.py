@@ -136,8 +136,8 @@ class BackfillDecoder:
 
     def decode(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> list[Decoded]:
         """Return one result for each record, in order. Raise nothing for the content of a record."""
-        found = self.decoder.decode(keys, values)
-        return [self._own(one) for one in found] if type(found) is list else found
+        decoded = self.decoder.decode(keys, values)
+        return [self._own(result) for result in decoded] if type(decoded) is list else decoded
 
     def _own(self, decoded: Decoded) -> Decoded:
         if isinstance(decoded, Reject):
@@ -175,9 +175,9 @@ class BackfillCoordinator(SourceCoordinator):
 
         Warn of topics that are not there any more, and of those whose beginning is not.
         """
-        there = self._real.topics({topic for topic, _ in reached})
+        topics = self._real.topics({topic for topic, _ in reached})
         own = {
-            name for name, topic in there.items() if topic is None or not is_another(ids.get(name, topic.id), topic.id)
+            name for name, topic in topics.items() if topic is None or not is_another(ids.get(name, topic.id), topic.id)
         }
         gone = sorted({topic for topic, _ in reached} - own)
         if gone:
@@ -185,7 +185,7 @@ class BackfillCoordinator(SourceCoordinator):
                 f"topics that the pipeline has read are gone, or were made again: {_some(gone)}: rows whose changes "
                 "were there are not brought"
             )
-        counts = {name: 1 << 31 if topic is None else topic.partitions for name, topic in there.items()}
+        counts = {name: 1 << 31 if topic is None else topic.partitions for name, topic in topics.items()}
         splits = [(name, p) for name, p in reached if name in own and p < counts[name]]
         first, last = self._real.resolve(splits, "earliest"), self._real.resolve(splits, "latest")
         self.ids = self._real.ids = {name: of for name, of in ids.items() if name in own}

@@ -124,13 +124,13 @@ class FileSource(Labelled, RecordOptions):
 
     def _file_of(self, topic: str) -> str:
         """Return the file whose lines became dead letters. Raise ConfigError."""
-        found = [name for name in glob.iglob(self.path, recursive=True) if stem_of(name) == topic]  # noqa: PTH207  (the whole pattern is the user's)
-        if len(found) != 1:
+        names = [name for name in glob.iglob(self.path, recursive=True) if stem_of(name) == topic]  # noqa: PTH207  (the whole pattern is the user's)
+        if len(names) != 1:
             msg = (
-                f"{len(found)} files of source.path {self.path!r} stand for {topic!r}: whose first line has its names?"
+                f"{len(names)} files of source.path {self.path!r} stand for {topic!r}: whose first line has its names?"
             )
             raise ConfigError(msg, "put the one file back, or name the columns in scan.value.initial-schemas.ddls")
-        return found[0]
+        return names[0]
 
 
 class _Topic(NamedTuple):
@@ -173,11 +173,11 @@ class FileSourceCoordinator(SourceCoordinator):
         return {"type": "file", "value.format": self.options.value_format}
 
     def _files(self) -> list[str]:
-        found = sorted(name for name in glob.iglob(self.options.path, recursive=True) if Path(name).is_file())  # noqa: PTH207  (the whole pattern is the user's)
-        if len(found) > _MAX_FILES:
-            msg = f"source.path {self.options.path!r} matches {len(found)} files, more than {_MAX_FILES}"
+        names = sorted(name for name in glob.iglob(self.options.path, recursive=True) if Path(name).is_file())  # noqa: PTH207  (the whole pattern is the user's)
+        if len(names) > _MAX_FILES:
+            msg = f"source.path {self.options.path!r} matches {len(names)} files, more than {_MAX_FILES}"
             raise ConfigError(msg, "split the pipeline, or write the lines into fewer files")
-        return found
+        return names
 
     def start(
         self, stored: Mapping[Split, int], ids: Mapping[str, str], owner: str, from_time: int | None

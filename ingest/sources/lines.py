@@ -61,14 +61,14 @@ _line = msgspec.json.Decoder(_Line).decode
 def read_line(text: bytes) -> Envelope:
     """Return what a line holds. Raise LineError."""
     try:
-        found = _line(text)
+        line = _line(text)
     except MALFORMED as exc:
         msg = f"the line is no envelope, a JSON object with key and value (file.envelope): {reason(exc)}"
         raise LineError(msg) from None
-    key = _content("key", found.key, found.key_base64)
-    value = _content("value", found.value, found.value_base64)
-    headers: Headers = [(k, None if v is None else v.encode()) for k, v in found.headers.items()]
-    return Envelope(key, value, headers, found.timestamp, found.topic)
+    key = _content("key", line.key, line.key_base64)
+    value = _content("value", line.value, line.value_base64)
+    headers: Headers = [(k, None if v is None else v.encode()) for k, v in line.headers.items()]
+    return Envelope(key, value, headers, line.timestamp, line.topic)
 
 
 def _content(name: str, raw: msgspec.Raw, coded: str | msgspec.UnsetType | None) -> bytes | None:
@@ -109,9 +109,9 @@ class BrokenLine(bytes):
     @classmethod
     def of(cls, line: bytes, error: LineError) -> BrokenLine:
         """Return a line with why it is no record."""
-        made = cls(line)
-        made.why = str(error)
-        return made
+        broken = cls(line)
+        broken.why = str(error)
+        return broken
 
 
 class EnvelopeDecoder:
@@ -126,11 +126,11 @@ class EnvelopeDecoder:
         broken = {at: value.why for at, value in enumerate(values) if isinstance(value, BrokenLine)}
         if not broken:
             return self._decoder.decode(keys, values)
-        found = self._decoder.decode(keys, [None if at in broken else value for at, value in enumerate(values)])
-        if type(found) is list and len(found) == len(values):  # else the caller says so
+        decoded = self._decoder.decode(keys, [None if at in broken else value for at, value in enumerate(values)])
+        if type(decoded) is list and len(decoded) == len(values):  # else the caller says so
             for at, why in broken.items():
-                found[at] = Reject("malformed", why)
-        return found
+                decoded[at] = Reject("malformed", why)
+        return decoded
 
 
 CHUNK: Final = 2_000

@@ -84,12 +84,12 @@ class DeclaringOptions(Options):
 
     def warnings(self) -> list[tuple[str, str]]:
         """Return options that the file sets and that do nothing, each with the reason."""
-        found = super().warnings()
+        ineffective = super().warnings()
         if "max_errors" in self.model_fields_set and not self.ignore_errors:
             key = "ingestion.error-tolerance.max-count"
             text = f"{key} has no effect without ingestion.ignore-errors: true: the first reject stops the run"
-            found.append((key, text))
-        return found
+            ineffective.append((key, text))
+        return ineffective
 
     def remarks(self) -> list[tuple[str, TextError]]:
         """Return types that are seldom meant."""
@@ -197,8 +197,8 @@ class RecordOptions(DeclaringOptions):
         problems += unprefixed(self.key_fields, self.key_prefix)
         by_position: AnyOptions = None if self.key_format is None else FORMATS.find(self.key_format)
         if by_position is not None and issubclass(by_position, PositionalOptions):
-            found = (by_position().unreadable(table, columns) for table, columns in self._columns_of_keys().items())
-            problems += [("key.format", f"key.format: {why}") for why in found if why is not None]
+            reasons = (by_position().unreadable(table, columns) for table, columns in self._columns_of_keys().items())
+            problems += [("key.format", f"key.format: {why}") for why in reasons if why is not None]
         if problems:
             raise OptionErrors(*problems)
         return self
@@ -209,10 +209,10 @@ class RecordOptions(DeclaringOptions):
             chosen = chosen.with_tables(self._columns_of_keys()).with_names(self._key_names)
         if isinstance(chosen, FormatOptions) and chosen.capabilities.says_types:
             chosen = chosen.beside(self._declared_with(self.key_prefix, self.value_prefix))
-        made = self.holding(_key_options=None if isinstance(chosen, JsonKeys) else chosen)
+        options = self.holding(_key_options=None if isinstance(chosen, JsonKeys) else chosen)
         if "key_format" in self.model_fields_set or chosen.model_fields_set:
-            made = made.holding(_ignored_keys=chosen.ignore_parse_errors)
-        return made
+            options = options.holding(_ignored_keys=chosen.ignore_parse_errors)
+        return options
 
     @property
     def _key_names(self) -> tuple[str, ...]:
@@ -253,8 +253,8 @@ class RecordOptions(DeclaringOptions):
             problems.append(("csv.header", "csv.header needs lines of files: type: file, without file.envelope"))
         if isinstance(chosen, PositionalOptions):
             tables = self._columns_of_values()
-            found = (chosen.unreadable(table, columns) for table, columns in tables.items())
-            problems += [("scan.value.initial-schemas.ddls", why) for why in found if why is not None]
+            reasons = (chosen.unreadable(table, columns) for table, columns in tables.items())
+            problems += [("scan.value.initial-schemas.ddls", why) for why in reasons if why is not None]
             chosen = chosen.with_tables(tables)
         return self.model_copy(update={"format": chosen}), problems
 
@@ -264,9 +264,9 @@ class RecordOptions(DeclaringOptions):
 
     def with_files_of_formats(self, files: Files) -> Self:
         """Return these options with what is in the files that the formats' options name; raises IngestError."""
-        made = self.model_copy(update={"format": self.format.with_files(files)})
+        options = self.model_copy(update={"format": self.format.with_files(files)})
         of_keys = self._key_options
-        return made if of_keys is None else made.holding(_key_options=of_keys.with_files(files))
+        return options if of_keys is None else options.holding(_key_options=of_keys.with_files(files))
 
     def _declared_with(self, prefix: str, other: str) -> Mapping[TableId, Mapping[str, DataType]]:
         """Return the types that the initial schemas say of columns whose names begin so, by table, without the prefix.

@@ -230,9 +230,9 @@ class KafkaSourceCoordinator(SourceCoordinator):
         deadline = time.monotonic() + SETTLE_S
         while True:
             before = dict(self.ids)
-            found = self.cluster.topics(before)
+            topics = self.cluster.topics(before)
             try:
-                now = self._within(self._compare(positions, before, found, "during the run"))
+                now = self._within(self._compare(positions, before, topics, "during the run"))
             except TopicMissing as exc:  # it goes, or comes, at this very moment
                 if time.monotonic() > deadline:
                     raise DataLoss(exc.message, f"it was there a moment ago; {exc.hint}") from exc

@@ -67,12 +67,12 @@ def _fields(part: str, at: int) -> dict[str, str]:
     fields: dict[str, str] = {}
     position = 0
     while position < len(part):
-        found = _FIELDS.match(part, position)
-        if found is None or found.group(1) not in {"topic", "partition", "offset"} or found.group(1) in fields:
+        match = _FIELDS.match(part, position)
+        if match is None or match.group(1) not in {"topic", "partition", "offset"} or match.group(1) in fields:
             msg = f"cannot read {part[position:]!r}: write partition:P,offset:O"
             raise TextError(msg, at + position, len(part) - position)
-        fields[found.group(1)] = found.group(2)
-        position = found.end()
+        fields[match.group(1)] = match.group(2)
+        position = match.end()
     return fields
 
 
@@ -121,15 +121,15 @@ def parse_filter(text: str) -> tuple[tuple[str, _Term], ...]:
     terms: list[tuple[str, _Term]] = []
     operator, start = "|", 0
     while True:
-        found = _TOKEN.search(text, start)
-        end = len(text) if found is None else found.start()
+        operator_match = _TOKEN.search(text, start)
+        end = len(text) if operator_match is None else operator_match.start()
         if len(terms) == MAX_TERMS:
             msg = f"more than {MAX_TERMS:,} headers; this is the first one too many"
             raise TextError(msg, start, end - start)
         terms.append((operator, _term(text, start, end)))
-        if found is None:
+        if operator_match is None:
             return tuple(terms)
-        operator, start = found.group(), found.end()
+        operator, start = operator_match.group(), operator_match.end()
 
 
 def _term(text: str, start: int, end: int) -> _Term:
@@ -170,11 +170,11 @@ def compile_filter(text: str) -> Callable[[Headers], bool]:
 
     def wanted(headers: Headers) -> bool:
         # A header without a value counts as empty
-        there = {(name, value or b"") for name, value in headers or ()}
+        present = {(name, value or b"") for name, value in headers or ()}
         result = False
         for operator, term in terms:
             if result is (operator == "&"):  # otherwise the term cannot change it
-                result = (term.header in there) is not term.negated
+                result = (term.header in present) is not term.negated
         return result
 
     return wanted

@@ -161,7 +161,7 @@ class TopicSourceOptions(KafkaConnection):
 
     def warnings(self) -> list[tuple[str, str]]:
         """Return options that the file sets and that do nothing, each with the reason."""
-        found = super().warnings()
+        ineffective = super().warnings()
         of_modes = (
             ("startup", self.startup_mode, "timestamp", "timestamp-millis", self.startup_timestamp),
             ("startup", self.startup_mode, "specific-offsets", "specific-offsets", self.startup_offsets),
@@ -171,15 +171,15 @@ class TopicSourceOptions(KafkaConnection):
         for what, mode, needed, option, value in of_modes:
             if value is not None and mode != needed:
                 key = f"scan.{what}.{option}"
-                found.append((key, f"{key} has no effect without scan.{what}.mode: {needed} (it is {mode})"))
+                ineffective.append((key, f"{key} has no effect without scan.{what}.mode: {needed} (it is {mode})"))
         if self.bounded_mode != "unbounded" and "discovery_interval" in self.model_fields_set:
             key = "scan.topic-partition-discovery.interval"
-            found.append((key, f"{key} has no effect with scan.bounded.mode: {self.bounded_mode}"))
+            ineffective.append((key, f"{key} has no effect with scan.bounded.mode: {self.bounded_mode}"))
         if self.properties.get(CREATE, "").lower() in TRUE:
-            found.append(
+            ineffective.append(
                 (f"properties.{CREATE}", f"properties.{CREATE} has no effect here: a source creates no topics")
             )
-        return found
+        return ineffective
 
     @property
     def topics(self) -> tuple[str, ...]:
@@ -296,13 +296,13 @@ class UpsertKafkaSource(TopicSourceOptions, Labelled, RecordOptions):
 
     def with_format(self, chosen: AnyOptions) -> tuple[RecordOptions, list[tuple[str, str]]]:
         """Return these options with those of the format; and what is wrong between them: option, and reason."""
-        made, problems = super().with_format(chosen)
-        return made.model_copy(update={"format": UpsertRows(made.format)}), problems
+        options, problems = super().with_format(chosen)
+        return options.model_copy(update={"format": UpsertRows(options.format)}), problems
 
     def with_key_format(self, chosen: AnyOptions) -> Self:
         """Return these options with those of the keys' format."""
-        made = super().with_key_format(chosen)
-        return made.model_copy(update={"format": UpsertRows(self.format.rows, made.extra.key_format)})
+        options = super().with_key_format(chosen)
+        return options.model_copy(update={"format": UpsertRows(self.format.rows, options.extra.key_format)})
 
     @property
     def chosen_formats(self) -> tuple[Any, ...]:

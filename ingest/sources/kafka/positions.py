@@ -53,15 +53,15 @@ class ChosenPositions:
     def at_time(self, splits: Iterable[Split], millis: int | None) -> dict[Split, int]:
         """Return the first offset that is not older than a time; where all are, the end."""
         wanted = list(splits)
-        found = self._cluster.at_time(wanted, millis or 0)
-        late = [split for split, at in found.items() if at < 0]
-        return {**found, **self._cluster.latest(late, committed=self.committed)}
+        offsets = self._cluster.at_time(wanted, millis or 0)
+        late = [split for split, at in offsets.items() if at < 0]
+        return {**offsets, **self._cluster.latest(late, committed=self.committed)}
 
     @staticmethod
     def _exist(named: Mapping[Split, int], splits: Iterable[Split], option: str) -> None:
-        there = set(splits)
+        existing = set(splits)
         for topic, partition in named:
-            if (topic, partition) not in there and any(name == topic for name, _ in there):
+            if (topic, partition) not in existing and any(name == topic for name, _ in existing):
                 msg = f"{option} names partition {partition} of topic {topic}, which does not exist"
                 raise ConfigError(msg, "correct the option, or create the partition")
 
