@@ -99,7 +99,7 @@ class FileSink(TypedSinkOptions, SinkOptions):
         """Return how rows of a table are written."""
         name = _file_name(target)
         _, typed = self.typed(target, sink)
-        made = typed or value_of(self.value_format, target, sink, options=self.format)
+        writer = typed or value_of(self.value_format, target, sink, options=self.format)
         content = _Content.BYTES if typed else _Content.JSON
         if not (typed or capabilities_of(self.value_format).json):
             content = _Content.TEXT
@@ -107,7 +107,7 @@ class FileSink(TypedSinkOptions, SinkOptions):
         moves = self.envelope and is_of_rows(self.value_format)
 
         def render(change: RowChange) -> Iterator[Record]:
-            value = made(change.kind, change.before, change.after)
+            value = writer(change.kind, change.before, change.after)
             if moves and change.old_key.keys() == change.key.keys() and change.old_key != change.key:
                 yield Record(name, b"", _envelope(change.old_key, None, content))
             if self.envelope:
@@ -117,7 +117,9 @@ class FileSink(TypedSinkOptions, SinkOptions):
             yield Record(name, b"", value or b"")
 
         coarse = has_times if typed else None
-        rounding = self.rounding(None, WrittenPart(self.format, {one.name: one for one in sink.columns}, typed))
+        rounding = self.rounding(
+            None, WrittenPart(self.format, {column.name: column for column in sink.columns}, typed)
+        )
         encoder = ChangeEncoder(table, source, sink, render, inference, coarse=coarse).with_rounding(rounding)
         return encoder.with_splits(capabilities_of(self.value_format).splits_keys)
 
@@ -195,13 +197,13 @@ class FileSinkCoordinator(TypedSinkCoordinator[FileSink]):
     def connect(self) -> str:
         """Check that files can be written there; raises ConfigError."""
         try:
-            there = next((path for path in (self._path, *self._path.absolute().parents) if path.exists()), Path("/"))
+            folder = next((path for path in (self._path, *self._path.absolute().parents) if path.exists()), Path("/"))
         except OSError as exc:
             raise self._refuse(reason_of(exc)) from exc
-        if not there.is_dir():
-            raise self._refuse(f"{there} is no directory")
-        if not os.access(there, os.W_OK | os.X_OK):
-            raise self._refuse(f"{there} may not be written to")
+        if not folder.is_dir():
+            raise self._refuse(f"{folder} is no directory")
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise self._refuse(f"{folder} may not be written to")
         return str(self._path)
 
     def prepare(self, _tables: Iterable[TableId], *, dry_run: bool) -> None:
@@ -216,8 +218,8 @@ class FileSinkCoordinator(TypedSinkCoordinator[FileSink]):
     def filled(self, tables: Iterable[TableId]) -> set[str]:
         """Return the files that have lines."""
         names = [_file_name(table) for table in tables]
-        found = [one for name in names for one in self._path.glob(f"{name}.*.jsonl") if one.stat().st_size]
-        return {f"file {one}" for one in found}
+        files = [file for name in names for file in self._path.glob(f"{name}.*.jsonl") if file.stat().st_size]
+        return {f"file {file}" for file in files}
 
     def _refuse(self, why: str) -> ConfigError:
         msg = f"cannot write to the directory {self._path} (sink.path): {why}"
@@ -287,8 +289,8 @@ def _end_of_lines(file: FileIO) -> int:
     while end > 0:
         start = max(0, end - _BLOCK)
         file.seek(start)
-        found = file.read(end - start).rfind(b"\n")
-        if found >= 0:
-            return start + found + 1
+        at = file.read(end - start).rfind(b"\n")
+        if at >= 0:
+            return start + at + 1
         end = start
     return 0

@@ -53,7 +53,7 @@ class WrittenPart(NamedTuple):
         if self.writer is not None:
             return self.writer.rounds
         columns = self.columns.values() if self.format is not None and self.format.capabilities.binary_numbers else ()
-        return {one.name: rounds for one in columns if (rounds := rounding_of(one.type)) is not None}
+        return {column.name: rounds for column in columns if (rounds := rounding_of(column.type)) is not None}
 
 
 class TypedSinkOptions(Options):
@@ -81,8 +81,10 @@ class TypedSinkOptions(Options):
 
     def with_files(self, files: Files) -> Self:
         """Return these options with what is in the files that they and their format name; raises IngestError."""
-        made = super().with_files(files)
-        return made if made.format is None else made.model_copy(update={"format": made.format.with_files(files)})
+        options = super().with_files(files)
+        if options.format is None:
+            return options
+        return options.model_copy(update={"format": options.format.with_files(files)})
 
     @property
     def numbers(self) -> Numbers:
@@ -122,11 +124,11 @@ class TypedSinkOptions(Options):
             return None
 
         @cache
-        def found() -> Rounding:
+        def rounding_of_row() -> Rounding:
             after = value.rounds
             return Rounding({} if key is None else key.rounds, after, {} if value.is_row else after)
 
-        return found
+        return rounding_of_row
 
     def typed(self, _table: TableId, _schema: TableSchema) -> TypedWriters:
         """Return what makes keys and values of a sink table, where their formats have schemas. Raise RowError."""

@@ -64,7 +64,7 @@ class ArrayRows:
         soft = table.deleted is not None
         values = _row_values(table, kinds, table.non_key, "last.line")
         keys, written = numbered("k", table.key), [*named(table.non_key), *table.flag]
-        made = renamed(_key_values(table, kinds), keys)
+        key_columns = renamed(_key_values(table, kinds), keys)
         parts: dict[str, Any] = {
             "table": table.place,
             "keys": listed(keys),
@@ -77,7 +77,7 @@ class ArrayRows:
             "then": sql.SQL("UPDATE SET {}").format(excluded(written)) if written else sql.SQL("NOTHING"),
         }
         last, shown = (
-            sql.SQL(_LAST).format(made=made, keys=listed(keys), which=sql.SQL(which))
+            sql.SQL(_LAST).format(made=key_columns, keys=listed(keys), which=sql.SQL(which))
             for which in ("", " WHERE line IS NOT NULL" if soft else "")
         )
         self._insert = sql.SQL(_INSERT).format(last=shown, **parts)

@@ -241,7 +241,7 @@ class HologresDialect(SqlDialect):
         """Yield the statements that set the properties of a table, in the transaction that makes it."""
         name = sql.Literal(place.as_string(None))
         given = {**self.properties, **dict(options)}
-        for key, value in sorted(given.items(), key=lambda one: (one[0] == "binlog.ttl", one[0])):
+        for key, value in sorted(given.items(), key=lambda option: (option[0] == "binlog.ttl", option[0])):
             yield sql.SQL("CALL set_table_property({}, {}, {})").format(name, sql.Literal(key), sql.Literal(value))
 
 

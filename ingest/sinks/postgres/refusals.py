@@ -82,7 +82,7 @@ def find_refused(
         still = search.halve(again)
         if len(still) == len(again):
             break
-        refused = sorted([*(one for one in refused if not one[1].may_pass), *still])
+        refused = sorted([*(refusal for refusal in refused if not refusal[1].may_pass), *still])
     return [(changes[at], why) for at, why in sorted(refused) if not search.replaced(at)]
 
 

@@ -296,8 +296,8 @@ def _statement(table: SqlTable, form: _Form, hard: str) -> sql.Composed:
     keys = numbered("k", table.key)
     last_keys, written = of_alias("last", keys), [*named(table.non_key), *table.flag]
     values = [*last_keys, *form.values, *(sql.SQL(form.last_gone) for _ in table.flag)]
-    made = sql.SQL(", ").join([renamed(form.keys, keys), *form.others])
-    states = {"ones": listed(form.keys), "made": made, "staged": form.staged}
+    staged_columns = sql.SQL(", ").join([renamed(form.keys, keys), *form.others])
+    states = {"ones": listed(form.keys), "made": staged_columns, "staged": form.staged}
     held = sql.SQL(" WHERE NOT ({})").format(sql.SQL(form.gone))
     return sql.SQL(_SOFT if soft else hard).format(
         last=sql.SQL(_LAST).format(which=sql.SQL(""), **states),

@@ -63,9 +63,9 @@ def type_of(data_type: DataType) -> str | None:
 
 def type_of_kind(kind: str) -> DataType | None:
     """Return our type of the values that a column of the server's type takes, all of them; None where there is none."""
-    found = _NUMERIC.fullmatch(kind)
-    if found is not None and found[1] is not None and int(found[1]) <= types.MAX_PRECISION and int(found[2]) >= 0:
-        return DecimalType(int(found[1]), int(found[2]))
+    match = _NUMERIC.fullmatch(kind)
+    if match is not None and match[1] is not None and int(match[1]) <= types.MAX_PRECISION and int(match[2]) >= 0:
+        return DecimalType(int(match[1]), int(match[2]))
     time = _TIME.fullmatch(kind)
     if time is not None:
         return TimeType(int(time[1] or 6))
@@ -111,8 +111,8 @@ def _size_of(kind: str) -> tuple[int, int] | None:
     """Return the digits of numbers before and behind the point; None where they are not bound."""
     if kind in _DIGITS:
         return _DIGITS[kind], 0
-    found = _NUMERIC.fullmatch(kind)
-    return None if found is None or found[1] is None else (int(found[1]) - int(found[2]), int(found[2]))
+    match = _NUMERIC.fullmatch(kind)
+    return None if match is None or match[1] is None else (int(match[1]) - int(match[2]), int(match[2]))
 
 
 def stays_key(known: str, wanted: str) -> bool:
