@@ -201,9 +201,9 @@ def is_denied(exc: BaseException) -> bool:
 
 def kinds_of_errors() -> dict[str, type[IngestError]]:
     """Return the classes of errors that have been imported, by their codes."""
-    found: dict[str, type[IngestError]] = {}
+    by_code: dict[str, type[IngestError]] = {}
     kinds = [IngestError]
     for kind in kinds:  # grows on the way
-        found.setdefault(kind.code, kind)
+        by_code.setdefault(kind.code, kind)
         kinds += kind.__subclasses__()
-    return found
+    return by_code

@@ -66,9 +66,9 @@ def lacking(name: str) -> tuple[str, str] | None:
 
 def require(name: str) -> None:
     """Raise ProgramMissing where a package of an extra is not installed."""
-    found = lacking(name)
-    if found is not None:
-        raise ProgramMissing(*found)
+    missing = lacking(name)
+    if missing is not None:
+        raise ProgramMissing(*missing)
 
 
 def failed_import(exc: BaseException) -> ProgramMissing | None:

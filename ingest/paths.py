@@ -105,12 +105,12 @@ def locked(name: str) -> Iterator[None]:
 def java() -> str:
     """Return the path of the Java launcher. Raise ConfigError where there is none."""
     home = os.environ.get("JAVA_HOME")
-    found = str(Path(home) / "bin" / "java") if home else shutil.which("java")
-    if found is None or not Path(found).exists():
+    launcher = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    if launcher is None or not Path(launcher).exists():
         where = f"in JAVA_HOME ({home})" if home else "on the PATH"
         msg = f"Java 17 or newer is needed, and there is no 'java' {where}"
         raise ProgramMissing(msg, "install it, or set JAVA_HOME")
-    return found
+    return launcher
 
 
 WAIT_S: Final = 3.0
@@ -142,9 +142,9 @@ def unseen(marks: Sequence[SharedMark]) -> list[str]:
     until = time.monotonic() + WAIT_S
     out = []
     for mark in marks:
-        while not (there := os.path.exists(mark.path)) and time.monotonic() < until:  # noqa: PTH110  (never raises)
+        while not (visible := os.path.exists(mark.path)) and time.monotonic() < until:  # noqa: PTH110  (never raises)
             time.sleep(_AGAIN_S)
-        if not there:
+        if not visible:
             out.append(f"does not see {mark.folder or mark.path} ({mark.option}) as the driver does")
         elif mark.folder and not os.access(mark.folder, os.W_OK | os.X_OK):
             out.append(f"may not write to {mark.folder} ({mark.option})")

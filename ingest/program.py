@@ -92,11 +92,11 @@ def placed(file: Path) -> Iterator[None]:
     try:
         yield
     except TransformError as exc:
-        found = None if exc.place is None else locate(file, *exc.place, exc.message.split("\n", 1)[0])
-        if found is None:
+        error = None if exc.place is None else locate(file, *exc.place, exc.message.split("\n", 1)[0])
+        if error is None:
             raise
         version = exc.message.rsplit("\n", 1)[-1]
-        raise TransformError(f"{found.text()}\n{version}", exc.hint) from exc
+        raise TransformError(f"{error.text()}\n{version}", exc.hint) from exc
 
 
 def _quiet(_event: Event) -> None:

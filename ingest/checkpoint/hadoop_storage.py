@@ -126,7 +126,7 @@ class HadoopStorage:
 def _java_array(jvm: JVMView, enum: JavaObject, *names: str) -> JavaObject:
     """Return a Java array of an enum's values, as a method of variable arity wants it."""
     values = [getattr(enum, name) for name in names]
-    made = jvm.java.lang.reflect.Array.newInstance(values[0].getClass(), len(values))
+    array = jvm.java.lang.reflect.Array.newInstance(values[0].getClass(), len(values))
     for i, value in enumerate(values):
-        made[i] = value
-    return made
+        array[i] = value
+    return array

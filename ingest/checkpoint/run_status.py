@@ -171,10 +171,10 @@ def status(checkpoint: Checkpoint) -> dict[str, Any]:
     progress, unfinished = checkpoint.progress()
     stored, left, lag_left = checkpoint.last_done()
     # By the clock, not by the number: the error of a start has none
-    errors = [(one.time, number, one) for number, one in ends.items() if one.exit_code]
+    errors = [(run_end.time, number, run_end) for number, run_end in ends.items() if run_end.exit_code]
     failed_start = _note(checkpoint, FAILED_START, RunEnd)
     if failed_start is not None and (
-        len(starts) < KEEP_RUNS or failed_start.time >= min(one.time for one in starts.values())
+        len(starts) < KEEP_RUNS or failed_start.time >= min(run_start.time for run_start in starts.values())
     ):
         errors.append((failed_start.time, 0, failed_start))
     failed_at, failed_run, failed = max(errors, default=(0, 0, None))
@@ -184,8 +184,8 @@ def status(checkpoint: Checkpoint) -> dict[str, Any]:
         *([] if end is None else [(end.time, "end", end.waiting, end.lag)]),
         *([] if counted is None else [(counted.time, "run", counted.records, counted.lag)]),
     ]
-    known = [one for one in counts if one[2] is not None or one[3] is not None]
-    counted_at, counted_by, waiting, lag = max(known, key=lambda one: one[:2], default=(0, None, None, None))
+    known = [count for count in counts if count[2] is not None or count[3] is not None]
+    counted_at, counted_by, waiting, lag = max(known, key=lambda count: count[:2], default=(0, None, None, None))
     standing = standing_of(checkpoint, progress)
     times = [
         stored,
@@ -193,7 +193,9 @@ def status(checkpoint: Checkpoint) -> dict[str, Any]:
         None if start is None else start.time,
         None if end is None else end.time,
     ]
-    not_started = failed is not None and not failed_run and failed_at >= max((one or 0 for one in times[2:]), default=0)
+    not_started = (
+        failed is not None and not failed_run and failed_at >= max((moment or 0 for moment in times[2:]), default=0)
+    )
     state = _state(start, end, held, locked=isinstance(checkpoint.storage, LocalStorage))
     return {
         "checkpoint": checkpoint.where,
@@ -227,7 +229,7 @@ def status(checkpoint: Checkpoint) -> dict[str, Any]:
             "code": failed.code,
             "message": failed.message,
         },
-        "last_write": max((iso(one) for one in times if one is not None), default=None),
+        "last_write": max((iso(moment) for moment in times if moment is not None), default=None),
     }
 
 
