@@ -188,10 +188,10 @@ class Metrics(Collector):
             counts.updated += changes.updated
             counts.deleted += changes.deleted
             counts.rejected += changes.rejected
-        for name, (read, made) in event.table_bytes.items():
+        for name, (read, written) in event.table_bytes.items():
             counts = self._counts_of(name)
             counts.bytes_in += read
-            counts.bytes_out += made
+            counts.bytes_out += written
         for code, count in event.rejects.items():
             count_up(self._rejects, code, count, (OTHERS, OTHERS), MAX_REASONS)
         self._outcomes["failed" if event.failed else "succeeded"] += 1

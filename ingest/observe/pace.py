@@ -41,7 +41,7 @@ class Pace:
             if len(self._moments) < 2:
                 return None
             at, numbers = self._moments[-1]
-            earlier = (one for one in reversed(self._moments) if one[0] <= at - window_s)
+            earlier = (moment for moment in reversed(self._moments) if moment[0] <= at - window_s)
             before, older = next(earlier, self._moments[0])
             return (numbers.get(name, 0) - older.get(name, 0)) / max(at - before, 0.001)
 

@@ -237,9 +237,9 @@ class RunReport:
     def _sample(self, stage: str, code: str, text: str) -> None:
         samples = self._facts.samples
         if (stage, code) in samples or len(samples) < MAX_CODES:
-            found = samples.setdefault((stage, code), [])
-            if len(found) < MAX_SAMPLES:
-                found.append(one_line(text))
+            texts = samples.setdefault((stage, code), [])
+            if len(texts) < MAX_SAMPLES:
+                texts.append(one_line(text))
 
 
 def _with_step(steps: list[tuple[float, int]], value: int) -> list[tuple[float, int]]:

@@ -95,8 +95,8 @@ def _head(facts: RunFacts, text: Callable[[object], str]) -> Iterator[str]:
     yield f'<p class="dim">{run}started {_when(facts.since)}, ingest {text(facts.version)}</p>'
     yield f"<p>{_state(facts, text)}</p>"
     yield from (
-        f'<p class="bad">The {text(side)} has not answered for {_length(one.away_s)}: {text(one.why)}</p>'
-        for side, one in sorted(facts.away.items())
+        f'<p class="bad">The {text(side)} has not answered for {_length(outage.away_s)}: {text(outage.why)}</p>'
+        for side, outage in sorted(facts.away.items())
     )
     unit = _unit(facts)
     numbers = (
@@ -155,8 +155,8 @@ def _snapshot(facts: RunFacts, text: Callable[[object], str]) -> Iterator[str]:
     done = f"{others:,} other table{' has' if others == 1 else 's have'} been read completely." if others else ""
     yield f'<p class="dim">{done} Totals are estimates.</p>'
     rows = (
-        (text(name), f"{one.read:,}", f"{one.rows:,}", f"{one.chunks_read:,}", f"{one.chunks:,}")
-        for name, one in sorted(standing.tables.items())[:MAX_TABLES]
+        (text(name), f"{progress.read:,}", f"{progress.rows:,}", f"{progress.chunks_read:,}", f"{progress.chunks:,}")
+        for name, progress in sorted(standing.tables.items())[:MAX_TABLES]
     )
     yield from _grid(("table", "rows read", "rows (estimate)", "chunks read", "chunks (estimate)"), rows, numbers=4)
 
@@ -259,16 +259,16 @@ def _rejects(facts: RunFacts, text: Callable[[object], str]) -> Iterator[str]:
         yield "</details>"
 
 
-def _list(title: str, found: Iterable[str], text: Callable[[object], str]) -> Iterator[str]:
-    lines = list(found)
+def _list(title: str, items: Iterable[str], text: Callable[[object], str]) -> Iterator[str]:
+    lines = list(items)
     if lines:
         yield f"<h2>{title}</h2>"
         yield from _items(lines, text)
 
 
-def _items(found: Iterable[str], text: Callable[[object], str]) -> Iterator[str]:
+def _items(items: Iterable[str], text: Callable[[object], str]) -> Iterator[str]:
     yield "<ul>"
-    yield from (f"<li><code>{text(line)}</code></li>" for line in found)
+    yield from (f"<li><code>{text(line)}</code></li>" for line in items)
     yield "</ul>"
 
 

@@ -140,7 +140,7 @@ class Scrape:
             )
             for table, counts in self.tables.items()
         ]
-        tables.sort(key=lambda one: (-(one.rate or 0.0), -sum(one.counts.values()), one.table))
+        tables.sort(key=lambda table: (-(table.rate or 0.0), -sum(table.counts.values()), table.table))
         watched = (
             pace is not None
             and not self.over

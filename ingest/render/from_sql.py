@@ -80,8 +80,8 @@ class _Turning:
         self._left = [*script.left]
         self._copy = self._chosen()
         self._source = self._table(self._copy.source, "read")
-        there = [table for table in script.tables if table.name[-1] == self._copy.sink[-1]]
-        self._sink = there[0] if there else None
+        sink_tables = [table for table in script.tables if table.name[-1] == self._copy.sink[-1]]
+        self._sink = sink_tables[0] if sink_tables else None
         self._from, self._to = _Section(), _Section()
 
     def turned(self) -> Turned:
@@ -122,9 +122,9 @@ class _Turning:
         return Turned(text, self._left)
 
     def _leave(self, line: int, what: str) -> None:
-        found = Left(line, one_line(what)[:300])
-        if found not in self._left:
-            self._left.append(found)
+        untranslated = Left(line, one_line(what)[:300])
+        if untranslated not in self._left:
+            self._left.append(untranslated)
 
     # -- which tables ------------------------------------------------------------------------------------------------
 
@@ -152,11 +152,11 @@ class _Turning:
         return SqlCopy(sink, first.name, first.line, star)
 
     def _table(self, name: tuple[str, ...], what: str) -> ScriptTable:
-        found = [table for table in self._script.tables if table.name[-1] == name[-1]]
-        if not found:
+        tables = [table for table in self._script.tables if table.name[-1] == name[-1]]
+        if not tables:
             msg = f"{self._file}:{self._copy.line}: table {name[-1][:100]!r}, which is {what}, is not in the script"
             raise ConfigError(msg, "add its CREATE TABLE … WITH")
-        return found[0]
+        return tables[0]
 
     # -- options -----------------------------------------------------------------------------------------------------
 
@@ -187,7 +187,7 @@ class _Turning:
         if self._sink is None or kind == "print":
             return "print"
         if kind not in SINKS or kind in {"file", "values"}:
-            known = ", ".join(one for one in SINKS if one not in {"file", "values"})
+            known = ", ".join(sink_type for sink_type in SINKS if sink_type not in {"file", "values"})
             what = f"table {self._sink.name[-1]}: there is no sink {kind[:60]!r} (known: {known}); rows are printed"
             self._leave(self._sink.line, what)
             return "print"

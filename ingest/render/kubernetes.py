@@ -72,18 +72,18 @@ def documents(pipeline: Rendered) -> list[dict[str, Any]]:
 def _merged(value: Any, patch: Any) -> Any:
     """Return a document with another one merged into it: maps by keys, lists of named maps by names; null removes."""
     if isinstance(value, dict) and isinstance(patch, dict):
-        out = {key: _merged(there, patch[key]) if key in patch else there for key, there in value.items()}
+        out = {key: _merged(existing, patch[key]) if key in patch else existing for key, existing in value.items()}
         out |= {key: more for key, more in patch.items() if key not in value}
-        return {key: one for key, one in out.items() if not (key in patch and patch[key] is None)}
+        return {key: item for key, item in out.items() if not (key in patch and patch[key] is None)}
     if _named(value) and _named(patch):
-        by_name = {one["name"]: one for one in value}
-        by_name |= {one["name"]: _merged(by_name.get(one["name"], {}), one) for one in patch}
+        by_name = {item["name"]: item for item in value}
+        by_name |= {item["name"]: _merged(by_name.get(item["name"], {}), item) for item in patch}
         return [*by_name.values()]
     return patch
 
 
 def _named(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(one, dict) and "name" in one for one in value)
+    return isinstance(value, list) and all(isinstance(item, dict) and "name" in item for item in value)
 
 
 def kustomization(names: Sequence[str]) -> dict[str, Any]:

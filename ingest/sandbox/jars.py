@@ -96,9 +96,9 @@ def fetch(folder: Path, dependencies: str, types: str, what: str) -> None:
     `dependencies` is the text of Ivy's `dependency` elements, `types` names Ivy's types of the files, and `what` is for
     errors. Raise Unavailable.
     """
-    found = find_spec("pyspark")  # only the place of its jars is needed
-    assert found is not None
-    spark = Path(found.origin or "").parent / "jars"
+    spec = find_spec("pyspark")  # only the place of its jars is needed
+    assert spec is not None
+    spark = Path(spec.origin or "").parent / "jars"
     module = (
         f'<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">\n'
         f'  <info organisation="ingest" module="sandbox"/>\n  <dependencies>\n{dependencies}\n  </dependencies>\n'

@@ -65,9 +65,9 @@ def status(folder: Path) -> RunningDatabase | None:
 
 def up(folder: Path, port: int | None = None) -> RunningDatabase:
     """Start the server unless it runs, and return it when it answers. Raise IngestError."""
-    there = status(folder)
-    if there is not None:
-        return there
+    running_server = status(folder)
+    if running_server is not None:
+        return running_server
     bin_folder, account = programs(), _account()
     own = (folder / "postgres").resolve()
     with starting(own, "PostgreSQL server") as lock:
@@ -79,8 +79,8 @@ def programs() -> Path:
     on_path = shutil.which(PROGRAMS[0])
     versions = [path for path in _DEBIAN.glob("*/bin") if path.parent.name.isdecimal()]
     newest = sorted(versions, key=lambda path: int(path.parent.name), reverse=True)
-    found = [Path(on_path).resolve().parent] if on_path is not None else []
-    for place in [*found, *newest]:
+    folders = [Path(on_path).resolve().parent] if on_path is not None else []
+    for place in [*folders, *newest]:
         if all(os.access(place / name, os.X_OK) for name in PROGRAMS):
             return place
     msg = f"the programs of a PostgreSQL server are missing: {', '.join(PROGRAMS)}"

@@ -83,10 +83,10 @@ def wait_for(process: subprocess.Popen[bytes], answers: Callable[[], bool], what
 def noted(file: Path) -> dict[str, Any]:
     """Return the note of the last start; empty where there is none that can be read."""
     try:
-        found = json.loads(file.read_text(encoding="utf-8"))
+        note = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return note if isinstance(note, dict) else {}
 
 
 def running(folder: Path, note: str, kind: type[_Kind]) -> _Kind | None:

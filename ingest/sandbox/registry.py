@@ -188,11 +188,11 @@ def files() -> Path:
 
 def _checksum(folder: Path) -> str:
     """Return the SHA-256 of all files below a directory, of their names and contents."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for name in sorted(_names(folder)):
         with (folder / name).open("rb") as file:
-            found.update(f"{hashlib.file_digest(file, 'sha256').hexdigest()} {name}\n".encode())
-    return found.hexdigest()
+            digest.update(f"{hashlib.file_digest(file, 'sha256').hexdigest()} {name}\n".encode())
+    return digest.hexdigest()
 
 
 def _names(folder: Path) -> Iterator[str]:

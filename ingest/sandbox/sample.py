@@ -121,8 +121,8 @@ class Shop:
         price = float(self.tables["products"].get(row["product"], {"price": 0})["price"])
         event = {"event_type": "order_placed", "order": key, "total": round(price * row["quantity"], 2)}
         seen = {"event_type": "page_viewed", "page": f"/products/{row['product']}", "visitor": row["customer"]}
-        for one in (seen, event):
-            self._send("shop.events", None, json.dumps(one).encode())
+        for message in (seen, event):
+            self._send("shop.events", None, json.dumps(message).encode())
 
     def _put(self, table: str, operation: str, row: Row) -> None:
         before = self.tables[table].get(row["id"])
@@ -227,9 +227,9 @@ def start(folder: Path, name: str, module: str, target: str, rate: float) -> Run
 
 def down(folder: Path, name: str = "sample") -> None:
     """Stop to change rows. `name`: see `start`. Raise Unavailable where that does not end."""
-    there = status(folder, name)
-    if there is not None:
-        stop(folder / name, there.pid, "sample", there.log)
+    running_sample = status(folder, name)
+    if running_sample is not None:
+        stop(folder / name, running_sample.pid, "sample", running_sample.log)
 
 
 def keep_changing(shop: Shop, rate: float, ready: str) -> NoReturn:

@@ -141,8 +141,10 @@ def report(
         created={event.table: event.why for event in changes if event.change.startswith("CREATE TABLE")},
         withheld=[f"{show(event.table)}> {event}, {why}" for event, why in withheld.items() if event.table in targets],
         new_topics=[] if topics is None else sorted(topics.missing(targets)),
-        new_schemas=sorted(one for one in sample_run.sink.subjects if only is None or not one.startswith(others)),
-        rejects=[one for one, table in rejects if table is None or _wanted(table, only)],
+        new_schemas=sorted(
+            subject for subject in sample_run.sink.subjects if only is None or not subject.startswith(others)
+        ),
+        rejects=[reject for reject, table in rejects if table is None or _wanted(table, only)],
         skipped=dict(run.summary.skipped),
         without_key=[_first_line(exc) for table, exc in without_key.items() if _wanted(table, only)],
         refused=[_first_line(exc) for table, exc in refused.items() if _wanted(table, only)],
@@ -274,9 +276,9 @@ def dry_run(
         if isinstance(run.error, DirtyData):
             # It stops at a reject; what else there is to know shows when it goes on
             run = sample_run.run(ALL)
-        found = report(sample_run, run, ended.error, only)
+        result = report(sample_run, run, ended.error, only)
         then(sample_run)
-        return found
+        return result
 
 
 def _reach_registries(pipeline: Pipeline) -> None:

@@ -160,7 +160,7 @@ class InMemoryCoordinator(SourceCoordinator):
 
     def __init__(self, records: dict[Split, list[MemoryRecord]]) -> None:
         self.ids = {topic: "memory" for topic, _ in records}
-        self._ends = {split: len(found) for split, found in records.items()}
+        self._ends = {split: len(split_records) for split, split_records in records.items()}
 
     def connect(self) -> str:
         """Return an identity of the memory."""

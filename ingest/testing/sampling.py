@@ -72,9 +72,9 @@ class Sample:
         """Yield the records of these ranges, split by split."""
         for chunk in self.chunks:
             start, end = ranges.get(chunk.split, (0, 0))
-            found = [message for message in chunk.messages if start <= offset_of(message) < end]
-            if found:
-                yield Chunk(chunk.split, chunk.topic, found)
+            messages = [message for message in chunk.messages if start <= offset_of(message) < end]
+            if messages:
+                yield Chunk(chunk.split, chunk.topic, messages)
 
     def split_of(self, record: Record) -> Split:
         """Return where a record of the sample is from; a copy of one only says its topic and partition."""
@@ -183,7 +183,7 @@ class SampledCoordinator(SourceCoordinator):
         for split in lanes:
             at = first = sample.starts[split] << _ROWS
             stop = sample.stops[split]
-            for chunk in (one for one in sample.chunks if one.split == split):
+            for chunk in (candidate for candidate in sample.chunks if candidate.split == split):
                 rows: list[Record] = []
                 for record in chunk.messages:
                     if offset_of(record) < stop:  # else its chunk was not read to its end
@@ -229,9 +229,9 @@ class SampledCoordinator(SourceCoordinator):
         if first <= offset < end:
             self._read({split: (offset, offset + 1)})
         if not any(True for _ in sample.between({split: (offset, offset + 1)})):
-            there = f"it holds offsets {first} to {end - 1}" if first < end else "it is empty"
+            held = f"it holds offsets {first} to {end - 1}" if first < end else "it is empty"
             gone = ", and this one was compacted away, or marks a transaction" if first <= offset < end else ""
-            raise ConfigError(f"{name} has no record at offset {offset}: {there}{gone}", "choose another one")
+            raise ConfigError(f"{name} has no record at offset {offset}: {held}{gone}", "choose another one")
         sample.stops[split] = offset + 1
         sample.looked_at = 1
 
@@ -249,8 +249,8 @@ class SampledCoordinator(SourceCoordinator):
             self._read_once(reader, {look.split: (look.position, look.position + 1)}, time.monotonic() + _LOG_S)
         finally:
             reader.close()
-        found = [offset_of(record) for chunk in self.sample.chunks for record in chunk.messages]
-        at = min((one for one in found if one >= look.position), default=None)
+        offsets = [offset_of(record) for chunk in self.sample.chunks for record in chunk.messages]
+        at = min((sampled for sampled in offsets if sampled >= look.position), default=None)
         if at is None:
             msg = f"no transaction at {split[0]}:{offset} of the log has rows of a table that is read"
             raise ConfigError(msg, "choose another place: mysqlbinlog shows them as '# at OFFSET'")
@@ -412,7 +412,7 @@ def first_look(pipeline: Pipeline, tell: Callable[[str], None] = lambda _: None)
             json_keys=_json_keys(records),
             values=tuple(values),
             first=tuple(
-                (chunk.split, starts[chunk.split], tuple(one.value() or b"" for one in chunk.messages[:_FIRST]))
+                (chunk.split, starts[chunk.split], tuple(message.value() or b"" for message in chunk.messages[:_FIRST]))
                 for chunk in sampled.sample.to_come()
             ),
         )

@@ -39,7 +39,7 @@ class Difference(NamedTuple):
 
 def differences(scenario: Scenario) -> list[str]:
     """Run the scenario, and return a text for each difference from its expected result."""
-    return [one.text for one in compared(scenario)]
+    return [difference.text for difference in compared(scenario)]
 
 
 def compared(scenario: Scenario) -> list[Difference]:

@@ -157,7 +157,7 @@ class Taps(Pacing, NoStop):
         left = [split for split, records in self._waiting.items() if records and split in positions]
         if not left:
             return None
-        split = min(left, key=lambda one: (self._looked_at.get(one, 0), one))
+        split = min(left, key=lambda candidate: (self._looked_at.get(candidate, 0), candidate))
         self._looked_at[split] = self._looked_at.get(split, 0) + 1
         record = self._waiting[split].popleft()
         value, place = self._sample.shown(split, record)
