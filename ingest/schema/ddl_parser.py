@@ -106,17 +106,17 @@ class Statements:
             words = flink.dialect.tokenize(self._text)
             return list(flink.parse(words, self._text))
         except ParseError as exc:
-            found = exc.errors[0]
+            error = exc.errors[0]
             lines = self._text.splitlines(keepends=True)
-            word = str(found.get("highlight") or "")
-            end = sum(len(line) for line in lines[: int(found["line"]) - 1]) + int(found["col"])
+            word = str(error.get("highlight") or "")
+            end = sum(len(line) for line in lines[: int(error["line"]) - 1]) + int(error["col"])
             for before in (word, *self._text[: end - len(word)].split()[-1:]):
                 if (without := _WITHOUT.get(before.upper())) is not None:
                     raise self._text_error(without, self._text.rindex(before, 0, end), len(before)) from None
-            for one in words:
-                if one.start <= end and _is_unreadable(words, one):
-                    raise self._text_error(_UNREADABLE[one.text.upper()], one.start, len(one.text)) from None
-            why = str(found["description"]).partition(" but got <")[0].rstrip(".")
+            for token in words:
+                if token.start <= end and _is_unreadable(words, token):
+                    raise self._text_error(_UNREADABLE[token.text.upper()], token.start, len(token.text)) from None
+            why = str(error["description"]).partition(" but got <")[0].rstrip(".")
             if why.startswith("Required keyword"):  # sqlglot names its own classes here, which users do not know
                 why = "something is missing here"
             raise self._text_error(f"not Flink SQL: {why}", end - len(word), len(word)) from None
@@ -132,10 +132,10 @@ class Statements:
         return TextError(why, min(max(0, at - self._shift), max(0, end - 1)), length)
 
     def _error(self, why: str, node: exp.Expression) -> TextError:
-        for found in node.find_all(exp.Identifier):
-            if "start" in found.meta:
-                start = int(found.meta["start"])
-                return self._text_error(why, start, int(found.meta["end"]) + 1 - start)
+        for identifier in node.find_all(exp.Identifier):
+            if "start" in identifier.meta:
+                start = int(identifier.meta["start"])
+                return self._text_error(why, start, int(identifier.meta["end"]) + 1 - start)
         return self._text_error(why, self._shift, len(self._text))
 
     def _table(self, statement: exp.Expression) -> tuple[TableId, TableSchema]:
@@ -161,8 +161,8 @@ class Statements:
             raise self._error(f"the primary key names {unknown!r}, which is no column", schema.this)
         if len(set(key)) != len(key):
             raise self._error("the primary key is given twice", schema.this)
-        made = tuple(Column(name, data_type, name not in key) for name, (data_type, _) in columns.items())
-        return table, TableSchema(made, tuple(key))
+        schema_columns = tuple(Column(name, data_type, name not in key) for name, (data_type, _) in columns.items())
+        return table, TableSchema(schema_columns, tuple(key))
 
     def _key(self, part: exp.Expression) -> list[str]:
         keys = [part] if isinstance(part, exp.PrimaryKey) else part.expressions
@@ -204,8 +204,8 @@ class Statements:
         if name == "STRUCT" and inner:
             return StructType(tuple(StructField(part.name, self._type(part, column, depth + 1)) for part in inner))
         numbers = [int(part.name) for part in inner if _NUMBER.fullmatch(part.name)]
-        made = _with_numbers(name, numbers) if len(numbers) == len(inner) else None
-        if made is None:
+        data_type = _with_numbers(name, numbers) if len(numbers) == len(inner) else None
+        if data_type is None:
             shown = kind.sql() if name != "USERDEFINED" else str(kind.args.get("kind"))
             raise self._error(
                 f"column {column.name!r}: {shown[:60]} is no type of Flink SQL, or has wrong numbers", column
@@ -213,7 +213,7 @@ class Statements:
         if name in _BARE and not numbers:
             meant = f"column {column.name!r}: {name} is {_BARE[name]}"
             self.remarks.append(self._error(meant, column))
-        return made
+        return data_type
 
 
 def _is_unreadable(words: list[Any], word: Any) -> bool:
@@ -261,9 +261,9 @@ class _Flink(Dialect):
             """
 
         def _parse_primary_key(self, *args: Any, **kwargs: Any) -> Any:
-            found = super()._parse_primary_key(*args, **kwargs)
+            expression = super()._parse_primary_key(*args, **kwargs)
             self._match_text_seq("NOT", "ENFORCED")
-            return found
+            return expression
 
 
 @lru_cache(maxsize=1)

@@ -104,9 +104,9 @@ class Schemas:
                     out[name] = min(out.get(name, kept), kept, key=_ROUNDING.index)
         return out
 
-    def with_stored(self, found: StoredTypes, tables: Iterable[TableId]) -> Schemas:
+    def with_stored(self, stored: StoredTypes, tables: Iterable[TableId]) -> Schemas:
         """Return the same with the types by which these tables of the sink keep numbers."""
-        sinks = {table: self.sinks[table].with_stored(found.get(table, {})) for table in tables}
+        sinks = {table: self.sinks[table].with_stored(stored.get(table, {})) for table in tables}
         return replace(self, sinks={**self.sinks, **sinks})
 
 
@@ -224,9 +224,9 @@ class Evolution:
     causes: Mapping[SchemaChange, Mapping[str, bytes]] = field(default_factory=dict)
     """By change and column: the value that gave it its type, as far as it is known, cut short."""
 
-    def with_stored(self, found: StoredTypes) -> Evolution:
+    def with_stored(self, stored: StoredTypes) -> Evolution:
         """Return the same with the types by which the sink's tables keep numbers."""
-        schemas = self.schemas.with_stored(found, self.sinks)
+        schemas = self.schemas.with_stored(stored, self.sinks)
         return replace(self, sinks={table: schemas.sinks[table] for table in self.sinks}, schemas=schemas)
 
 
@@ -285,9 +285,9 @@ def _causes(
             for target in source.targets:
                 of_targets.setdefault(target, {}).update(values)
     return {
-        event: found
+        event: by_column
         for event in events
-        if (found := {n: v for n, v in of_targets.get(event.table, {}).items() if column_of(event) in {None, n}})
+        if (by_column := {n: v for n, v in of_targets.get(event.table, {}).items() if column_of(event) in {None, n}})
     }
 
 
@@ -403,7 +403,9 @@ def _sequence_type(
     if name is None or name in merged.primary_key:
         return None
     schemas = ((() if of is None else of.columns) for of in (sink, merged))
-    known, wanted = (next((one.type for one in columns if one.name == name), types.NULL) for columns in schemas)
+    known, wanted = (
+        next((column.type for column in columns if column.name == name), types.NULL) for columns in schemas
+    )
     if wanted != STRING:
         return None
     if known == types.NULL:
@@ -421,28 +423,34 @@ def _of_numbers(
     columns that got another type, whether it was for a number.
     """
     known = {} if sink is None else {column.name: column.number_type for column in sink.columns}
-    whole = [one.name for one in merged.columns if known.get(one.name) == BIGINT and one.type == DOUBLE]
+    whole = [column.name for column in merged.columns if known.get(column.name) == BIGINT and column.type == DOUBLE]
     large = numbers.beyond(target, merged, whole) if whole else ()
     merged = _retyped(merged, dict.fromkeys(large, STRING))
     binary = {
-        one.name
-        for one in merged.columns
-        if (isinstance(known.get(one.name), FLOATS) and one.type != known[one.name] and values.get(one.name, True))
-        or (one.name not in known and one.type == STRING and values.get(one.name, False))
+        column.name
+        for column in merged.columns
+        if (
+            isinstance(known.get(column.name), FLOATS)
+            and column.type != known[column.name]
+            and values.get(column.name, True)
+        )
+        or (column.name not in known and column.type == STRING and values.get(column.name, False))
     }
     reasons = numbers.unfit(target, merged) if binary else {}
-    there = {name: why.there for name in binary if isinstance(why := reasons.get(name), Misfit)}
-    stay = {name: kind for name, kind in there.items() if isinstance(kind, FLOATS)}
-    made = {column.name: column.type for column in merged.columns}
+    existing_types = {name: why.there for name in binary if isinstance(why := reasons.get(name), Misfit)}
+    stay = {name: kind for name, kind in existing_types.items() if isinstance(kind, FLOATS)}
+    merged_types = {column.name: column.type for column in merged.columns}
     kept: dict[SchemaChange, str] = {
-        AlterColumnType(target, name, kind, made[name]): reasons[name] for name, kind in stay.items()
+        AlterColumnType(target, name, kind, merged_types[name]): reasons[name] for name, kind in stay.items()
     }
     return _retyped(merged, stay), kept
 
 
 def _retyped(schema: TableSchema, kinds: Mapping[str, DataType]) -> TableSchema:
     """Return a schema with other types of columns."""
-    columns = (replace(one, type=kinds[one.name]) if one.name in kinds else one for one in schema.columns)
+    columns = (
+        replace(column, type=kinds[column.name]) if column.name in kinds else column for column in schema.columns
+    )
     return TableSchema(tuple(columns), schema.primary_key)
 
 
@@ -461,11 +469,11 @@ def _fitting(
     kept: list[Column] = []
     for column in merged.columns:
         why = reasons.get(column.name)
-        there = why.there if isinstance(why, Misfit) else None
+        existing_type = why.there if isinstance(why, Misfit) else None
         if column.name in known:
             kept.append(known[column.name])
-        elif there is not None and _have_values_in_common(there, column.type):
-            kept.append(replace(column, type=there))
+        elif existing_type is not None and _have_values_in_common(existing_type, column.type):
+            kept.append(replace(column, type=existing_type))
         elif sink is None and why is None:
             kept.append(column)
     start = TableSchema(tuple(kept), merged.primary_key)
@@ -477,9 +485,9 @@ def _fitting(
     return _without(merged, start, refused), refused
 
 
-def _have_values_in_common(there: DataType, wanted: DataType) -> bool:
+def _have_values_in_common(existing: DataType, wanted: DataType) -> bool:
     """Return whether a value of one type may fit the other one."""
-    return types.merge(there, wanted) == wanted or (isinstance(there, _NUMBERS) and isinstance(wanted, _NUMBERS))
+    return types.merge(existing, wanted) == wanted or (isinstance(existing, _NUMBERS) and isinstance(wanted, _NUMBERS))
 
 
 def _without(merged: TableSchema, sink: TableSchema, refused: Iterable[SchemaChange]) -> TableSchema:

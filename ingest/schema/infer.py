@@ -121,10 +121,10 @@ def unmatched(inference: Inference, tables: Mapping[TableId, TableSchema]) -> li
     if not tables:
         return []
     names = {show(table) for table in tables}
-    found = _some(names)
+    shown = _some(names)
     out = [
         f"scan.value.initial-schemas.ddls: no table {show(table)} was found so far, so its columns have no effect "
-        f"(found: {found})"
+        f"(found: {shown})"
         for table in inference.initial
         if show(table) not in names
     ]
@@ -162,8 +162,8 @@ def observe(
     image = before if after is None else after
     row = {} if image is None else parse_row(image)
     key_row: dict[str, bytes] = {}
-    if key is not None and (found := key_image(key, row)) is not None:
-        key_row = parse_row(found)
+    if key is not None and (key_fields := key_image(key, row)) is not None:
+        key_row = parse_row(key_fields)
     if after is None:
         row = {**key_row, **row}
     expected = {} if known is None else {column.name: column.type for column in known.columns}
@@ -277,9 +277,9 @@ def _type_of(name: str, value: bytes, column: _KnownColumn, said: DataType | Non
         if not rounds or fixed or _takes_number(stored, number or value, said, column):
             return expected
     if inference.numbers is Numbers.STORED and is_number(value):
-        found = _number_type(value, column, said, reading)
-        if found is not None:
-            return found
+        data_type = _number_type(value, column, said, reading)
+        if data_type is not None:
+            return data_type
     guess = reading.infer(value) if said is None else said
     if expected is not None and inference.takes(expected, value, guess):
         return expected if not isinstance(expected, NullType) or said is None else said

@@ -92,17 +92,17 @@ class Rules:
 
     def targets(self, table: TableId) -> tuple[TableId, ...]:
         """The sink tables of a source table, in the order of the rules, each once; its own id where no rule matches."""
-        found: list[TableId] = []
+        targets: list[TableId] = []
         for rule in self.routes:
             groups = selector(rule.source_table).match(table)
             if groups is None:
                 continue
             target = table_id(_expand(rule, groups, table[-1]))
-            if target not in found:
-                found.append(target)
+            if target not in targets:
+                targets.append(target)
             if self.first_match:
                 break
-        return tuple(found) or (table,)
+        return tuple(targets) or (table,)
 
     def primary_key(self, table: TableId) -> tuple[str, ...]:
         """The primary key that the first matching transform gives; empty where none does."""
@@ -131,9 +131,9 @@ class Rules:
 def _expand(rule: RouteRule, groups: tuple[str, ...], name: str) -> str:
     """Put the groups and the source table's name in, in one pass: what comes from a message is never read again."""
 
-    def group(found: re.Match[str]) -> str:
-        index = int(found.group(1))
-        return groups[index] if index < len(groups) else found.group(0)
+    def group(match: re.Match[str]) -> str:
+        index = int(match.group(1))
+        return groups[index] if index < len(groups) else match.group(0)
 
     if not rule.replace_symbol:
         return _GROUP.sub(group, rule.sink_table)

@@ -151,15 +151,15 @@ def parse_script(text: str) -> Script:
 def tokens_of(text: str) -> Iterator[Token]:
     """Yield the words of a script, without comments. Raise TextError where a quote is not closed."""
     line, seen = 1, 0
-    for found in _TOKEN.finditer(text):
-        if found.lastgroup is None:
+    for match in _TOKEN.finditer(text):
+        if match.lastgroup is None:
             continue
-        line += text.count("\n", seen, found.start())
-        seen = found.start()
-        if found.lastgroup == "mark" and found[0] in "'`":
+        line += text.count("\n", seen, match.start())
+        seen = match.start()
+        if match.lastgroup == "mark" and match[0] in "'`":
             msg = "a quote is not closed"
-            raise TextError(msg, found.start(), 1)
-        yield Token(found.lastgroup, found[0], found.start(), found.end(), line)
+            raise TextError(msg, match.start(), 1)
+        yield Token(match.lastgroup, match[0], match.start(), match.end(), line)
 
 
 def parts(tokens: Sequence[Token], mark: str = ",") -> list[list[Token]]:
@@ -330,7 +330,7 @@ class _Reader:
         return " ".join(self._script.text[tokens[0].start : tokens[-1].end].split())
 
     def _options(self, tokens: list[Token]) -> dict[str, tuple[str, int]]:
-        found: dict[str, tuple[str, int]] = {}
+        options: dict[str, tuple[str, int]] = {}
         at = 0
         while at < len(tokens):
             token = tokens[at]
@@ -339,12 +339,12 @@ class _Reader:
                 continue
             if token.kind != "string" or [t.word for t in tokens[at + 1 : at + 2]] != ["="] or at + 2 >= len(tokens):
                 raise self._error(token, "an option is written 'name' = 'value'")
-            if token.name in found:
+            if token.name in options:
                 self._leave(token, f"{token.name!r}: it is there twice, and the first counts")
             else:
-                found[token.name] = (tokens[at + 2].name, token.line)
+                options[token.name] = (tokens[at + 2].name, token.line)
             at += 3
-        return found
+        return options
 
     # -- INSERT INTO ---------------------------------------------------------------------------------------------------
 
