@@ -159,7 +159,7 @@ def template(sql: str) -> tuple[str, tuple[tuple[str, str | int], ...]]:
     """
     tokens = tokens_of(sql)
     out: list[str] = []
-    found: list[tuple[str, str | int]] = []
+    literals: list[tuple[str, str | int]] = []
     at = 0
     for i, token in enumerate(tokens):
         before = kind(tokens[i - 1]) if i else "COMMA"
@@ -167,15 +167,15 @@ def template(sql: str) -> tuple[str, tuple[tuple[str, str | int], ...]]:
         if before not in _BEFORE or after not in _AFTER:
             continue
         if kind(token) == "NUMBER" and token.text.isdecimal() and int(token.text) < _MOST:
-            name = f"{NUMBER}{len(found)}" if {before, after} & _OPERATORS else ""
+            name = f"{NUMBER}{len(literals)}" if {before, after} & _OPERATORS else ""
         else:
             plain = kind(token) == "STRING" and "\\" not in sql[token.start : token.end + 1]
-            name = f"{TEXT}{len(found)}" if plain and "DPIPE" in {before, after} else ""
+            name = f"{TEXT}{len(literals)}" if plain and "DPIPE" in {before, after} else ""
         if name:
             out += (sql[at : token.start], f"`{name}`")
             at = token.end + 1
-            found.append((name, int(token.text) if name.startswith(NUMBER) else token.text))
-    return "".join((*out, sql[at:])), tuple(found)
+            literals.append((name, int(token.text) if name.startswith(NUMBER) else token.text))
+    return "".join((*out, sql[at:])), tuple(literals)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +195,7 @@ class Call:
 def calls(sql: str, functions: Container[str]) -> tuple[Call, ...]:
     """All calls of these functions, those in the arguments of others as well, by where they begin."""
     tokens = tokens_of(sql)
-    found = []
+    function_calls = []
     bodies = [False]
     for i, token in enumerate(tokens):
         name = kind(token)
@@ -210,5 +210,5 @@ def calls(sql: str, functions: Container[str]) -> tuple[Call, ...]:
             close = closing(tokens, i + 1)
             arguments = tuple((a[0].start, a[-1].end + 1) for a in arguments_of(tokens[i + 2 : close], sql))
             in_lambda = any(bodies) or any(kind(inner) == "ARROW" for inner in tokens[i:close])
-            found.append(Call(token.start, tokens[close].end + 1, token.text.lower(), arguments, in_lambda))
-    return tuple(found)
+            function_calls.append(Call(token.start, tokens[close].end + 1, token.text.lower(), arguments, in_lambda))
+    return tuple(function_calls)

@@ -44,10 +44,10 @@ def translated(tokens: Words, text: str) -> str:
         out += (text[at : tokens[i].start], new)
         at = tokens[last].end + 1
         i = last + 1
-    made = "".join((*out, text[at : tokens[-1].end + 1]))
-    if len(made) > MAX_LENGTH:  # what stands for a call may have its arguments twice, and theirs have again
+    sql = "".join((*out, text[at : tokens[-1].end + 1]))
+    if len(sql) > MAX_LENGTH:  # what stands for a call may have its arguments twice, and theirs have again
         raise TextError("calls in one another make this too long for Spark", tokens[0].start)
-    return made
+    return sql
 
 
 def _rewritten(tokens: Words, i: int, text: str) -> tuple[str | None, int | None]:
@@ -63,13 +63,13 @@ def _rewritten(tokens: Words, i: int, text: str) -> tuple[str | None, int | None
         if word in CASTS and is_plain(tokens[i]):
             return _cast(word, inner, text), close
         arguments = arguments_of(inner, text)
-        made = CALLS.get((word, len(arguments))) or CALLS.get((word, -1))
-        if made is None:
+        rewrite = CALLS.get((word, len(arguments))) or CALLS.get((word, -1))
+        if rewrite is None:
             return None, None
-        if not isinstance(made, str):
-            return made(arguments, lambda words: translated(words, text)), close
+        if not isinstance(rewrite, str):
+            return rewrite(arguments, lambda words: translated(words, text)), close
         number = str(tokens[i].start)
-        return made.format(*(translated(a, text) for a in arguments), number=number), close
+        return rewrite.format(*(translated(a, text) for a in arguments), number=number), close
     if word in BRACKETS and i + 1 < len(tokens) and kind(tokens[i + 1]) == "L_BRACKET":
         close = closing(tokens, i + 1)
         return f"{word.lower()}({translated(tokens[i + 2 : close], text)})", close

@@ -73,14 +73,18 @@ def load(name: str, python: str) -> Function:
     suitable.
     """
     try:
-        found = imported(python, "function")
+        function = imported(python, "function")
     except CodeError as exc:
         raise FunctionError(str(exc)) from exc
     module_name, _, attribute = python.partition(":")
-    if not inspect.isfunction(found) or inspect.iscoroutinefunction(found) or inspect.isgeneratorfunction(found):
+    if (
+        not inspect.isfunction(function)
+        or inspect.iscoroutinefunction(function)
+        or inspect.isgeneratorfunction(function)
+    ):
         msg = f"{attribute!r} in module {module_name!r} is no plain Python function"
         raise FunctionError(msg)
-    return _read(name, python, found)
+    return _read(name, python, function)
 
 
 def _read(name: str, python: str, function: Callable[..., Any]) -> Function:

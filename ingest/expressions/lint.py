@@ -307,8 +307,8 @@ _LONGEST: Final = 100
 
 def _near(name: str, own: Collection[str]) -> str:
     known = {*catalog.SCALAR, *own, *(word.lower() for word in WORDS)}
-    found = get_close_matches(name, sorted(known), 1)
-    return found[0].upper() if found and found[0] not in own else "".join(found)
+    similar = get_close_matches(name, sorted(known), 1)
+    return similar[0].upper() if similar and similar[0] not in own else "".join(similar)
 
 
 WORDS: Final = frozenset({word for word, _ in CALLS} | BARE.keys() | CASTS | BRACKETS)

@@ -79,14 +79,14 @@ def pad(function: str) -> Callable[[list[Words], Say], str]:
     The result is NULL for a negative length and for an empty fill text, as in Flink.
     """
 
-    def made(arguments: list[Words], say: Say) -> str:
+    def translate(arguments: list[Words], say: Say) -> str:
         value, length, fill = arguments
         given = say(fill)
         if not (is_fixed(fill) and fill[0].text):
             given = f"nullif({given}, '')"
         return f"{function}({say(value)}, {_counted(length, say)}, {given})"
 
-    return made
+    return translate
 
 
 def substring(arguments: list[Words], say: Say) -> str | None:
@@ -151,21 +151,21 @@ def regexp_group(call: str) -> Callable[[list[Words], Say], str]:
     text matches this if and only if group `n` is an added one, that is, if the pattern lacks it.
     """
 
-    def made(arguments: list[Words], say: Say) -> str:
+    def translate(arguments: list[Words], say: Say) -> str:
         value, pattern, n = (*map(say, arguments), "1")[:3]
-        found = call.format(value, pattern, n)
+        extracted = call.format(value, pattern, n)
         words = arguments[1]
         if n == "0":
-            return found
+            return extracted
         if n.isdecimal() and len(words) == 1 and kind(words[0]) in TEXTS:  # tested once, not for each row
             count = min(int(n), _MAX_GROUPS)
             test = f"(?!)(?:{words[0].text}\n)|{'()' * count}\\{count}"
-            return f"IF('' RLIKE {literal(test)}, NULL, {found})"
+            return f"IF('' RLIKE {literal(test)}, NULL, {extracted})"
         some = f"least(greatest({n}, 1), {_MAX_GROUPS})"
         test = f"'(?!)(?:' || {pattern} || '\\n)|' || repeat('()', {some}) || '\\\\' || {some}"
-        return f"CASE WHEN {n} = 0 OR ({n} > 0 AND NOT '' RLIKE ({test})) THEN {found} END"
+        return f"CASE WHEN {n} = 0 OR ({n} > 0 AND NOT '' RLIKE ({test})) THEN {extracted} END"
 
-    return made
+    return translate
 
 
 def position(arguments: list[Words], say: Say) -> str | None:
@@ -208,7 +208,7 @@ def timestamp_ltz(arguments: list[Words], say: Say) -> str:
     return f"to_timestamp_ltz({value} || ' ' || {zone}, {more[0]} || ' VV')"
 
 
-def time_pattern(made: Made | None = None) -> Translation:
+def time_pattern(translation: Made | None = None) -> Translation:
     """Return the translation of a function whose second argument is a pattern of times.
 
     Raise TextError for letters of weeks: Spark refuses them for each row, so all rows would be rejected.
@@ -220,9 +220,9 @@ def time_pattern(made: Made | None = None) -> Translation:
         if wrong is not None:
             why = f"{wrong[0]!r} is no letter of patterns here: y is the year, E the day's name"
             raise TextError(why, given.start, given.end - given.start + 1)
-        if made is None or isinstance(made, str):
-            return None if made is None else made.format(*map(say, arguments))
-        return made(arguments, say)
+        if translation is None or isinstance(translation, str):
+            return None if translation is None else translation.format(*map(say, arguments))
+        return translation(arguments, say)
 
     return checked
 
@@ -265,8 +265,8 @@ def json_value(arguments: list[Words], say: Say) -> str:
     """Translate `JSON_VALUE(s, '$.a' RETURNING INT)`."""
     path, more = _path(arguments[1], say)
     returned = _clauses("JSON_VALUE", arguments[1], more, ("NULL ON ERROR", "NULL ON EMPTY"))
-    found = f"get_json_object({say(arguments[0])}, {path})"
-    return f"TRY_CAST({found} AS {'STRING' if returned.upper() == 'VARCHAR' else returned})" if returned else found
+    value = f"get_json_object({say(arguments[0])}, {path})"
+    return f"TRY_CAST({value} AS {'STRING' if returned.upper() == 'VARCHAR' else returned})" if returned else value
 
 
 def json_query(arguments: list[Words], say: Say) -> str:
@@ -302,13 +302,13 @@ def of_all(function: str) -> Translation:
     The result is NULL where one argument is NULL, as in Flink.
     """
 
-    def made(arguments: list[Words], say: Say) -> str | None:
+    def translate(arguments: list[Words], say: Say) -> str | None:
         given = [say(a) for a in arguments]
         known = [f"({a}) IS NOT NULL" for a, words in zip(given, arguments, strict=True) if not is_fixed(words)]
         call = f"{function}({', '.join(given)})"
         return f"CASE WHEN {' AND '.join(known)} THEN {call} END" if known else call
 
-    return made
+    return translate
 
 
 def array_sort(arguments: list[Words], say: Say) -> str | None:
@@ -334,10 +334,10 @@ def array_contains(arguments: list[Words], say: Say) -> str:
     """Translate `ARRAY_CONTAINS(a, x)`. In Flink a NULL can be searched for like any other value."""
     value, wanted = (say(a) for a in arguments)
     known = f"array_compact({value})"
-    null, found = f"(size({value}) > size({known}))", f"array_contains({known}, {wanted})"
+    null, contained = f"(size({value}) > size({known}))", f"array_contains({known}, {wanted})"
     if wanted.upper() == "NULL":
         return null
-    return found if is_fixed(arguments[1]) else f"IF(({wanted}) IS NULL, {null}, {found})"
+    return contained if is_fixed(arguments[1]) else f"IF(({wanted}) IS NULL, {null}, {contained})"
 
 
 def struct(arguments: list[Words], say: Say) -> str:

@@ -61,10 +61,10 @@ def _no_time_of_day(value: str) -> str:
 
 def of_a_time(text: str) -> str:
     """Return why an expression with a TIME has no result, and what the author can write instead."""
-    found = _OF_TIME.search(text)
-    if found is None:
+    match = _OF_TIME.search(text)
+    if match is None:
         return "TIMESTAMPADD has no result of a TIME: write t + INTERVAL '1' HOUR"
-    return f"FLOOR and CEIL have no result of a TIME: write TIME_TRUNC('{found[1].upper()}', t)"
+    return f"FLOOR and CEIL have no result of a TIME: write TIME_TRUNC('{match[1].upper()}', t)"
 
 
 def _truncated(unit: str, value: str) -> str:
@@ -136,8 +136,8 @@ def extract(arguments: list[Words], say: Say) -> str | None:
     if unit in _OF_SPARK:
         return None
     refuse(words[0], "EXTRACT", _FIELDS)
-    made = _FIELDS[unit]
-    return None if made is None else made.format(say(words[2:]))
+    template = _FIELDS[unit]
+    return None if template is None else template.format(say(words[2:]))
 
 
 # -- where Spark's meaning stays -------------------------------------------------------------------------------------

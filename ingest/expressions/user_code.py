@@ -28,11 +28,11 @@ def imported(place: str, what: str) -> Any:
 
     Raise CodeError where there is no such thing, or where the module cannot be imported.
     """
-    found = PLACE.fullmatch(place)
-    if found is None:
+    match = PLACE.fullmatch(place)
+    if match is None:
         msg = f"{place!r} is not module:{what}"
         raise CodeError(msg)
-    module_name, name = found.groups()
+    module_name, name = match.groups()
     try:
         module = importlib.import_module(module_name)
     except (Exception, SystemExit) as exc:

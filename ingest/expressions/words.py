@@ -47,23 +47,23 @@ def tokens_of(text: str) -> list[Token]:
     import sqlglot  # noqa: PLC0415  (slow to import, and few pipelines need it)
 
     try:
-        found = sqlglot.tokenize(text, dialect="spark")
+        tokens = sqlglot.tokenize(text, dialect="spark")
     except sqlglot.TokenError as exc:
         eaten = text.find("\\'")
         if eaten >= 0:
             why = "a text is not closed: \\' is a quote in it; one backslash is written '\\\\'"
             raise TextError(why, eaten, 2) from exc
         raise TextError("a text or a name is not closed", max(0, len(text) - 1)) from exc
-    if not found:
+    if not tokens:
         raise TextError("nothing is there", 0, len(text))
-    if len(found) > MAX_TOKENS:
+    if len(tokens) > MAX_TOKENS:
         raise TextError(f"more than {MAX_TOKENS:,} words", 0, len(text))
-    for token in found:
+    for token in tokens:
         if token.comments:
             raise TextError("comments have no place here: use description", token.start)
         if kind(token) == "STRING":
             _check_escapes(text, token)
-    return found
+    return tokens
 
 
 def _check_escapes(text: str, token: Token) -> None:
@@ -71,10 +71,11 @@ def _check_escapes(text: str, token: Token) -> None:
 
     In a text, `\b` is a backspace and no word boundary.
     """
-    for found in _ESCAPE.finditer(text, token.start + 1, token.end):
-        if found[1] not in _ESCAPES:
-            why = f"'{found[0]}' in a text would be {found[1]!r} alone" if found[1] != "b" else "'\\b' is a backspace"
-            raise TextError(f"{why}: for the backslash itself write '\\\\{found[1]}'", found.start(), 2)
+    for escape in _ESCAPE.finditer(text, token.start + 1, token.end):
+        if escape[1] not in _ESCAPES:
+            alone = f"'{escape[0]}' in a text would be {escape[1]!r} alone"
+            why = alone if escape[1] != "b" else "'\\b' is a backspace"
+            raise TextError(f"{why}: for the backslash itself write '\\\\{escape[1]}'", escape.start(), 2)
 
 
 def split(tokens: Words, text: str) -> Iterator[list[Token]]:
