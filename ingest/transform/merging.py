@@ -1,7 +1,7 @@
-"""Merging: results of expressions and what stayed of a chunk become records of the sink.
+"""Merging: the rows of a chunk and their results of Spark SQL become records of the sink.
 
-Native code goes as far as it can: rows of which no result failed, and records that are ready. The reference does the
-others, message by message: all rows of a message, or none. No row changes its order.
+Native code takes rows without a failed result and records that are ready. The reference takes all others, message by
+message: all rows of a message are written, or none. The order of rows is kept.
 """
 
 from __future__ import annotations
@@ -66,7 +66,10 @@ if TYPE_CHECKING:
 
 
 class RowResults:
-    """The encoding of rows with their results. A row before an update waits for the row after it."""
+    """Encodes rows with their results into records of the sink, one row at a time.
+
+    Where an update comes as two rows, the row before it is kept until the row after it comes.
+    """
 
     def __init__(self, mergers: Mapping[int, ResultMerger], encoders: ResultEncoders, counters: Counters) -> None:
         """`mergers`: by the number of a transform."""
@@ -76,15 +79,16 @@ class RowResults:
         self._before: RowBefore | None = None
 
     def forget(self) -> None:
-        """Forget a row before an update: its message is a reject."""
+        """Forget the row before an update, as its message is a reject."""
         self._before = None
 
     def apply(
         self, number: int, event: int, text: bytes, values: Sequence[Any], failed: int, records: list[Any]
     ) -> bool:
-        """Add to `records` what becomes of a row, with its results; return whether the row after a change is written.
+        """Append to `records` the records of one row with its results. Return whether a row after a change is written.
 
-        `event`: which row it is; `failed`: a mask of the results that could not be computed. Raises RowError.
+        `event`: the kind of the row and its flags; `failed`: a mask of the results that could not be computed. Raises
+        RowError.
         """
         merger = self._mergers[number]
         what, is_partial = event & ~(PARTIAL | BOTH | IN_KEY), bool(event & PARTIAL)
@@ -124,13 +128,16 @@ class RowResults:
         return what != DELETE
 
     def failure(self, number: int, event: int, slot: str, text: bytes) -> Failure:
-        """Return what is known of an expression that failed for a row; `slot`: that of its result."""
+        """Return the failure of an expression for a row; `slot`: the slot of the expression's result."""
         return self._mergers[number].failure(slot, text, event & ~(PARTIAL | BOTH | IN_KEY))
 
     def _row_gone(
         self, merger: ResultMerger, what: int, before: RowBefore | None, text: bytes, values: Sequence[Any], failed: int
     ) -> msgspec.Raw | None:
-        """Return the row that leaves the sink as it does not pass; None, and count it, where it was not there."""
+        """Return the row to delete from the sink, as the row after the change does not pass the filter.
+
+        None where the sink has no such row: it is counted as filtered.
+        """
         unknown = what == UPDATE_ALONE or (what != INSERT and merger.changeable)
         passed, old = before or (None if unknown else False, None)
         if passed is False:
@@ -143,7 +150,7 @@ class RowResults:
 
 
 def _row_before(merger: ResultMerger, text: bytes, values: Sequence[Any], failed: int, *, partial: bool) -> RowBefore:
-    """Return whether the row before an update had passed (None: that is not known), and what it was."""
+    """Return whether the row before an update had passed the filter (None: unknown), and that row."""
     try:
         known = not merger.changeable and (not partial or merger.decides(text))
         passed = merger.passes(values, failed) if known else None
@@ -170,7 +177,7 @@ class MergedChunk:
     """The offset where the task stops; `NEVER` if it does not."""
 
     def reference_part(self) -> list[Written]:
-        """Return the list that the reference's next records go to."""
+        """Return the list to which the reference appends its next records."""
         if self.parts and isinstance(self.parts[-1], list):
             return self.parts[-1]
         part: list[Written] = []
@@ -179,7 +186,7 @@ class MergedChunk:
 
 
 class ChunkMerger:
-    """The merging of a task's chunks, native and reference."""
+    """Merges the chunks of a task, by native code and by the reference."""
 
     def __init__(
         self, transforms: CompiledTransforms, state: WorkerState, limit: RejectLimit, result: TaskResult
@@ -197,13 +204,13 @@ class ChunkMerger:
         self._counters, self._telemetry = result.counters, result.telemetry
 
     def learn(self, manifest: ChunkManifest) -> None:
-        """Take over the targets that are new with a chunk. Every chunk's have to be, also of one that is left out."""
+        """Add the targets that a chunk is the first to use. Call it for every chunk, also for one that is skipped."""
         self._targets[manifest.known :] = manifest.targets
 
     def merge(
         self, retained: RetainedRows, results: Results, manifest: ChunkManifest, first: int, refused: RefusedRecords
     ) -> MergedChunk:
-        """Return what becomes of a chunk from the offset `first` on. Raises IngestError.
+        """Return the records and rejects of a chunk from the offset `first` on. Raises IngestError.
 
         `refused`: records that the sink does not take; their messages become rejects.
         """
@@ -251,7 +258,7 @@ class ChunkMerger:
 
     @property
     def _reader(self) -> Reader:
-        """The worker's reader: rejects are rare, and their rows do not carry the record."""
+        """The worker's reader. It reads the records of rejects again, as rows do not carry them: rejects are rare."""
         return self._state.clients.reader()
 
     def _stops(self, out: MergedChunk, at: int, record: Record, stage: str, reject: Reject) -> bool:
@@ -272,9 +279,9 @@ class ChunkMerger:
         records: list[Any],
         refused: RefusedRecords,
     ) -> Reject | None:
-        """Add the records of one message, the results of which begin at `row`; return why it is a reject, if it is.
+        """Append the records of one message, whose results begin at `row`. Return a Reject if it has to be one.
 
-        Raise LeftForLater for a message that waits.
+        Raise LeftForLater for a message that has to wait for other tasks of the batch.
         """
         length = len(records)
         tables = {self._mergers[p].transform.table for p in retained.transforms[rows.start : rows.stop] if p >= 0}
@@ -340,7 +347,7 @@ class ChunkMerger:
 
 
 class NativeMerge:
-    """Native encoders of rows and their results."""
+    """Merges rows and their results by native code."""
 
     def __init__(
         self,
@@ -375,10 +382,11 @@ class NativeMerge:
         limit: int,
         parts: list[Sequence[Written]],
     ) -> tuple[int, int]:
-        """Add the records of the rows from `start` on, whose results begin at `row`, to `parts`, as batches.
+        """Encode the retained rows from index `start` on, and append their records to `parts`, as batches.
 
-        Returns the first row that is left to the reference, or is not before the offset `limit`, and where its results
-        begin.
+        `row`: the index of the first result of these rows; `targets`: destinations of ready-made records. Returns the
+        index of the first row that was not encoded, and that of its first result. It is one that the reference has to
+        encode, or one at the offset `limit` or later, or the end.
         """
         columns = results.columns()
         while True:
@@ -401,7 +409,7 @@ class NativeMerge:
             start = stop
 
     def _prepare(self, transform: int) -> bool:
-        """Return whether native code can take a transform's rows from now on, and could not before."""
+        """Make the native encoder of a transform's rows. Return whether there is one now, and was none before."""
         if transform < 0 or transform in self._asked:
             return False
         self._asked.add(transform)

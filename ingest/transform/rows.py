@@ -44,16 +44,16 @@ def layout(transforms: CompiledTransforms) -> pa.Schema:
 
 
 class Rows(Protocol):
-    """Rows of a chunk while it is read. Each stays here; one that has a transform also goes to expressions."""
+    """Rows of a chunk while it is read. Each is retained; a row that has a transform is also sent to expressions."""
 
     def add(self, meta: tuple[Any, ...], values: tuple[Any, ...]) -> None:
         """Add a row: the values of `META`, and those of all slots, or of none."""
 
     def mark(self, code: int, count: int = 1) -> None:
-        """Add rows that only go, with this in the place of a transform."""
+        """Add rows that are only sent, not retained, with `code` in the place of a transform's number."""
 
     def size(self) -> tuple[int, int]:
-        """Return how many rows go, and how many bytes the texts have that stay."""
+        """Return (number of rows for Spark, bytes of the retained texts)."""
 
     def take(self) -> tuple[RetainedColumns, pa.RecordBatch]:
         """Return (retained columns, rows for Spark) and reset."""
@@ -63,7 +63,7 @@ class ReferenceRows:
     """Rows of a chunk, in Python."""
 
     def __init__(self, schema: pa.Schema) -> None:
-        """`schema`: that of the rows that go, as `layout` gives it."""
+        """`schema`: that of the rows for Spark, as `layout` returns it."""
         self._schema = schema
         self._stay: list[tuple[Any, ...]] = []
         self._go: list[tuple[Any, ...]] = []
@@ -76,11 +76,11 @@ class ReferenceRows:
             self._go.append((meta[0], *(values or self._nothing)))
 
     def mark(self, code: int, count: int = 1) -> None:
-        """Add rows that only go, with this in the place of a transform."""
+        """Add rows that are only sent, not retained, with `code` in the place of a transform's number."""
         self._go += [(code, *self._nothing)] * count
 
     def size(self) -> tuple[int, int]:
-        """Return how many rows go, and how many bytes the texts have that stay."""
+        """Return (number of rows for Spark, bytes of the retained texts)."""
         return len(self._go), sum(len(row[4] or b"") for row in self._stay)
 
     def take(self) -> tuple[RetainedColumns, pa.RecordBatch]:
@@ -103,10 +103,10 @@ def _parts_of(array: pa.Array) -> Parts:
 
 
 class NativeRows:
-    """Rows of a chunk, in native code, which adds to them by itself."""
+    """Rows of a chunk in native code. Native encoders add theirs without Python."""
 
     def __init__(self, schema: pa.Schema, rows: TransformRows) -> None:
-        """`schema`: that of the rows that go, as `layout` gives it."""
+        """`schema`: that of the rows for Spark, as `layout` returns it."""
         self._schema = schema
         self.native = rows
         """The rows, for native encoders to add to."""
@@ -116,11 +116,11 @@ class NativeRows:
         self.native.add(meta, values)
 
     def mark(self, code: int, count: int = 1) -> None:
-        """Add rows that only go, with this in the place of a transform."""
+        """Add rows that are only sent, not retained, with `code` in the place of a transform's number."""
         self.native.mark(code, count)
 
     def size(self) -> tuple[int, int]:
-        """Return how many rows go, and how many bytes the texts have that stay."""
+        """Return (number of rows for Spark, bytes of the retained texts)."""
         return self.native.size()
 
     def take(self) -> tuple[RetainedColumns, pa.RecordBatch]:
@@ -139,7 +139,7 @@ def _buffers(column: Parts) -> list[bytes | None]:
 
 
 def rows_of(schema: pa.Schema) -> Rows:
-    """Return an empty collection of rows: a native one where that was built."""
+    """Return empty Rows: native ones where native code was built."""
     rows = native.transform_rows_of("".join(field.name[0] for field in schema)[1:].encode())
     return ReferenceRows(schema) if rows is None else NativeRows(schema, rows)
 
@@ -160,13 +160,13 @@ class Texts:
 
 
 class RetainedRows:
-    """The rows of a chunk that stayed on this side of Spark, one value of each column by its index."""
+    """The retained rows of a chunk, by column: transform, target, offset, event, text, key."""
 
     def __init__(self, retained: RetainedColumns) -> None:
-        """Look at columns."""
+        """`retained`: as `Rows.take` returns it."""
         self.size, columns = retained
         self.columns = [(0, *parts) for parts in columns]
-        """The same for native code: each column with the index where its values begin."""
+        """The columns for native code, each with the index where its values begin."""
         self.transforms, self.targets = _whole(columns[0], "i"), _whole(columns[1], "i")
         self.offsets, self.events = _whole(columns[2], "q"), _whole(columns[3], "i")
         self.texts, self.keys = Texts(columns[4]), Texts(columns[5])
@@ -177,7 +177,7 @@ def _whole(parts: Parts, kind: Literal["i", "q"]) -> Sequence[int]:
 
 
 class Results:
-    """The rows of a chunk that came back: transform, masks of failures, results, and errors of functions."""
+    """The rows of a chunk that Spark returned: transform, masks of failures, results, and errors of functions."""
 
     def __init__(self, batch: pa.RecordBatch, results: Sequence[str], *, has_errors: bool) -> None:
         """`results`: the slots of the results; `has_errors`: whether functions have errors. Raises InternalError."""
@@ -203,9 +203,9 @@ class Results:
         return [_given(column) for column in (self._transforms, *self._masks, *self._values)]
 
     def row(self, row: int) -> tuple[int, int, list[Any]]:
-        """Return the transform of a row, which has to be that of the row that went; its failures; its results.
+        """Return (transform, mask of failures, results) of a row. Raises RowError.
 
-        Raises RowError.
+        The caller compares the transform with that of the row that was sent.
         """
         self._asked += 1
         columns = (self._transforms, *self._masks, *self._values)
@@ -225,13 +225,13 @@ class Results:
         return number, failed, given[len(self._masks) :]
 
     def errors(self, start: int, stop: int) -> str:
-        """Return the errors of functions for rows, each once."""
+        """Return the messages of user-defined functions that failed for some rows, each once."""
         messages = [] if self._errors is None else self._errors.slice(start, stop - start).to_pylist()
         return "; ".join(dict.fromkeys(filter(None, messages)))
 
 
 def _check(batch: pa.RecordBatch, results: Sequence[str], *, has_errors: bool) -> None:
-    """Raise InternalError for columns that no plan gives: native code reads memory by them."""
+    """Raise InternalError for columns of types that no plan returns, as native code reads their memory directly."""
     masks = max(1, -(-len(results) // MARKS))
     expected = [
         pa.int32(),
@@ -264,10 +264,9 @@ def _given(array: pa.Array) -> tuple[int, Any, Any, Any]:
 
 
 class ReturnedRows:
-    """Rows as they come back, taken in the numbers in which they went."""
+    """Rows that Spark returns, taken in the same numbers in which they were sent."""
 
     def __init__(self, batches: Iterable[pa.RecordBatch]) -> None:
-        """Wait for nothing yet."""
         self._batches = iter(batches)
         self._batch: pa.RecordBatch | None = None
 
@@ -293,10 +292,10 @@ class ReturnedRows:
         return pieces[0] if len(pieces) == 1 else pa.concat_batches(pieces)
 
     def rest(self) -> Iterator[pa.RecordBatch]:
-        """Return the batches that nobody has waited for yet."""
+        """Return the batches that were not taken yet."""
         return self._batches
 
 
 def lost(what: str) -> InternalError:
-    """Return the error of rows that went to Spark and did not come back."""
+    """Return the error for rows that were sent to Spark and not returned."""
     return InternalError(f"{what} did not come back from Spark", "please report this with the pipeline's transforms")

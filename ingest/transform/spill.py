@@ -118,7 +118,7 @@ def rejected(message: Record, stage: str, reason: Reject) -> SpilledReject:
 
 @dataclass(slots=True)
 class ChunkManifest:
-    """All that there is to say of a chunk, beside its rows."""
+    """What the second stage needs to know of a chunk beside its rows: offsets, targets, rejects, skipped records."""
 
     split: Split
     end: int
@@ -195,7 +195,7 @@ class SpillStore:
             raise Unavailable(msg, "make room there, or let spark.local.dir of --conf be elsewhere") from exc
 
     def take(self) -> Spilled:
-        """Return the next chunk, and remove its file if that was the last one in it."""
+        """Return the next chunk. Remove its file after the last chunk in it."""
         # Without a buffer, which could hold the begin of a chunk that the disk does not take
         file = self._file = self._file or self._path.open("rb", buffering=0)
         spilled: Spilled = pickle.load(file)  # noqa: S301  (made by the first stage)
@@ -205,7 +205,7 @@ class SpillStore:
         return spilled
 
     def clear(self) -> None:
-        """Remove the files that nobody will take."""
+        """Remove all files, as the second stage has ended and reads nothing more that the first one writes."""
         for path in self._folder.iterdir():
             path.unlink(missing_ok=True)
 
@@ -225,13 +225,13 @@ class SpillStore:
         return self._folder / str(self._number)
 
     def _end_file(self) -> None:
-        """Go on in the next file: both stages do so behind the same chunk."""
+        """Continue with the next file. Both stages do so after the same chunk."""
         self.let_go()
         self._number += 1
 
 
 def store_of_attempt() -> SpillStore:
-    """Return the store of the attempt at a task that this worker is a stage of."""
+    """Return the store of the task attempt that this worker runs a stage of."""
     context = TaskContext.get()
     assert context is not None
     # It is the executor's own, and gone with it
@@ -247,16 +247,15 @@ class FlushPadding:
     """Rows that say nothing, for chunks of which few rows go to expressions: Spark only hands on whole batches."""
 
     def __init__(self) -> None:
-        """Begin with nothing that waits."""
         self._sent = 0
         """Rows since Spark last handed some on."""
         self._waiting = 0
         """Bytes that wait for them on this side."""
 
     def after(self, sent: int, waiting: int) -> int:
-        """Return how many rows end a chunk: one, or as many as a batch of Spark's lacks if too much waits.
+        """Return how many padding rows end a chunk: one, or as many as complete Spark's batch if too many bytes wait.
 
-        `sent`: rows of the chunk that go; `waiting`: bytes of all its rows.
+        `sent`: rows of the chunk that go to expressions; `waiting`: bytes of all its rows.
         """
         self._sent += sent
         self._waiting = waiting if self._sent >= BATCH_ROWS else self._waiting + waiting
@@ -282,13 +281,13 @@ class NativeToRows:
         return native_encoders(self._encoders).decodes
 
     def encode_messages(self, chunk: ReadChunk, start: int) -> EncodedPart:
-        """Return what became of the messages from `start` on; their rows are in `rows`, not in the part."""
+        """Encode the messages from `start` on. Their rows are added to `rows`; the part has the rest of the outcome."""
         encoder = native_encoders(self._encoders).of(chunk.topic)
         stop = encoder.feed(chunk.messages, start, self._rows.native)
         return native_part(chunk, start, stop, (), encoder.skipped(), full=False)
 
     def encode_changes(self, chunk: ReadChunk, first: int, changes: list[Decoded], at: int) -> EncodedPart:
-        """Return what became of the changes from `at` on; their rows are in `rows`, not in the part."""
+        """Encode the changes from `at` on. Their rows are added to `rows`; the part has the rest of the outcome."""
         encoder = native_encoders(self._encoders).of_changes()
         stop = encoder.feed(changes, at, chunk.messages, first, self._rows.native)
         part = native_part(chunk, first + at, first + stop, (), [], full=False)
@@ -297,7 +296,7 @@ class NativeToRows:
 
 
 class SpillStage:
-    """The way of encoded parts to expressions and to the second stage, chunk by chunk."""
+    """Collects encoded parts chunk by chunk: columns that expressions need go to Spark, all else is spilled."""
 
     def __init__(
         self,
@@ -349,14 +348,14 @@ class SpillStage:
         self._positions[manifest.split] = part.position
 
     def leave_out(self, manifest: ChunkManifest, chunk: ReadChunk) -> None:
-        """Add the records of the chunk that are not wanted, as far as its split was read."""
+        """Note as skipped the records that the header filter leaves out, as far as the split was read."""
         for message in chunk.left_out_before(self._positions[chunk.split]):
             offset = offset_of(message)
             manifest.skipped.append((offset, self._left_out))
             manifest.offsets.append(range(offset, offset + 1))
 
     def flush(self, manifest: ChunkManifest) -> pa.RecordBatch:
-        """Leave a chunk that is complete to the second stage; returns its rows for expressions. Raises Unavailable."""
+        """Spill a complete chunk for the second stage. Return its rows for expressions. Raises Unavailable."""
         targets = self._encoders.targets
         manifest.end = self._positions[manifest.split]
         manifest.targets = targets.known[self._told :]
@@ -372,7 +371,7 @@ class SpillStage:
         return batch
 
     def _add_rows(self, part: EncodedPart) -> None:
-        """Add the rows and ready-made records that the reference has made."""
+        """Add the rows and ready-made records that the reference has encoded."""
         count = part.stop - part.start
         marks = [*part.marks[:count], len(part.records)]
         for i in range(count):

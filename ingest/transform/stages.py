@@ -228,7 +228,7 @@ class TransformWriteStage:
             self._sink.within.discard(chunk.split)
 
     def _take_over(self, read: TaskResult) -> None:
-        """Take over the counters of the first half; raises its failure."""
+        """Add the counters of the first half. Raise its failure, if it has one."""
         result = self._result
         result.telemetry.add(read.telemetry)
         result.counters.add(read.counters, len(read.counters.tables))
@@ -236,12 +236,12 @@ class TransformWriteStage:
             raise read.progress.failure
 
     def _learn(self, read: TaskProgress) -> None:
-        """Take over what the reader has noted, if all of that is written, and nothing by an earlier attempt."""
+        """Pass on the reader's notes, if all records that they are of are written, and none by an earlier attempt."""
         if not self._resumed and read.positions == self._positions:
             self._progress.notes = read.notes
 
     def _reach(self, read: TaskProgress) -> None:
-        """Take over how far the first half came, unless it has read on where this one stopped at a reject."""
+        """Take over the positions of the first half, unless this half stopped earlier, at a reject."""
         result = self._progress
         if result.stopped_by_reject or result.waited:
             return
@@ -251,7 +251,7 @@ class TransformWriteStage:
 
 
 def run_read_stage(task: Task, transforms: CompiledTransforms, store: SpillStore) -> Generator[pa.RecordBatch]:
-    """Do the first half of a task; yields the rows for expressions. The second half is told of what fails."""
+    """Do the first half of a task; yields the rows for expressions. A failure is passed to the second half."""
     result, watch = TaskResult.begun(task), Stopwatch()
     try:
         with attempt(result):
@@ -270,7 +270,7 @@ def run_read_stage(task: Task, transforms: CompiledTransforms, store: SpillStore
 def run_write_stage(
     task: Task, transforms: CompiledTransforms, store: SpillStore, batches: Iterable[pa.RecordBatch]
 ) -> TaskResult:
-    """Do the second half of a task with what came back from Spark; returns the task's result.
+    """Do the second half of a task with the batches that Spark returns. Return the task's result.
 
     Raises CommitOutcomeUnknown only.
     """
