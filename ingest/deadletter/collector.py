@@ -37,10 +37,10 @@ class Collector(Protocol):
         """Client properties of its own cluster; empty where that is the sink's."""
 
     def letters(self, pipeline: str, writer: Any) -> DeadLetters | None:
-        """Return a task's side; None where rejects go to the driver's log."""
+        """Return what a task writes dead letters with; None where rejects go to the driver's log."""
 
     def prepare(self, sink: dict[str, str], pipeline: str, warn: Callable[[str], None]) -> str:
-        """Get the topic ready, and return an identity of where it is. Raises IngestError."""
+        """Create the topic if it is missing, and return an identity of its cluster. Raises IngestError."""
 
 
 class DirtyDataCollector(KafkaConnection, Labelled):
@@ -78,7 +78,10 @@ class DirtyDataCollector(KafkaConnection, Labelled):
         return {"client.id": f"ingest.{pipeline}.dead-letters", "enable.idempotence": "true", "acks": "all", **conf}
 
     def letters(self, pipeline: str, writer: Any) -> DeadLetters | None:
-        """Return a task's side; None if rejects go to the driver's log. `writer`: the sink's, which may be Kafka's."""
+        """Return what a task writes dead letters with; None where rejects go to the driver's log.
+
+        `writer`: the sink's. It writes the letters, too, unless the collector has properties of its own.
+        """
         if self.topic is None:
             return None
         from ingest.deadletter.letter import DeadLetterTopic  # noqa: PLC0415  (as below)

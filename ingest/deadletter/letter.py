@@ -75,24 +75,24 @@ def without_value(record: Record, headers: Headers) -> list[Shorter]:
 
 
 class DeadLetters(Protocol):
-    """A task's side of a collector of rejects."""
+    """Writes the dead letters of a task."""
 
     @property
     def shared(self) -> bool:
-        """True if letters are given up with what the sink's writer has got since the last commit."""
+        """True if letters are written by the sink's writer: its `abort` drops them with its records."""
 
     def add(self, record: Record, stage: str, reject: Reject) -> None:
-        """Take a reject; raises IngestError."""
+        """Write the dead letter of a rejected record. Raises IngestError."""
 
     def commit(self) -> None:
-        """Make durable what was taken; raises IngestError."""
+        """Make the letters durable that were added. Raises IngestError."""
 
     def close(self) -> None:
-        """Release connections, and give up what was not committed."""
+        """Release connections, and drop letters that were not committed."""
 
 
 class DeadLetterTopic:
-    """A task's way to the topic of dead letters."""
+    """Writes the dead letters of a task to a topic."""
 
     def __init__(self, topic: str, pipeline: str, writer: KafkaWriter, *, shared: bool) -> None:
         """`shared`: the writer is the sink's, whose commit is the letters' as well."""
@@ -100,7 +100,7 @@ class DeadLetterTopic:
         self._topic = topic
         self._writer = writer
         self.shared = shared
-        """True if letters are given up with what the sink's writer has got since the last commit."""
+        """True if letters are written by the sink's writer: its `abort` drops them with its records."""
         self._bytes = 0
         if not shared:
             writer.apart(on=True)

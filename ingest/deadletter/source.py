@@ -55,7 +55,7 @@ class LetterSource(DerivedSource):
         return LetterCoordinator(self, warn)
 
     def reader(self, _pipeline: str) -> LetterReader:
-        """Return a task's side."""
+        """Return the reader that a task reads the source with."""
         rows = self.source.row_letters
         if rows is not None:
             return LetterReader(self, RangeReader(self.conf), None, rows.letter_rows().of)

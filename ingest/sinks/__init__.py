@@ -276,7 +276,7 @@ class Sink(Protocol):
         """Return the driver's side."""
 
     def writer(self, pipeline: str, run: int) -> Writer:
-        """Return a task's side."""
+        """Return the writer that a task writes to the sink with."""
 
 
 SINKS: Registry[SinkOptions] = Registry(

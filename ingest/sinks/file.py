@@ -148,7 +148,7 @@ class FileSink(TypedSinkOptions, SinkOptions):
         return FileSinkCoordinator(self, warn)
 
     def writer(self, _pipeline: str, run: int) -> FileWriter:
-        """Return a task's side."""
+        """Return the writer that a task writes to the sink with."""
         return FileWriter(Path(self.path), run)
 
 
@@ -234,7 +234,7 @@ class FileSinkCoordinator(TypedSinkCoordinator[FileSink]):
 
 
 class FileWriter(PlainWriter):
-    """A task's side: adds whole lines, of which a commit sees to it that they are on the disk."""
+    """The writer of a task. It appends whole lines; a commit forces them to the disk."""
 
     def __init__(self, folder: Path, run: int) -> None:
         """Open nothing yet."""

@@ -69,7 +69,7 @@ class PrintSink(SinkOptions):
         return PrintCoordinator(self)
 
     def writer(self, _pipeline: str, _run: int) -> PrintWriter:
-        """Return a task's side."""
+        """Return the writer that a task writes to the sink with."""
         return PrintWriter()
 
 
@@ -102,7 +102,7 @@ class PrintCoordinator(SinkCoordinator):
 
 
 class PrintWriter(PlainWriter):
-    """A task's side: keeps the lines for the driver."""
+    """The writer of a task. It keeps the lines for the driver, which prints them."""
 
     def __init__(self) -> None:
         """Start empty."""

@@ -140,7 +140,7 @@ class SinkOptions(Options):
 
 
 class PlainWriter(ABC):
-    """A task's side of a sink that always starts where the plan says."""
+    """The base of writers whose tasks always start where the plan says."""
 
     failures = 0
     leaving_out: None = None

@@ -87,7 +87,9 @@ class ArrayRows:
         self._by_state = rows_by_state(table, states)
 
     def write(self, connection: Connection, rows: Mapping[bytes, State]) -> int:
-        """Write the last states of keys, which come in the order of their changes; return how many are left out.
+        """Write the states of keys. `rows`: by key, in the order of their changes.
+
+        Return how many changes were left out, as the table has a newer row of their key.
 
         Raise psycopg.Error.
         """

@@ -224,7 +224,7 @@ class SqlSinkOptions(RowOptions, SinkOptions):
         return PostgresCoordinator(self, pipeline, warn)
 
     def writer(self, pipeline: str, _run: int) -> PostgresWriter:
-        """Return a task's side."""
+        """Return the writer that a task writes to the sink with."""
         from ingest.sinks.postgres.progress import ProgressTables
         from ingest.sinks.postgres.writer import PostgresWriter
 

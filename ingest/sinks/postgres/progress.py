@@ -115,14 +115,17 @@ class ProgressTables:
             raise taken_over(self._prefix, who)
 
     def begin_batch(self, connection: Connection, owner: RunOwner, batch: int) -> None:
-        """Note the batch that is about to be written. Raise Fenced where another run writes now."""
+        """Record the number of the batch that is about to be written. Raise Fenced where another run writes now."""
         self.check_owner(connection, owner.run, owner.checkpoint)
         connection.execute(
             self._sql("UPDATE {run} SET batch = %s, at = now() WHERE prefix = %s"), (batch, self._prefix)
         )
 
     def take(self, connection: Connection, scope: CommitScope) -> tuple[int, ResumePoint | None]:
-        """Take a shard over from attempts before; returns the attempt's number, and how far they came in this batch."""
+        """Take a shard over from earlier attempts: they can commit no more.
+
+        Return this attempt's number, and how far the earlier ones have written this batch (None: not at all).
+        """
         which = (self._prefix, scope.owner, scope.shard)
         connection.execute(
             self._sql(
@@ -151,7 +154,10 @@ class ProgressTables:
         *,
         final: bool,
     ) -> None:
-        """Write how far a shard is. Raise CommitOutcomeUnknown where another attempt has taken it over."""
+        """Write the positions of a shard, in the transaction of its rows.
+
+        Raise CommitOutcomeUnknown where another attempt has taken the shard over.
+        """
         at = msgspec.json.encode([[*split, offset] for split, offset in positions.items()]).decode()
         done = connection.execute(
             self._sql(
@@ -165,7 +171,7 @@ class ProgressTables:
             raise CommitOutcomeUnknown(msg, "nothing is lost: that attempt goes on")
 
     def read(self, connection: Connection, scope: str, number: int, planned: int) -> tuple[int, dict[int, ResumePoint]]:
-        """Return the newest batch that is noted of a scope, and how far each shard has written this one."""
+        """Return the newest batch of a scope, and how far each shard has written the batch `number`."""
         rows = connection.execute(
             self._sql(
                 "SELECT shard, batch, planned, positions::text, counters, final FROM {progress}"
@@ -179,7 +185,7 @@ class ProgressTables:
 
 
 def _resumed(row: tuple[int, int, str, str, bool], batch: int, planned: int) -> ResumePoint | None:
-    """Return how far a shard is written in a batch; None where its progress is of another one."""
+    """Return how far a shard is written in a batch; None where its progress is of another batch."""
     if (row[0], row[1]) != (batch, planned):
         return None
     positions = {(topic, partition): offset for topic, partition, offset in msgspec.json.decode(row[2])}

@@ -67,7 +67,7 @@ class _Change(NamedTuple):
 
 
 class PostgresWriter:
-    """A task's side: keeps rows until the commit, which writes them with the progress."""
+    """The writer of a task. It keeps rows until the commit, which writes them and the progress in one transaction."""
 
     failures = 0
 

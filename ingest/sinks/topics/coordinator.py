@@ -1,7 +1,7 @@
 """The driver's side of sinks that write to Kafka.
 
-It creates the topics of new tables, and with exactly-once sees to it that one run at a time writes. Rules:
-docs/spec/sinks.md and docs/spec/delivery.md.
+It creates the topics of new tables. With exactly-once it fences other runs, so that only one writes at a time.
+Rules: docs/spec/sinks.md and docs/spec/delivery.md.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class TopicsCoordinator(TypedSinkCoordinator["TopicsOptions"]):
         """Partitions of the progress topic, as far as they are known."""
 
     def connect(self) -> str:
-        """Return the cluster's id; raises Unavailable when it does not answer."""
+        """Connect, and return the cluster's id. Raises Unavailable where it does not answer."""
         self._cluster = Cluster(self._conf)
         cluster_id = self._cluster.connect(CONNECT_S, self._warn)
         KafkaWriter(self._conf, checked=True)  # a property that a producer does not take shows here, not in a task
@@ -77,7 +77,7 @@ class TopicsCoordinator(TypedSinkCoordinator["TopicsOptions"]):
         return wanted
 
     def hashed(self, tables: Iterable[TableId], *, again: bool = False) -> dict[str, Topic]:
-        """Return those of these topics over whose partitions keys are hashed, as far as they are there."""
+        """Return, of the tables' topics, those over whose partitions keys are hashed, as far as they exist."""
         if not self._options.hashes_keys:
             return {}
         wanted = self.topics_of(tables)
@@ -87,7 +87,7 @@ class TopicsCoordinator(TypedSinkCoordinator["TopicsOptions"]):
         return {name: self._found[name] for name in wanted if name in self._found}
 
     def missing(self, tables: Iterable[TableId]) -> set[str]:
-        """Return those of these topics that are not there; raises TopicMissing where the sink may create none."""
+        """Return the topics of these tables that do not exist. Raises TopicMissing where the sink may create none."""
         assert self._cluster is not None
         wanted = self.topics_of(tables)
         missing = wanted - set(self._cluster.topics(wanted)) if wanted else set()
@@ -112,7 +112,7 @@ class TopicsCoordinator(TypedSinkCoordinator["TopicsOptions"]):
             raise TopicMissing(msg, f"create it{how}, or let the tool do it")
 
     def prepare(self, tables: Iterable[TableId], *, dry_run: bool) -> None:
-        """Make sure that the topics of these tables exist, and warn of those that are not as they should be."""
+        """Create the topics of these tables that do not exist, and warn of those whose settings do not fit."""
         assert self._cluster is not None
         wanted = self.topics_of(tables) - self._ready
         if not wanted:
@@ -146,14 +146,14 @@ class TopicsCoordinator(TypedSinkCoordinator["TopicsOptions"]):
         self._found |= existing
 
     def empty(self, table: TableId) -> bool:
-        """Write a tombstone for each key that a topic of rows has, into the partition that has it."""
+        """Write a tombstone for each key in the tables' compacted topics, into the partition that has the key."""
         assert self._cluster is not None
         for topic in self.topics_of([table]):
             _delete_keys(self._cluster, self._conf, topic)
         return True
 
     def keep_only(self, table: TableId, _schema: TableSchema, keys: Iterator[Sequence[bytes]]) -> int:
-        """Write a tombstone for each key of a topic of rows but these; returns how many."""
+        """Write a tombstone for each key in the table's compacted topics but these. Return how many were written."""
         assert self._cluster is not None
         kept = {key for some in keys for key in some}
         return sum(_delete_keys(self._cluster, self._conf, topic, kept) for topic in self.topics_of([table]))
@@ -161,7 +161,7 @@ class TopicsCoordinator(TypedSinkCoordinator["TopicsOptions"]):
     # -- exactly-once ------------------------------------------------------------------------------------------------
 
     def acquire(self, checkpoint: str, run: int) -> None:
-        """Become the only run that writes under the prefix; raises IngestError."""
+        """Take over the transactional-id prefix, and fence other runs with it. Raises IngestError."""
         if self._prefix is None:
             return
         assert self._cluster is not None
@@ -186,7 +186,10 @@ class TopicsCoordinator(TypedSinkCoordinator["TopicsOptions"]):
     def recover_in_doubt(
         self, scope: str, number: int, planned: int, starts: Mapping[int, Mapping[Split, int]], age_s: float
     ) -> dict[int, ResumePoint]:
-        """Return how far each shard has written a batch whose end no driver saw. Raises DataLoss where that expired."""
+        """Return how far each shard has written a batch that no driver has finished.
+
+        Raises DataLoss where the cluster may have forgotten it.
+        """
         if self._ownership is None:
             return {}
         parts = max(map(progress.parts, starts.values()), default=1)
@@ -213,7 +216,7 @@ class TopicsCoordinator(TypedSinkCoordinator["TopicsOptions"]):
         return out
 
     def _enough(self, shards: int) -> None:
-        """Make sure that the progress topic is there, with a partition for each shard."""
+        """Create the progress topic if it is missing, and give it at least one partition for each shard."""
         if shards <= self._places:
             return
         assert self._cluster is not None
@@ -230,7 +233,7 @@ class TopicsCoordinator(TypedSinkCoordinator["TopicsOptions"]):
         return 60.0 * (int(text) if text.isdigit() else _RETENTION_MIN)
 
     def begin_batch(self, batch: int, shards: int) -> None:
-        """Say that a batch is about to be written; raises Fenced where a newer run has begun."""
+        """Record that a batch is about to be written. Raises Fenced where a newer run has begun."""
         if self._ownership is not None:
             self._enough(shards)
             self._ownership.begin_batch(batch, shards)
@@ -250,7 +253,8 @@ class TopicsCoordinator(TypedSinkCoordinator["TopicsOptions"]):
 def _live_keys(cluster: Cluster, conf: Mapping[str, str], topic: str) -> Iterator[tuple[int, list[bytes]]]:
     """Yield for each partition of a topic the keys whose last record has a value. Raise IngestError.
 
-    A key is looked for where it is, so that a topic that got more partitions loses its older rows as well.
+    Each partition is searched by itself: in a topic that got more partitions, a key may be in a partition other than
+    the one that it hashes to now.
 
     `conf`: librdkafka's configuration for a producer.
     """

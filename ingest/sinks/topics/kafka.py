@@ -198,7 +198,7 @@ class KafkaSink(TopicsOptions):
         return self.holding(_partitioner_code=packed(self.partitioner or "", folder))
 
     def writer(self, pipeline: str, run: int) -> Writer:
-        """Return a task's side."""
+        """Return the writer that a task writes to the sink with."""
         if self.partitioner in {None, "default"}:
             return super().writer(pipeline, run)
         return PartitioningWriter(self.kafka_writer(pipeline), self.partitioner or "", self._partitioner_code)

@@ -292,7 +292,7 @@ class TopicsOptions(KafkaConnection, TypedSinkOptions, SinkOptions):
         return TopicsCoordinator(self, pipeline, warn)
 
     def writer(self, pipeline: str, _run: int) -> Writer:
-        """Return a task's side."""
+        """Return the writer that a task writes to the sink with."""
         return self.kafka_writer(pipeline)
 
     def kafka_writer(self, pipeline: str) -> KafkaWriter | TransactionalWriter:

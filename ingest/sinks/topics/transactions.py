@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class TransactionalWriter:
-    """A task's side: writes one shard at a time, in transactions."""
+    """The writer of a task with exactly-once: it writes one shard at a time, in transactions of Kafka."""
 
     failures = 0
 
@@ -48,7 +48,7 @@ class TransactionalWriter:
         """True if nothing was written since a transaction that was given up for records that are refused."""
 
     def begin(self, scope: CommitScope) -> ResumePoint | None:
-        """Take the shard over, unless it is ours already, and see how far an earlier attempt came.
+        """Take the shard over, unless this writer has it already. Return how far an earlier attempt committed.
 
         Raises Fenced where a newer run has taken it over.
         """
@@ -61,7 +61,10 @@ class TransactionalWriter:
         return progress.unpack(self._take_over(), scope.starts, scope.batch, scope.planned)
 
     def _take_over(self) -> list[ProgressNote | None]:
-        """Make a producer of the shard, and read how far the shard is written; raises Fenced as `begin` does."""
+        """Make the shard's transactional producer, which fences earlier ones. Return the shard's committed progress.
+
+        Raises Fenced as `begin` does.
+        """
         scope = self._scope
         if self._groups is None or self._groups.scope != scope.owner:
             self._groups = Groups(self._conf, self._prefix, scope.owner)
@@ -81,16 +84,16 @@ class TransactionalWriter:
 
     @property
     def by_one(self) -> Self:
-        """This writer: `apart` makes it commit each chunk alone."""
+        """This writer, as the role `ByOne`: `apart` makes it commit each chunk alone, to find refused records."""
         return self
 
     def apart(self, *, on: bool) -> None:
-        """See `ByOne`: hold what is written until the commit, or send it at once."""
+        """Hold records until the commit (`on`), or send them at once. See `ByOne`."""
         assert self._channel is not None
         self._channel.writer.apart(on=on)
 
     def _start_over(self) -> KafkaWriter:
-        """Give up the open transaction with its producer; returns another one, whose transaction has begun."""
+        """Abort the open transaction and close its producer. Return another one, whose transaction has begun."""
         assert self._channel is not None
         self._channel.abort()
         self._close()
@@ -101,7 +104,7 @@ class TransactionalWriter:
 
     @contextmanager
     def _starting_over(self) -> Iterator[None]:
-        """Begin another transaction where a topic does not take a record that is written in the block."""
+        """Abort the transaction and begin another one where a topic refuses a record that the block writes."""
         try:
             yield
         except RowsRefused:
@@ -118,7 +121,7 @@ class TransactionalWriter:
         return self._channel.writer
 
     def write(self, records: EncodedRecords) -> None:
-        """Queue records in the open transaction; raises IngestError when one before failed."""
+        """Queue records in the open transaction. Raises IngestError where an earlier record has failed."""
         if records:
             with self._starting_over():
                 self._writer().write(records)
@@ -133,7 +136,10 @@ class TransactionalWriter:
             self._writer().send(letter)
 
     def commit(self, positions: Mapping[Split, int], metadata: bytes, *, final: bool) -> None:
-        """Commit what was written and that it was; raises CommitOutcomeUnknown where the outcome is not known."""
+        """Commit the records and the shard's progress in one transaction.
+
+        Raises CommitOutcomeUnknown where nobody knows whether it was committed.
+        """
         scope, writer = self._scope, self._writer()
         assert self._channel is not None
         assert self._groups is not None
@@ -151,7 +157,7 @@ class TransactionalWriter:
             self.apart(on=True)
 
     def delivered(self) -> list[Any]:
-        """Return nothing for the driver: it is in Kafka."""
+        """Return nothing: Kafka has the progress, and the driver needs no more."""
         return []
 
     @property
@@ -160,13 +166,13 @@ class TransactionalWriter:
         return self
 
     def report(self) -> ClientReport | None:
-        """Return what the client told since the last call; None where that is nothing."""
+        """Return the client's logs and statistics since the last call; None where there are none."""
         return None if self._channel is None else self._channel.writer.report()
 
     def abort(self) -> None:
-        """Give up what was written since the last commit, and the producer: it may be in any state.
+        """Abort the open transaction and close the producer, which may be in any state.
 
-        After records that are refused it is in none but that, and another transaction has begun.
+        After a refused record neither is needed: another transaction has begun already, and nothing is written in it.
         """
         if self._started_over:
             self._started_over = False
@@ -174,7 +180,7 @@ class TransactionalWriter:
         self.close()
 
     def close(self) -> None:
-        """Give up what was written since the last commit, and the connections."""
+        """Abort the open transaction and close the connections."""
         self._started_over = False
         if self._channel is not None and self._begun:
             self._channel.abort()

@@ -158,6 +158,6 @@ class UpsertKafka(TopicsOptions):
         return ValueTemplate(row, row, row, None)
 
     def writer(self, pipeline: str, _run: int) -> Writer:
-        """Return a task's side."""
+        """Return the writer that a task writes to the sink with."""
         writer = self.kafka_writer(pipeline)
         return Buffer(writer, self.max_rows, self.interval) if self.capabilities.holds_back else writer

@@ -34,7 +34,7 @@ MAX_HELD: Final = 64 << 20
 
 
 class WriterBefore:
-    """A writer that hands everything on to another one."""
+    """A writer that passes all calls on to a KafkaWriter or a TransactionalWriter."""
 
     leaving_out: None = None
 
@@ -51,12 +51,12 @@ class WriterBefore:
         return self._writer.begin(scope)
 
     def send(self, letter: Letter) -> None:
-        """Write one record, which is no row, at once and where the client puts it."""
+        """Write a dead letter at once. The client chooses its partition."""
         self._writer.send(letter)
 
     @property
     def by_one(self) -> ByOne:
-        """The writer: see `ByOne`."""
+        """The writer below, as the role `ByOne`."""
         return self._writer
 
     def commit(self, positions: Mapping[Split, int], metadata: bytes, *, final: bool) -> None:
