@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Reader(Protocol):
-    """A task's side of a source. May be asked for other ranges again and again."""
+    """Reads ranges of a source's splits in a task. It stays from task to task: `read` is called again and again."""
 
     stateful: StatefulReader | None = None
     """The part for a source with a state; None where the source has none."""
@@ -183,7 +183,7 @@ class Source(Protocol):
         """Return the driver's side."""
 
     def reader(self, pipeline: str) -> Reader:
-        """Return a task's side."""
+        """Return the reader that a task reads the source with."""
 
 
 SOURCES: Registry[RecordOptions] = Registry(

@@ -115,7 +115,7 @@ class BackfillSource(DerivedSource):
         return BackfillCoordinator(self.source.coordinator(pipeline, warn), warn)
 
     def reader(self, pipeline: str) -> Reader:
-        """Return a task's side: the pipeline's."""
+        """Return the reader of the pipeline's own source."""
         return self.source.reader(pipeline)
 
 
@@ -135,7 +135,7 @@ class BackfillDecoder:
     tables: frozenset[TableId]
 
     def decode(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> list[Decoded]:
-        """Return one result for each record, in order. Raise nothing for the content of a record."""
+        """Return one result for each record, in order: a Skip for changes of other tables."""
         decoded = self.decoder.decode(keys, values)
         return [self._own(result) for result in decoded] if type(decoded) is list else decoded
 
@@ -152,10 +152,9 @@ class BackfillDecoder:
 
 
 class BackfillCoordinator(SourceCoordinator):
-    """The driver's side: the pipeline's splits, from the first record that is there up to the pipeline's positions."""
+    """The coordinator of a backfill. It reads each split from its first record to the pipeline's position."""
 
     def __init__(self, real: SourceCoordinator, warn: Callable[[str], None]) -> None:
-        """Connect to nothing yet."""
         self.ids: dict[str, str] = {}
         self.probe = real.probe
         self._real = real
@@ -171,9 +170,9 @@ class BackfillCoordinator(SourceCoordinator):
         return self._real.fingerprint(identity)
 
     def bound(self, reached: Mapping[Split, int], ids: Mapping[str, str]) -> dict[Split, int]:
-        """Read up to these positions, in topics of these ids; returns where each split begins. Raise IngestError.
+        """Set the positions at which splits end, in topics of these ids. Return where each split begins.
 
-        Warn of topics that are not there any more, and of those whose beginning is not.
+        Warn of topics that no longer exist, and of those whose first records are deleted. Raise IngestError.
         """
         topics = self._real.topics({topic for topic, _ in reached})
         own = {
@@ -234,11 +233,11 @@ class BackfillCoordinator(SourceCoordinator):
         return {}
 
     def resolve(self, splits: Iterable[Split], to: Literal["earliest", "latest"] | int) -> dict[Split, int]:
-        """Return what the real source says."""
+        """Return what the pipeline's own source returns."""
         return self._real.resolve(splits, to)
 
     def topics(self, names: Iterable[str]) -> Mapping[str, Any]:
-        """Return what the real source says."""
+        """Return what the pipeline's own source returns."""
         return self._real.topics(names)
 
     def close(self) -> None:

@@ -99,7 +99,7 @@ class FileSource(Labelled, RecordOptions):
         return FileSourceCoordinator(self)
 
     def reader(self, _pipeline: str) -> FileReader:
-        """Return a task's side."""
+        """Return the reader that a task reads the source with."""
         return FileReader(envelope=self.envelope, header=self.has_header)
 
     @property

@@ -99,12 +99,12 @@ class DeclaringOptions(Options):
 
     @property
     def _initial(self) -> Mapping[TableId, TableSchema]:
-        """The initial schemas, by table."""
+        """The schemas of `scan.value.initial-schemas.ddls`, by table."""
         return {} if self.ddls is None else parse_tables(self.ddls)
 
     @property
     def row_letters(self) -> RowLetters | None:
-        """What makes dead letters of records that are no messages; None where all are messages."""
+        """The role that makes dead letters of records that are rows of a database; None where records are messages."""
         return None
 
     @property

@@ -144,19 +144,19 @@ class StatefulCoordinator(Protocol):
 
 
 class StatefulReader(Protocol):
-    """A task's side of a source with a state, beside what each reader has."""
+    """What the reader of a source with a state has in addition to `Reader`: what the coordinator and the sink keep."""
 
     def take(self, assigned: Any, shared: Any) -> None:
-        """Take over what the task gets: it comes before `read`. Forget what was noted before."""
+        """Take over the coordinator's state for a task, before `read`. Drop the notes of the task before."""
 
     def commit_note(self, positions: Mapping[Split, int]) -> Any:
-        """Return what the sink is to keep with a commit of these positions: short, JSON, None for nothing."""
+        """Return a note that the sink stores with a commit of these positions: short, as JSON; None for no note."""
 
     def resume(self, note: Any) -> None:
-        """Take over what the sink kept with the last commit of an earlier attempt at this task."""
+        """Take over the note that the sink stored with the last commit of an earlier attempt at this task."""
 
     def notes(self, positions: Mapping[Split, int]) -> list[Any]:
-        """Return what the coordinator is to learn of a task that ended at these positions."""
+        """Return the notes for the coordinator of a task that ended at these positions."""
 
 
 class RowLetters(Protocol):

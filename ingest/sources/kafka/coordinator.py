@@ -68,15 +68,16 @@ class GroupOffsets:
                 raise ConfigError(msg, f"{hint}; one that was killed is forgotten after {GONE_S:.0f} s")
 
     def commit(self, positions: Mapping[Split, int]) -> None:
-        """Show the positions as the consumer group's offsets. Only for monitoring: a failure is a warning, once."""
+        """Commit the positions as the consumer group's offsets. Only for monitoring: a failure is a warning, once."""
         self._show(positions, f"{_NOTE} {self.owner} {time.time() * 1000:.0f}", wait=False)
 
     def keep(self, positions: Mapping[Split, int]) -> None:
-        """Show them again now and then while nothing happens: brokers forget offsets, and others look at the time."""
+        """Commit them again from time to time without new records: brokers expire offsets, and others read the time."""
         if time.monotonic() - self._shown_at > KEEP_S:
             self.commit(positions)
 
     def _show(self, positions: Mapping[Split, int], note: str, *, wait: bool) -> None:
+        """Commit the positions as the group's offsets, with a note beside each. A failure is a warning."""
         self._shown, self._shown_at = dict(positions), time.monotonic()
         if not positions:
             return
@@ -94,7 +95,7 @@ class GroupOffsets:
             self._warn(f"{text}; the group's offsets do not show this run's progress, nothing else is affected")
 
     def close(self) -> None:
-        """Show that nobody reads any more: somebody else may have the group now."""
+        """Clear the note beside the offsets, so that another pipeline may use the group at once."""
         if self._shown and not self._commit_failed:
             self._show(self._shown, "", wait=True)
 
@@ -223,9 +224,9 @@ class KafkaSourceCoordinator(SourceCoordinator):
         self._warn(f"data loss: {what}; {then}, as scan.on-data-loss is {self.options.on_data_loss!r}")
 
     def check(self, positions: Mapping[Split, int]) -> dict[Split, int]:
-        """Return the positions, where what they point at is still there; otherwise as `scan.on-data-loss` says.
+        """Return the positions whose records still exist; `scan.on-data-loss` decides about all others.
 
-        Splits of topics that are gone are left out; `ids` says which topics are others than before.
+        Splits of deleted topics are left out. A topic that was created again has another id in `ids` than before.
         """
         deadline = time.monotonic() + SETTLE_S
         while True:
@@ -246,7 +247,7 @@ class KafkaSourceCoordinator(SourceCoordinator):
             return now
 
     def _within(self, positions: Mapping[Split, int]) -> dict[Split, int]:
-        """Return the positions, where there are records, or may come to be; otherwise as `scan.on-data-loss` says."""
+        """Return the positions that are within their topic's offsets; `scan.on-data-loss` decides about all others."""
         earliest = self.cluster.earliest(positions)
         latest = self.cluster.latest(positions, committed=False)
         out = dict(positions)
@@ -337,11 +338,11 @@ class KafkaSourceCoordinator(SourceCoordinator):
     # -- the consumer group ------------------------------------------------------------------------------------------
 
     def commit(self, positions: Mapping[Split, int]) -> None:
-        """Show the positions as the consumer group's offsets. Only for monitoring: a failure is a warning, once."""
+        """Commit the positions as the consumer group's offsets. Only for monitoring: a failure is a warning, once."""
         self._group.commit(positions)
 
     def keep(self, positions: Mapping[Split, int]) -> None:
-        """Show them again now and then while nothing happens: brokers forget offsets, and others look at the time."""
+        """Commit them again from time to time without new records: brokers expire offsets, and others read the time."""
         self._group.keep(positions)
 
     def fingerprint(self, cluster_id: str) -> dict[str, Any]:

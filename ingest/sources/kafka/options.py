@@ -219,7 +219,7 @@ class TopicSourceOptions(KafkaConnection):
         return KafkaSourceCoordinator(self, pipeline, warn)
 
     def reader(self: Any, pipeline: str) -> RangeReader:
-        """Return a task's side."""
+        """Return the reader that a task reads the source with."""
         from ingest.kafka.reader import RangeReader
 
         return RangeReader(self.client(pipeline), self.metadata_names)

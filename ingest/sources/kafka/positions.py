@@ -30,7 +30,7 @@ class ChosenPositions:
         """True if the end of a split is that of its committed records."""
 
     def starts(self, splits: list[Split], mode: str, from_time: int | None = None) -> dict[Split, int]:
-        """Return where these splits start by a start mode."""
+        """Return the offset at which each split starts, by the mode of `scan.startup.mode`."""
         if not splits:
             return {}
         if mode == "earliest-offset":
@@ -51,7 +51,7 @@ class ChosenPositions:
         return self._in_range(wanted, f"consumer group {group!r} stands at offset")
 
     def at_time(self, splits: Iterable[Split], millis: int | None) -> dict[Split, int]:
-        """Return the first offset that is not older than a time; where all are, the end."""
+        """Return, for each split, the first offset whose time is not before `millis`, or the end if there is none."""
         wanted = list(splits)
         offsets = self._cluster.at_time(wanted, millis or 0)
         late = [split for split, at in offsets.items() if at < 0]
@@ -66,7 +66,7 @@ class ChosenPositions:
                 raise ConfigError(msg, "correct the option, or create the partition")
 
     def _in_range(self, wanted: Mapping[Split, int | None], what: str) -> dict[Split, int]:
-        """Return the wanted offsets where they are there, else what `properties.auto.offset.reset` says."""
+        """Return the wanted offsets that exist, for others the offset that `properties.auto.offset.reset` chooses."""
         earliest, latest = self._cluster.earliest(wanted), self._cluster.latest(wanted, committed=False)
         reset = self._options.properties.get("auto.offset.reset")
         positions = {}
