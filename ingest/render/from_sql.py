@@ -318,7 +318,7 @@ class _Turning:
         return out
 
     def _record_columns(self, given: Sequence[ScriptColumn]) -> None:
-        """Give the sink the columns that become parts of the record."""
+        """Set `metadata.list`: the METADATA columns of the sink's table, which become parts of the Kafka record."""
         names = [column.metadata for column in given if column.kind == "metadata"]
         if names and _value(self._sink, "connector") in _READ:
             self._to.set("metadata.list", ", ".join(names), given[0].line)

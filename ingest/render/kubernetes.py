@@ -34,7 +34,7 @@ _MOST_BYTES: Final = 900_000
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
-    """A pipeline that is to run in a cluster."""
+    """What the manifests of a pipeline are made of: its name, its files, and its deployment settings."""
 
     name: str
     """Its name as objects of Kubernetes have it."""

@@ -73,7 +73,7 @@ class CapturingCoordinator(SinkCoordinator):
 
 
 class CapturingWriter(PlainWriter):
-    """A task's side of a sink in memory."""
+    """A writer that keeps records in memory."""
 
     def __init__(self, captured: Captured) -> None:
         self._captured = captured
@@ -110,12 +110,12 @@ class CapturingCollector:
         return "memory letters"
 
     def letters(self, _pipeline: str, _writer: object) -> CapturingLetters | None:
-        """Return a task's side; None where rejects go to the log."""
+        """Return what a task writes dead letters with; None without a topic, where rejects go to the log."""
         return None if self.topic is None else CapturingLetters(self.topic, self._captured)
 
 
 class CapturingLetters:
-    """A task's side of a collector in memory."""
+    """Keeps the dead letters of a task in memory."""
 
     shared = False
 

@@ -104,7 +104,7 @@ class ProbedBatches:
 
 
 class DiscardingWriter(PlainWriter):
-    """A task's side of a sink that gets nothing."""
+    """A writer that drops all records."""
 
     def write(self, _records: Sequence[Any]) -> None:
         """Forget records."""
@@ -144,7 +144,7 @@ class CountingCollector:
         return self._options.prepare(sink, pipeline, warn, dry_run=True)
 
     def letters(self, _pipeline: str, _writer: object) -> CountingCollector:
-        """Return a task's side."""
+        """Return this collector, which counts the rejects of all tasks."""
         return self
 
     def add(self, record: Record, stage: str, reject: Reject) -> None:

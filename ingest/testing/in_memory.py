@@ -78,13 +78,13 @@ _CHUNK: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class InMemorySource:
-    """The options of a pipeline's source, with other sides: where records come from, and who knows of them."""
+    """The options of a pipeline's source, with another coordinator and other readers."""
 
     options: Source
     side: SourceCoordinator
     """The driver's side."""
     readers: Callable[[], Reader]
-    """Makes a task's side."""
+    """Makes the reader of a task."""
     tolerated: int
     """The number of rejects that a run tolerates."""
     capabilities: SourceCapabilities
@@ -139,7 +139,7 @@ class InMemorySource:
         return self.side
 
     def reader(self, _pipeline: str) -> Reader:
-        """Return a task's side."""
+        """Return the reader that a task reads the source with."""
         return self.readers()
 
 
@@ -193,11 +193,11 @@ class InMemoryCoordinator(SourceCoordinator):
         return topic in self.ids
 
     def resolve(self, splits: Iterable[Split], to: object) -> dict[Split, int]:
-        """Return the beginning or the end of some splits."""
+        """Return the first position of each split for `earliest`, else its end: no time is looked up."""
         return {split: 0 if to == "earliest" else self._ends[split] for split in splits}
 
     def topics(self, names: Iterable[str]) -> dict[str, Any]:
-        """Return nothing: these are no topics of a cluster."""
+        """Return None for each name that is read: there is no cluster to say more of a topic."""
         return dict.fromkeys(self.ids.keys() & names)
 
     def finished(self, _positions: Mapping[Split, int]) -> bool:
@@ -213,7 +213,7 @@ class InMemoryCoordinator(SourceCoordinator):
 
 
 class InMemoryReader(Reader):
-    """A task's side of given records."""
+    """A reader of given records."""
 
     def __init__(self, records: Mapping[Split, list[MemoryRecord]]) -> None:
         self._records = records
@@ -242,13 +242,13 @@ class InMemoryReader(Reader):
 
 @dataclass(frozen=True, slots=True)
 class InMemorySink:
-    """The options of a pipeline's sink: rows become the same records, which go elsewhere."""
+    """The options of a pipeline's sink, with another coordinator and other writers: rows become the same records."""
 
     options: Sink
     side: SinkCoordinator
     """The driver's side."""
     writers: Callable[[], Writer]
-    """Makes a task's side."""
+    """Makes the writer of a task."""
 
     @property
     def capabilities(self) -> SinkCapabilities:
@@ -279,5 +279,5 @@ class InMemorySink:
         return self.side
 
     def writer(self, _pipeline: str, _run: int) -> Writer:
-        """Return a task's side."""
+        """Return the writer that a task writes to the sink with."""
         return self.writers()

@@ -336,7 +336,7 @@ class SampledCoordinator(SourceCoordinator):
 
 
 class SampledReader(Reader):
-    """A task's side of a sample."""
+    """A reader of the records of a sample."""
 
     is_sample = True
     """What was before its records is not known."""
@@ -370,7 +370,7 @@ _FIRST: Final = 50
 
 @dataclass(frozen=True, slots=True)
 class FirstLook:
-    """Contents of some topics."""
+    """What a sample of the topics shows: `ingest init` makes a pipeline file of it."""
 
     topics: tuple[str, ...]
     splits: int

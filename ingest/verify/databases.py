@@ -89,7 +89,10 @@ class DatabaseReader(SinkReader):
     def expected(
         self, table: TableId, destination: Destination, records: Sequence[tuple[bytes, bytes | None]]
     ) -> list[KeyedRow]:
-        """Return rows as the table would have them."""
+        """Return the row of each record, with values as the table stores them; a delete has no cells.
+
+        `records`: key and row as JSON, None for a delete. Those that the sink refuses are left out.
+        """
         _, existing = self._tables[table]
         if existing is None or not existing.columns.keys() >= set(destination.key):
             return [self._raw(destination, *record) for record in records]

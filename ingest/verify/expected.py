@@ -190,7 +190,7 @@ class ExpectedRows:
 
 @dataclass(frozen=True, slots=True)
 class _ExpectedSink(InMemorySink):
-    """A sink by whose encoder rows become records, which go elsewhere; the real one is asked about its tables."""
+    """A sink that encodes records as the real one does, and hands them to the comparison instead of writing them."""
 
     def unregistered(self) -> _ExpectedSink:
         """Return this sink: no schema registry is asked."""
@@ -215,7 +215,10 @@ class StandInCoordinator(DiscardingCoordinator):
         self._warn = warn
 
     def declare(self, schemas: Mapping[TableId, TableSchema]) -> None:
-        """Ask by which types tables keep numbers; a table that a run would stop at is compared as it is."""
+        """Ask the real sink with which types its tables store numbers.
+
+        A schema at which a run would stop is a warning: its table is compared as it is.
+        """
         for table, schema in schemas.items():
             try:
                 self.undeclared({table: schema})
@@ -271,7 +274,7 @@ class ReadingStartup:
 
 
 class ForwardingWriter(PlainWriter):
-    """A task's side of a sink that passes committed records on."""
+    """A writer that passes committed records on to the comparison."""
 
     def __init__(self, number: Callable[[Split], int], take: Receiver) -> None:
         """`number`: returns the number of a split."""

@@ -92,7 +92,10 @@ class LakeReader(SinkReader):
     def expected(
         self, table: TableId, destination: Destination, records: Sequence[tuple[bytes, bytes | None]]
     ) -> list[KeyedRow]:
-        """Return rows as the table would have them."""
+        """Return the row of each record, with values as the table stores them; a delete has no cells.
+
+        `records`: key and row as JSON, None for a delete. Those that the sink refuses are left out.
+        """
         wanted, existing = destination, self._tables[table][1]
         deletes = [value is None for _, value in records]
         try:

@@ -228,7 +228,7 @@ class RecordsReader(SinkReader):
     def expected(
         self, table: TableId, destination: Destination, records: Sequence[tuple[bytes, bytes | None]]
     ) -> list[KeyedRow]:
-        """Return rows by the types of the table's columns."""
+        """Return the row of each record, with values in the texts of its columns' types; a delete has no cells."""
         columns = {name: kind for name, kind in destination.columns.items() if name not in self._metadata}
         out = []
         for key, value in records:

@@ -109,7 +109,7 @@ class SinkTable:
 
 
 class SinkReader(ABC):
-    """The rows that a sink's tables have, and those that they should have of encoded records. Raises IngestError."""
+    """Reads the rows of a sink's tables, and says which rows encoded records should become. Raises IngestError."""
 
     states: bool
     """True if `rows` yields states of keys in their order, of which the last one counts; False if rows that are there.
@@ -141,9 +141,10 @@ class SinkReader(ABC):
     def expected(
         self, table: TableId, destination: Destination, records: Sequence[tuple[bytes, bytes | None]]
     ) -> list[KeyedRow]:
-        """Return rows as the table would have them, of the keys and values of records; leave out what it refuses.
+        """Return the row of each record, with values as the table stores them; a delete has no cells.
 
-        `destination`: the one that the encoder gave the records.
+        `records`: key and row as JSON, None for a delete. Those that the sink refuses are left out. `destination`: the
+        one that the encoder gave the records.
         """
 
 

@@ -205,7 +205,10 @@ class Verification:
         return [target for target, table in tables.items() if not table.skipped]
 
     def _compare(self, place: PipelinePositions, targets: Sequence[TableId], folder: Path) -> None:
-        """Compare tables with topics or files, and once more what is not sure. Raise IngestError."""
+        """Compare tables of the sink with the topics or files of the source. Raise IngestError.
+
+        While the pipeline runs, keys that differ are compared again once it has passed the records read here.
+        """
         sources = {source for target in targets for source in self._sources[target]}
         expected = ExpectedRows(self._readings(), sources)
 
@@ -228,7 +231,10 @@ class Verification:
         )
 
     def _compare_database(self, targets: Sequence[TableId], folder: Path) -> None:
-        """Compare tables with those of a database, and once more what is not sure. Raise IngestError."""
+        """Compare tables of the sink with those of a database. Raise IngestError.
+
+        While the pipeline runs, keys that differ are compared again, as in `_compare`.
+        """
         expected = SnapshotRows(self._readings(), {source for target in targets for source in self._sources[target]})
         before, since = Spool(folder, "before"), Spool(folder, "since")
         for _ in range(2):  # the second one takes the log to behind the position of each chunk
