@@ -120,7 +120,7 @@ class HadoopStorage:
             self._files.delete(self._path(name), False)
 
     def close(self) -> None:
-        """Do nothing: the connection is Spark's."""
+        """Do nothing: files are written through Spark's own JVM, which the session closes."""
 
 
 def _java_array(jvm: JVMView, enum: JavaObject, *names: str) -> JavaObject:

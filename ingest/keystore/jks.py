@@ -104,14 +104,14 @@ def _protected(info: bytes) -> bytes:
 
 
 class _Bytes:
-    """Bytes that are taken off from the front. Each method raises StoreError where there are too few."""
+    """A cursor over bytes. Each method reads from its position on, and raises StoreError where there are too few."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
         self._at = 0
 
     def take(self, count: int) -> bytes:
-        """Return the next bytes."""
+        """Read the next `count` bytes."""
         end = self._at + count
         if end > len(self._data):
             msg = "the file is cut off or damaged"
@@ -120,15 +120,15 @@ class _Bytes:
         return taken
 
     def number(self, size: int) -> int:
-        """Return a number of so many bytes."""
+        """Read a big-endian unsigned integer of `size` bytes."""
         return int.from_bytes(self.take(size), "big")
 
     def text(self) -> str:
-        """Return a text, with its length in front of it. Java's UTF-8 differs only in rare characters."""
+        """Read a text behind its length in two bytes. Java's modified UTF-8 differs only in rare characters."""
         return self.take(self.number(2)).decode("utf-8", "replace")
 
     def element(self, tag: int) -> bytes:
-        """Return the content of an element of DER with this tag."""
+        """Read an element of DER with this tag. Return its content."""
         found, length = self.number(1), self.number(1)
         if found != tag:
             msg = "its private key is damaged"

@@ -129,7 +129,10 @@ class Rules:
 
 
 def _expand(rule: RouteRule, groups: tuple[str, ...], name: str) -> str:
-    """Put the groups and the source table's name in, in one pass: what comes from a message is never read again."""
+    """Return the sink table of a rule, with the groups and the name of the source table in their places.
+
+    All are inserted in one pass: a text that comes from a message is never expanded itself.
+    """
 
     def group(match: re.Match[str]) -> str:
         index = int(match.group(1))
