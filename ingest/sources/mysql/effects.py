@@ -61,7 +61,7 @@ class Effect:
 
 @dataclass(slots=True)
 class StatementRun:
-    """What a statement is run with."""
+    """The run of one DDL statement: the tables, databases and settings before it, and its effect so far."""
 
     tables: Mapping[TableName, Table]
     databases: Mapping[str, str]

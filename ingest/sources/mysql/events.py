@@ -311,7 +311,10 @@ def unpack_mariadb(data: bytes) -> bytes:
 
 
 def unpack_column(data: bytes) -> bytes:
-    """Return a value of a compressed column of MariaDB: a byte with the method, the length, zlib's bytes."""
+    """Return the value of a column that MariaDB compressed (`COMPRESSED`). Raise BadEvent.
+
+    `data`: one byte with the algorithm and the length's size, the length, zlib's bytes.
+    """
     if not data:
         return data
     first = data[0]

@@ -23,7 +23,7 @@ Intervals: TypeAlias = "tuple[tuple[int, int], ...]"
 _UUID: Final = re.compile(r"[0-9a-f]{8}(?:-?[0-9a-f]{4}){3}-?[0-9a-f]{12}", re.IGNORECASE | re.ASCII)
 _TAG: Final = re.compile(r"[a-z_][a-z0-9_]{0,31}", re.IGNORECASE | re.ASCII)
 _RANGE: Final = re.compile(r"([0-9]{1,20})(?:-([0-9]{1,20}))?", re.ASCII)
-_PAIR: Final = re.compile(r"[0-9]{1,10}-[0-9]{1,10}", re.ASCII)
+_DOMAIN_SERVER: Final = re.compile(r"[0-9]{1,10}-[0-9]{1,10}", re.ASCII)
 _MARIADB: Final = re.compile(r"([0-9]{1,10}-[0-9]{1,10})-([0-9]{1,20})", re.ASCII)
 LAST: Final = (1 << 64) - 1
 
@@ -170,7 +170,7 @@ class GtidSet:
 
 def is_pair(source: str) -> bool:
     """Tell whether a source is MariaDB's."""
-    return _PAIR.fullmatch(source) is not None
+    return _DOMAIN_SERVER.fullmatch(source) is not None
 
 
 def canonical(source: str) -> str:
@@ -181,7 +181,7 @@ def canonical(source: str) -> str:
 def _source(name: str, part: str) -> str:
     if _UUID.fullmatch(name):
         return uuid_text(bytes.fromhex(name.replace("-", "")))
-    if _PAIR.fullmatch(name):
+    if _DOMAIN_SERVER.fullmatch(name):
         return _pair(name)
     raise ValueError(_refused(part))
 

@@ -43,7 +43,7 @@ _OF_ROWS: Final = frozenset({b"INSERT", b"UPDATE", b"DELETE", b"REPLACE", b"LOAD
 
 
 class ColumnKind(NamedTuple):
-    """The type of a column's values."""
+    """The type that a column of MySQL has in the pipeline."""
 
     type: DataType
     is_number: bool
@@ -98,16 +98,16 @@ class SchemaEntry:
         return TableSchema(tuple(columns), self.key)
 
     def to_json(self) -> list[Any]:
-        """Return the entry as JSON has it."""
+        """Return the entry as a JSON array."""
         table = None if self.table is None else _plain(self.table)
         return [self.id, self.position, [*self.name], table, self.read, self.booleans]
 
     @classmethod
     def from_json(cls, value: list[Any]) -> SchemaEntry:
-        """Return the entry of what `to_json` made. Raise ValueError or TypeError."""
-        number, position, (database, name), table, read, booleans = value
-        made = None if table is None else msgspec.convert(table, Table)
-        return cls(number, position, (database, name), made, read, booleans)
+        """Return the entry of what `to_json` returned. Raise ValueError or TypeError."""
+        entry_id, position, (database, name), columns, read, booleans = value
+        table = None if columns is None else msgspec.convert(columns, Table)
+        return cls(entry_id, position, (database, name), table, read, booleans)
 
 
 def _plain(value: Any) -> Any:

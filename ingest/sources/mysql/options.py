@@ -480,7 +480,7 @@ class MySqlSource(Labelled, DeclaringOptions):
         return LetterRows(self.format.schemas, booleans=self.booleans)
 
     def reader(self, pipeline: str) -> MySqlReader:
-        """Return a task's side."""
+        """Return the reader that a task reads the source with."""
         from ingest.sources.mysql.reader import MySqlReader
 
         return MySqlReader(self, pipeline)

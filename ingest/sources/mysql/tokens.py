@@ -164,15 +164,16 @@ class _Reader:
         mark = "/*M!" if self._server.mariadb and text.startswith("/*M!", at) else "/*!"
         if text.startswith(mark, at):
             found = _VERSION.match(text, at + len(mark))
-            if self._executes(int(found.group()) if found else 0, ours=mark == "/*M!"):
+            if self._executes(int(found.group()) if found else 0, for_mariadb=mark == "/*M!"):
                 self._inside += 1
                 self._at = found.end() if found else at + len(mark)
                 return True
             return self._pass_over(nested=True)
         return self._pass_over(nested=False)
 
-    def _executes(self, version: int, *, ours: bool) -> bool:
-        if self._server.mariadb and not ours and 50700 <= version <= 99999:
+    def _executes(self, version: int, *, for_mariadb: bool) -> bool:
+        """Return whether the server executes a comment of this version. `for_mariadb`: it begins with `/*M!`."""
+        if self._server.mariadb and not for_mariadb and 50700 <= version <= 99999:
             return False  # features of MySQL alone, as MariaDB's manual has it
         return version <= self._server.version
 
@@ -249,7 +250,7 @@ class WordCursor:
             raise NotUnderstood(msg)
 
     def name(self) -> str:
-        """Return an identifier. Raise NotUnderstood where none comes."""
+        """Return the identifier that comes next, and go behind it. Raise NotUnderstood where none comes."""
         token = self.next()
         if token.kind not in {"word", "name"}:
             self.at -= 1

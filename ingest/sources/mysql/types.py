@@ -269,7 +269,7 @@ _TEXT_BYTES: Final = {
 
 
 def changes_values(before: Column, after: Column, *, strict: bool) -> str | None:
-    """Return what a new definition may do to stored values, for people; None where they stay as they are."""
+    """Return why a column's new definition may change stored values, for people; None where they stay as they are."""
     if after.generated or before.generated:
         return None if _same(before, after) and after.generated and before.generated else "a generated column"
     if before.nullable and not after.nullable and not strict:
