@@ -61,7 +61,7 @@ class _TaskTable(TaskTable):
 
 
 class DeltaFiles(LakeFiles[DeltaTable]):
-    """A worker's files of the tables of a warehouse."""
+    """Writes the data files of a worker's tasks for the Delta tables of a warehouse."""
 
     looks_up_for_each_batch = False
     """What others change in a table is seen when files are added to it."""

@@ -49,7 +49,7 @@ class _TaskTable(TaskTable):
 
 
 class IcebergFiles(LakeFiles[Table]):
-    """A worker's files of the tables of a catalog."""
+    """Writes the data files of a worker's tasks for the Iceberg tables of a catalog."""
 
     looks_up_for_each_batch = True
 

@@ -175,7 +175,7 @@ class LakeCoordinator(SinkCoordinator, Generic[TableT]):
 
     @abstractmethod
     def _mark(self, name: TableName, existing: TableT, batch: int) -> Mark:
-        """Return the mark of a table as it is, which has this batch."""
+        """Return a mark that a table in its present state has the rows up to this batch."""
 
     @abstractmethod
     def _taken_away(self, name: TableName, existing: TableT, mark: Mark) -> TakenAway | None:
@@ -193,7 +193,7 @@ class LakeCoordinator(SinkCoordinator, Generic[TableT]):
         self._checkpoint, self._marks, self._remedy = checkpoint, marks_of(marks), remedy
 
     def marks(self) -> list[Any]:
-        """Return what the checkpoint is to know of the tables."""
+        """Return the marks of all tables for the checkpoint, as JSON values."""
         return to_json(self._marks)
 
     def _compare(self, name: TableName, existing: TableT) -> TableT:
@@ -256,7 +256,7 @@ class LakeCoordinator(SinkCoordinator, Generic[TableT]):
             return ordered | found
 
     def _ordered(self, wanted: LakeTable, existing: TableT) -> dict[str, Misfit]:
-        """Return the column that orders changes, where a table has it as another type and rows as texts."""
+        """Return the sequence column as a misfit, where it is a text in rows and has another type in the table."""
         name, known = wanted.sequence, self._columns(existing)
         kind = known[name].type if name is not None and name in known else None
         of_texts = any(one.name == name and types.is_text(one.type) for one in wanted.columns)

@@ -158,10 +158,10 @@ def rows_to_batch(
     records: Sequence[tuple[bytes, bytes | None]],
     cut: dict[str, int] | None = None,
 ) -> pa.RecordBatch:
-    """Return a row for each record, which is the text of its key and of its row, or None for a delete.
+    """Return a record batch with a row for each record. Raise UnfitRows, having counted nothing.
 
-    `key` names the columns of the primary key. The row of a delete has only these. In `cut` goes, by column, how many
-    times were finer than a microsecond, and lost that. Raise UnfitRows, having counted nothing.
+    `records`: key and row as JSON; the row is None for a delete. `key`: the columns of the primary key; the row of a
+    delete has values only in these. `cut`: by column, the number of times that were cut to microseconds is added to it.
     """
     reader = rows_reader(columns, key)
     if reader is None:
@@ -181,7 +181,7 @@ def rows_to_batch(
 
 
 def cuts_of(columns: Sequence[LakeColumn], counts: Sequence[int]) -> dict[str, int]:
-    """Return by column how many times lost something, from the counts of all columns."""
+    """Return, by column, how many times were cut to microseconds. `counts`: for each column; zeros are left out."""
     return {one.name: count for one, count in zip(columns, counts, strict=True) if count}
 
 
