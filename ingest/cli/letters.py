@@ -155,7 +155,7 @@ def _left_out(shown: dict[str, Any]) -> str:
 
 
 def by_code(counts: list[dict[str, Any]]) -> list[str]:
-    """Return one line of text for each table, code and topic, with its number of letters."""
+    """Return a line of text for each table, reject code and source topic, with its number of dead letters."""
     return [
         one_line(
             f"{count['count']} of table {count['table'] or '(not known)'}, {count['stage']}/{count['code']}, "

@@ -244,7 +244,10 @@ class ChangeEncoder:
     def _count_numbers(
         self, row: Image | None, old: Image | None, declared: InlineSchema | None, *, moved: bool
     ) -> None:
-        """Count the numbers that became others in the records of a change. `moved`: one has the key before it."""
+        """Count the numbers that were rounded in the records of a change.
+
+        `row`, `old`: the row after the change and the one before it. `moved`: a record has the key of the row before.
+        """
         coercer, rounding = self._coercer, None if self._rounding is None else self._rounding()
         if row is not None:
             coercer.count_last()

@@ -363,7 +363,7 @@ def _bytes(value: bytes | None) -> bytes:
 
 
 def _text(value: bytes | None) -> bytes:
-    """Return bytes as a text in JSON. Raise UnicodeDecodeError."""
+    """Return bytes in UTF-8 as a JSON string, `null` for None. Raise UnicodeDecodeError."""
     return b"null" if value is None else msgspec.json.encode(value.decode())
 
 

@@ -215,7 +215,10 @@ def _is_time(data_type: DataType) -> bool:
 
 
 def _is_text(given: DataType | None, text: bytes) -> bool:
-    """Return whether a value is a text for a column of texts, where the calendar does not matter: `0000-00-00`."""
+    """Return whether a value is a JSON string, and the pipeline declares its column a text.
+
+    Such a column takes any text in the place of a time, also one that no calendar has: `0000-00-00`.
+    """
     return given is not None and types.is_text(given) and text[:1] == b'"'
 
 

@@ -96,7 +96,7 @@ def deliver(held: Sequence[Held], to: Sending, start_over: Callable[[], Sending]
 
 
 class _Search:
-    """The search for records that are refused alone."""
+    """Sends records one by one, to find those that a topic refuses."""
 
     def __init__(self, alone: list[_Single], start_over: Callable[[], Sending], *, atomic: bool) -> None:
         self._alone = alone

@@ -32,7 +32,7 @@ GRACE_S: Final = 5.0
 _given_up: list[Any] = []
 """Clients that hang in a call: to release them could hang as well."""
 SETTLE_S: Final = 30.0
-"""The time that a coordinator that has just moved is given to answer, in seconds."""
+"""How long a transaction or group coordinator that moves to another broker may take to answer, in seconds."""
 CLOSE_S: Final = 10.0
 PATIENCE_S: Final = 120.0
 """The time that a broker that went away is waited for, in seconds."""
@@ -145,7 +145,10 @@ class Channel:
         return error
 
     def abort(self) -> None:
-        """End the open transaction without what was written, if that is still ours to do."""
+        """Abort the open transaction, with all queued records. Errors are ignored: the transaction is ended without us.
+
+        That is done by the next producer of the id, or by the broker after the transaction's timeout.
+        """
         if self._hangs:
             return
         with suppress(KafkaException, CommitOutcomeUnknown):

@@ -150,7 +150,7 @@ def _column(
 
 
 def _kind(before: DataType, after: DataType, standard: str) -> tuple[ColumnKind, dict[str, Any]]:
-    """Return the kind of a column, and what else of a `ColumnSpec` belongs to it."""
+    """Return the kind by which native code handles a column, and the fields of its `ColumnSpec` that the kind needs."""
     kind, found = type(before), ColumnKind.COLUMN_OTHER
     more: dict[str, Any] = {}
     if kind is NullType:

@@ -131,7 +131,7 @@ class SplitRows:
         return None if found is None else int(found[0])
 
     def clear(self) -> None:
-        """Forget all rows."""
+        """Delete all rows, and the offset up to which the file has them."""
         self._changed.clear()
         self._log.clear()
         with self._kept():

@@ -176,7 +176,7 @@ def _is_number(node: Node) -> bool:
 
 
 def _later(known: list[Read]) -> Read:
-    """Return a function that reads by the one function that the list will hold."""
+    """Return a reader of a record that contains itself. `known` will hold the record's compiled reader."""
 
     def read(data: bytes, at: int) -> tuple[Any, int]:
         return known[0](data, at)
@@ -294,7 +294,7 @@ class RowReader:
         return (row, unread), at
 
     def _why(self, name: str, exc: ValueError) -> str:
-        """Return why a column has no such value."""
+        """Return why a value cannot be read as its column's declared type."""
         if isinstance(exc, NotANumber):
             return f"column {name!r} holds {exc}"
         return f"column {name!r} is declared {types.name(self.types.get(name, types.NULL))} and holds {exc}"

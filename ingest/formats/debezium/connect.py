@@ -139,7 +139,10 @@ def _value_within(field: ConnectField, given: DataType) -> Convert | None:
 
 
 def _within(raw: bytes, of: Convert | None) -> bytes:
-    """Return the JSON of a value as its column would have it; what is not of its type as it came."""
+    """Return a value of an array, a map or a struct in the JSON that a column of its type has.
+
+    A value that is not of its declared type is returned unchanged.
+    """
     if of is None or raw == b"null" or is_placeholder(raw):
         return raw
     try:

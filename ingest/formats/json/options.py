@@ -188,7 +188,7 @@ def _names(text: str) -> list[str]:
 
 
 class JsonDecoder:
-    """Decodes one split."""
+    """Decodes the records of one split: a JSON object is a row to insert into its table."""
 
     def __init__(self, options: Json, topic: str, *, keyed: bool) -> None:
         """`topic` is the table where no fields say otherwise."""

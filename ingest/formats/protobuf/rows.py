@@ -328,7 +328,7 @@ class ReaderCompiler:
         return reader.row
 
     def size_of(self, data_type: DataType) -> int:
-        """Return the number of fields that are inside of a type."""
+        """Return the number of fields of a ROW, with those of ROWs inside of it; for arrays and maps, of an element."""
         while isinstance(data_type, (ArrayType, MapType)):
             data_type = data_type.element if isinstance(data_type, ArrayType) else data_type.value
         return self._sizes.get(id(data_type), 0)
