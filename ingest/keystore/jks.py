@@ -129,8 +129,8 @@ class _Bytes:
 
     def element(self, tag: int) -> bytes:
         """Read an element of DER with this tag. Return its content."""
-        found, length = self.number(1), self.number(1)
-        if found != tag:
+        actual, length = self.number(1), self.number(1)
+        if actual != tag:
             msg = "its private key is damaged"
             raise StoreError(msg)
         return self.take(self.number(length & 0x7F) if length & 0x80 else length)

@@ -98,13 +98,13 @@ class NativeEncoders:
         """Return the encoder of a topic's messages, with the schemas that the encoders of tables are of now."""
         assert self.decodes
         self._renew()
-        found = self._encoders.get(topic)
-        if found is None:
+        encoder = self._encoders.get(topic)
+        if encoder is None:
             finder = self._finder(topic)
             spec = specs.message_spec(self._format, topic)
-            found = native_encoder.NativeEncoder(spec, finder, self._read_schema, self._extra)
-            self._encoders[topic] = found
-        return found
+            encoder = native_encoder.NativeEncoder(spec, finder, self._read_schema, self._extra)
+            self._encoders[topic] = encoder
+        return encoder
 
     def of_changes(self) -> DecodedEncoder:
         """Return the encoder of changes that the reference has decoded, with the same schemas."""
@@ -144,9 +144,9 @@ class NativeEncoders:
         assert self._format.inline_types is not None
         _, columns_of = self._format.inline_types
         try:
-            found = columns_of(text)
+            declared = columns_of(text)
             as_string = self._format.reading.as_string
-            columns = None if self._has_numbers_in_texts(found) else specs.inline_spec(found, as_string=as_string)
+            columns = None if self._has_numbers_in_texts(declared) else specs.inline_spec(declared, as_string=as_string)
         except MALFORMED:
             return None
         return None if columns is None else message_schemas.RowCodec(columns)

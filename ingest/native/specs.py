@@ -151,32 +151,32 @@ def _column(
 
 def _kind(before: DataType, after: DataType, standard: str) -> tuple[ColumnKind, dict[str, Any]]:
     """Return the kind by which native code handles a column, and the fields of its `ColumnSpec` that the kind needs."""
-    kind, found = type(before), ColumnKind.COLUMN_OTHER
+    kind, column_kind = type(before), ColumnKind.COLUMN_OTHER
     more: dict[str, Any] = {}
     if kind is NullType:
-        found = ColumnKind.COLUMN_NULL
+        column_kind = ColumnKind.COLUMN_NULL
     elif kind is BooleanType:
-        found = ColumnKind.COLUMN_BOOL
+        column_kind = ColumnKind.COLUMN_BOOL
     elif kind in INTEGER_BITS:
-        found, more = ColumnKind.COLUMN_INT, {"bits": INTEGER_BITS[kind]}
+        column_kind, more = ColumnKind.COLUMN_INT, {"bits": INTEGER_BITS[kind]}
     elif kind in {FloatType, DoubleType}:
-        found = ColumnKind.COLUMN_DOUBLE
+        column_kind = ColumnKind.COLUMN_DOUBLE
     elif kind is StringType:
-        found = ColumnKind.COLUMN_TEXT
+        column_kind = ColumnKind.COLUMN_TEXT
     elif isinstance(before, (CharType, VarcharType)):
-        found, more = ColumnKind.COLUMN_TEXT, {"characters": min(before.length, ENDLESS)}
+        column_kind, more = ColumnKind.COLUMN_TEXT, {"characters": min(before.length, ENDLESS)}
     elif isinstance(before, DecimalType):
-        found, more = ColumnKind.COLUMN_DECIMAL, {"precision": before.precision, "scale": before.scale}
+        column_kind, more = ColumnKind.COLUMN_DECIMAL, {"precision": before.precision, "scale": before.scale}
     elif kind in {TimestampNTZType, TimestampType} and (not isinstance(after, TIMES) or after == before):
-        found = ColumnKind.COLUMN_TIMESTAMP
+        column_kind = ColumnKind.COLUMN_TIMESTAMP
         more = {"separator": " " if standard == temporal.SQL else "T", "zoned": kind is TimestampType}
     elif kind is DateType and (not isinstance(after, TIMES) or after == before):
-        found = ColumnKind.COLUMN_DATE
+        column_kind = ColumnKind.COLUMN_DATE
     elif kind is TimeType and (is_text(after) or after == before):
-        found = ColumnKind.COLUMN_TIME
+        column_kind = ColumnKind.COLUMN_TIME
     elif kind is BinaryType and (is_text(after) or after == before):
-        found = ColumnKind.COLUMN_BYTES
-    return found, more
+        column_kind = ColumnKind.COLUMN_BYTES
+    return column_kind, more
 
 
 def _kind_of_number(
@@ -246,18 +246,18 @@ def template_spec(encoder: ChangeEncoder, template: RecordTemplate) -> TemplateS
 
 def _segments(pieces: Segments, places: Mapping[str, int], row: Sequence[str]) -> tuple[SegmentSpec, ...]:
     """Return pieces as segments; `row`: the columns of a row after a change."""
-    made: list[SegmentSpec] = []
+    segments: list[SegmentSpec] = []
     for piece in pieces:
         if isinstance(piece, bytes):
-            made.append(SegmentSpec(SegmentKind.SEGMENT_TEXT, piece))
+            segments.append(SegmentSpec(SegmentKind.SEGMENT_TEXT, piece))
         elif isinstance(piece, ColumnRef):
             kind = SegmentKind.SEGMENT_CSV if piece.csv else SegmentKind.SEGMENT_JSON
-            made.append(SegmentSpec(kind, column=places[piece.name]))
+            segments.append(SegmentSpec(kind, column=places[piece.name]))
         elif piece is ImageRef.BEFORE:
-            made.append(SegmentSpec(SegmentKind.SEGMENT_BEFORE))
+            segments.append(SegmentSpec(SegmentKind.SEGMENT_BEFORE))
         else:
-            made += _segments(json_cells((name, ColumnRef(name)) for name in row), places, ())
-    return tuple(made)
+            segments += _segments(json_cells((name, ColumnRef(name)) for name in row), places, ())
+    return tuple(segments)
 
 
 # -- Transforms --------------------------------------------------------------------------------------------------------
@@ -276,7 +276,7 @@ def transform_input_spec(encoder: TransformInputEncoder) -> RowEncoderSpec | Non
         return None  # as above
     # Values of the result's key keep the text that they came as, so that other spellings of them are a fallback
     spelled = encoder.declared.difference(encoder.key_columns)
-    made = tuple(_column(c.name, c.type, c, encoder, declared=c.name in spelled, fine=False) for c in columns)
+    result_columns = tuple(_column(c.name, c.type, c, encoder, declared=c.name in spelled, fine=False) for c in columns)
     constants: list[str | None] = [None] * encoder.slots
     for name, place in encoder.ours:
         constants[place] = encoder.constants.get(name)
@@ -293,7 +293,7 @@ def transform_input_spec(encoder: TransformInputEncoder) -> RowEncoderSpec | Non
     )
     order, from_message = tuple(range(len(columns))), encoder.source.key_from_message
     key_spec = KeySpec(tuple(places[name] for name in key), from_message)
-    return RowEncoderSpec(made, len(columns), order, key_spec, transform=transform)
+    return RowEncoderSpec(result_columns, len(columns), order, key_spec, transform=transform)
 
 
 def _slots(inputs: Iterable[tuple[str, str, int]], places: Mapping[str, int]) -> tuple[SlotSpec, ...]:
