@@ -33,10 +33,10 @@ def letters(
     *,
     whole: bool = False,
 ) -> Iterator[DeadLetter]:
-    """Yield the selected letters: all that there are now, or those of some ranges. Raises IngestError.
+    """Yield the selected letters up to the topic's present end, or those of `ranges`. Raises IngestError.
 
-    `tell` gets to know what somebody who waits wants to know: that the cluster does not answer yet. `whole`: what is
-    left out of a letter is read where its record came from.
+    `tell` is called while the cluster does not answer. `whole`: what was left out of a letter is read from its original
+    record.
     """
     if ranges is None:
         ranges = extent(source, tell)
@@ -71,7 +71,7 @@ def extent(source: LetterSource, tell: Callable[[str], None]) -> dict[Split, tup
 
 
 def find(source: LetterSource, tell: Callable[[str], None], partition: int, offset: int) -> DeadLetter:
-    """Return one letter, by its place in the topic; raises ConfigError where there is none of this pipeline."""
+    """Return the letter at an offset of the topic. Raises ConfigError where it has none of this pipeline."""
     split = (source.letters_topic, partition)
     partitions = extent(source, tell)
     if split not in partitions:
@@ -86,7 +86,7 @@ def find(source: LetterSource, tell: Callable[[str], None], partition: int, offs
 
 
 def about(letter: DeadLetter) -> dict[str, Any]:
-    """Return what there is to say of a letter beside its record; `letter` is its place, for `find`."""
+    """Return the facts about a letter, without its record. `letter` in them is its PARTITION:OFFSET in the topic."""
     reject = letter.reject
     millis = reject.get("time", "")
     return {
@@ -104,13 +104,13 @@ def about(letter: DeadLetter) -> dict[str, Any]:
 
 
 def whole(letter: DeadLetter) -> dict[str, Any]:
-    """Return everything about a letter: its record as text, in which bytes that are none are escaped, and exactly."""
+    """Return a letter's facts and its record: see `about` and `contents`."""
     gone = {"gone": True} if letter.missing else {}
     return {**about(letter), **gone, **contents(letter)}
 
 
 def contents(record: Record) -> dict[str, Any]:
-    """Return what a record holds, as text, in which bytes that are none are escaped, and exactly."""
+    """Return a record's timestamp, headers, key and value: see `content`."""
     kind, millis = record.timestamp()
     headers = [{"name": name, **content(value, "value")} for name, value in record.headers() or ()]
     return {
@@ -154,7 +154,7 @@ def _iso(millis: int) -> str | None:
 
 
 def content(data: bytes | None, name: str) -> dict[str, str | None]:
-    """Return bytes as text, in which those that are none are escaped, and exactly."""
+    """Return bytes as text (invalid UTF-8 is escaped with backslashes) and, exactly, in Base64."""
     if data is None:
         return {name: None, f"{name}_base64": None}
     return {name: data.decode("utf-8", "backslashreplace"), f"{name}_base64": base64.b64encode(data).decode()}

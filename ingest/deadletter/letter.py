@@ -34,7 +34,7 @@ _MAX_TEXT: Final = 1000
 
 
 def headers_of(record: Record, stage: str, reject: Reject, pipeline: str) -> Headers:
-    """Return the record's headers, and ours; those that it has from an earlier rejection are replaced."""
+    """Return the record's headers and the `__ingest.errors.` headers, which replace those of an earlier rejection."""
     original = origin(record)
     values: dict[str, str] = {
         "topic": original.topic() or "",
@@ -61,7 +61,7 @@ def time_of(record: Record) -> Headers:
 
 
 def without_value(record: Record, headers: Headers) -> list[Shorter]:
-    """Return what stands for a letter that its topic does not take: without its value, then with our headers only.
+    """Return shorter letters for one that its topic does not take: without the value, then with our headers only.
 
     `headers`: those of the letter. The time says later whether the record is still where it came from: a topic may give
     letters other times.
@@ -142,14 +142,14 @@ class DeadLetter:
 
     @property
     def _record(self) -> Record:
-        """The record, from where it came from if the letter does not have all of it. Raise IngestError."""
+        """The letter's record; where the letter lacks a part, the original one from the source. Raise IngestError."""
         if self.find is not None:
             self._found, self.find = self.find(self), None
         return self._found or self.letter
 
     @property
     def missing(self) -> str:
-        """What of the record is not there any more, neither here nor where it came from. Raise IngestError."""
+        """The parts that the letter lacks, if the original record no longer exists; else empty. Raise IngestError."""
         return self.reject.get(LEFT_OUT, "") if self._record is self.letter else ""
 
     def key(self) -> bytes | None:
@@ -237,7 +237,7 @@ def _number(text: str | None) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """A choice of letters: all that match everything that is given."""
+    """A filter of letters: those that match all of its fields that are set."""
 
     table: str | None = None
     """A selector of table ids; a letter whose table is not known does not match."""

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LetterSource(DerivedSource):
-    """The pipeline's source, but for where its records come from."""
+    """The pipeline's source, with the records of its dead letters in place of its own."""
 
     letters_topic: str
     conf: Mapping[str, str]
@@ -51,7 +51,7 @@ class LetterSource(DerivedSource):
         return self.source.decoder(split, topic)
 
     def coordinator(self, _pipeline: str, warn: Callable[[str], None]) -> LetterCoordinator:
-        """Return the driver's side; `warn` gets to know that the cluster does not answer yet."""
+        """Return the coordinator. `warn` is called while the cluster does not answer."""
         return LetterCoordinator(self, warn)
 
     def reader(self, _pipeline: str) -> LetterReader:
@@ -62,7 +62,7 @@ class LetterSource(DerivedSource):
         return LetterReader(self, RangeReader(self.conf), Originals(lambda: self.source.reader(self.pipeline)))
 
     def lister(self) -> LetterReader:
-        """Return a reader of letters as their topic has them."""
+        """Return a reader of letters as they are in their topic, without what was left out of them."""
         return LetterReader(self, RangeReader(self.conf), None)
 
 
@@ -100,7 +100,7 @@ class LetterCoordinator(SourceCoordinator):
         return identity
 
     def start(self, *_: object) -> dict[Split, int]:
-        """Return the positions of the first letters that there are."""
+        """Return the position of the first letter in each partition."""
         return self.cluster.earliest(self._splits)
 
     def ends(self, positions: Mapping[Split, int]) -> dict[Split, int]:
@@ -108,7 +108,7 @@ class LetterCoordinator(SourceCoordinator):
         return self.cluster.latest(positions, committed=True)
 
     def check(self, positions: Mapping[Split, int]) -> dict[Split, int]:
-        """Return, by split where letters expired meanwhile, the first that there is: they are not ours to keep."""
+        """Return the positions, or the first letter's where letters expired meanwhile: that is no data loss."""
         first = self.cluster.earliest(positions)
         return {split: max(at, first[split]) for split, at in positions.items()}
 
@@ -121,7 +121,7 @@ class LetterCoordinator(SourceCoordinator):
         return topic in self.ids
 
     def finished(self, _positions: Mapping[Split, int]) -> bool:
-        """Return False: a replay has no bounds of its own. It drains what is there."""
+        """Return False: a replay has no bounds of its own, and ends when it has read the backlog."""
         return False
 
     def discover(self, _positions: Mapping[Split, int]) -> dict[Split, int]:
@@ -152,7 +152,7 @@ GONE: Final = "the letter was written without its {}, and the record is not wher
 
 @dataclass(slots=True)
 class LetterReader(Reader):
-    """Reads ranges of the topic, and gives what is selected."""
+    """Reads ranges of the topic of dead letters, and yields the selected letters as records of the source."""
 
     source: LetterSource
     reader: RangeReader
@@ -162,7 +162,7 @@ class LetterReader(Reader):
     """Makes a record of the source of a letter, where that has no messages."""
 
     def read(self, ranges: Mapping[Split, tuple[int, int]]) -> Generator[Chunk | None]:
-        """Yield chunks of selected letters, and None when there is none among those that came."""
+        """Yield chunks of selected letters, and None for a chunk without any."""
         reading = self.reader.read(ranges)
         try:
             for chunk in reading:
@@ -216,17 +216,18 @@ class LetterReader(Reader):
 
 
 class Originals:
-    """The records of letters that their topic did not take whole, where they came from."""
+    """Reads the original records of letters that lack a value or key, as their topic did not take the whole record."""
 
     def __init__(self, make: Callable[[], Reader]) -> None:
-        """`make` makes a reader of the pipeline's source; it is called when a record is asked for first."""
+        """`make`: makes a reader of the pipeline's source. It is called at the first `find`."""
         self._make = make
         self._reader: Reader | None = None
 
     def find(self, letter: DeadLetter) -> Record | None:
-        """Return the record, or None where it is gone; raises IngestError where the source does not answer.
+        """Return a letter's original record; None where it no longer exists. Raises IngestError.
 
-        A record of another time is another one: its topic was made again. Who gave it its time does not matter.
+        A record with another timestamp is not the original: its topic was created again. Whether producer or broker
+        set the timestamp does not matter.
         """
         if self._reader is None:
             self._reader = self._make()

@@ -273,7 +273,7 @@ class Sink(Protocol):
         """Return how rows of a source table are written; raises RowError for a table that cannot be."""
 
     def coordinator(self, pipeline: str, warn: Callable[[str], None]) -> SinkCoordinator:
-        """Return the driver's side."""
+        """Return the coordinator that the driver asks about the sink."""
 
     def writer(self, pipeline: str, run: int) -> Writer:
         """Return the writer that a task writes to the sink with."""

@@ -144,7 +144,7 @@ class FileSink(TypedSinkOptions, SinkOptions):
         return str(Path(self.path) / "table.1.jsonl")
 
     def coordinator(self, _pipeline: str, warn: Callable[[str], None]) -> FileSinkCoordinator:
-        """Return the driver's side."""
+        """Return the coordinator that the driver asks about the sink."""
         return FileSinkCoordinator(self, warn)
 
     def writer(self, _pipeline: str, run: int) -> FileWriter:

@@ -65,7 +65,7 @@ class PrintSink(SinkOptions):
         return ChangeEncoder(table, source, sink, render, inference)
 
     def coordinator(self, _pipeline: str, _warn: Callable[[str], None]) -> PrintCoordinator:
-        """Return the driver's side."""
+        """Return the coordinator that the driver asks about the sink."""
         return PrintCoordinator(self)
 
     def writer(self, _pipeline: str, _run: int) -> PrintWriter:

@@ -218,7 +218,7 @@ class SqlSinkOptions(RowOptions, SinkOptions):
         )
 
     def coordinator(self, pipeline: str, warn: Callable[[str], None]) -> PostgresCoordinator:
-        """Return the driver's side."""
+        """Return the coordinator that the driver asks about the sink."""
         from ingest.sinks.postgres.coordinator import PostgresCoordinator
 
         return PostgresCoordinator(self, pipeline, warn)

@@ -286,7 +286,7 @@ class TopicsOptions(KafkaConnection, TypedSinkOptions, SinkOptions):
         return TopicDestination(self.topic_of(table), headers or None)
 
     def coordinator(self, pipeline: str, warn: Callable[[str], None]) -> TopicsCoordinator:
-        """Return the driver's side."""
+        """Return the coordinator that the driver asks about the sink."""
         from ingest.sinks.topics.coordinator import TopicsCoordinator
 
         return TopicsCoordinator(self, pipeline, warn)

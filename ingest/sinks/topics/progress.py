@@ -36,7 +36,7 @@ _AT_ONCE: Final = 8
 
 
 class ProgressNote(msgspec.Struct, omit_defaults=True):
-    """One note of how far a shard has written."""
+    """A note of how far a shard is written: of all its splits, or of up to SPLITS_PER_NOTE of them."""
 
     run: int
     batch: int = 0
@@ -68,17 +68,17 @@ def transactional_id(prefix: str, who: int | str) -> str:
 
 
 def group_of(prefix: str, scope: str, part: int = 0) -> str:
-    """Return the consumer group under which the notes of all shards are committed: the first ones, or further ones."""
+    """Return the consumer group whose offsets carry notes of all shards. `part`: number of a shard's note, from 0."""
     return f"{prefix}/{scope}/{part}" if part else f"{prefix}/{scope}"
 
 
 def parts(starts: Mapping[Split, int]) -> int:
-    """Return how many notes the positions of so many splits take."""
+    """Return how many notes the positions of these splits take."""
     return max(1, -(-len(starts) // SPLITS_PER_NOTE))
 
 
 def pack(note: ProgressNote, starts: Mapping[Split, int], positions: Mapping[Split, int]) -> list[str]:
-    """Return the notes that say so, for the groups from the first on. The first one has the tally."""
+    """Return the texts of a shard's notes with these positions, by part. Only the first has the tally."""
     splits = sorted(starts)
     out = []
     for part in range(parts(starts)):
@@ -95,12 +95,12 @@ def encode(note: ProgressNote | Owner) -> str:
 
 
 def read_note(text: str, group: str) -> ProgressNote:
-    """Return a note; raises ConfigError for something else in its place."""
+    """Parse a shard's note. Raises ConfigError for a text that is none."""
     return _read(_read_note, text, group)
 
 
 def read_owner(text: str, group: str) -> Owner:
-    """Return the owner's note; raises as `read_note` does."""
+    """Parse the owner's note. Raises as `read_note` does."""
     return _read(_read_owner, text, group)
 
 
@@ -115,7 +115,7 @@ def _read(decode: Callable[[str], _T], text: str, group: str) -> _T:
 def unpack(
     notes: Sequence[ProgressNote | None], starts: Mapping[Split, int], batch: int, planned: int
 ) -> ResumePoint | None:
-    """Return what the notes say of a batch; None where they are not of this batch as it was planned by that run."""
+    """Return how far a shard is written by its notes; None where they are of another batch, or another plan of it."""
     head = notes[0]
     if head is None or (head.batch, head.planned) != (batch, planned):
         return None
@@ -128,21 +128,21 @@ def unpack(
 
 
 class Groups:
-    """The groups of one scope, by number; those that were used once stay connected."""
+    """Reads and commits the notes of one scope. The clients of its consumer groups stay connected."""
 
     def __init__(self, conf: Mapping[str, str], prefix: str, scope: str) -> None:
         self._conf, self._prefix, self.scope = conf, prefix, scope
         self._known: list[Notes] = []
 
     def notes(self, count: int) -> list[Notes]:
-        """Return the notes of the first so many groups."""
+        """Return the first `count` groups."""
         while len(self._known) < count:
             name = group_of(self._prefix, self.scope, len(self._known))
             self._known.append(Notes(self._conf, name))
         return self._known[:count]
 
     def read(self, shard: int, count: int) -> list[ProgressNote | None]:
-        """Return the first so many notes of a shard; raises IngestError."""
+        """Return the first `count` notes of a shard, None for a missing one. Raises IngestError."""
         out = []
         for i, notes in enumerate(self.notes(count)):
             text = notes.read(shard)
@@ -157,10 +157,9 @@ class Groups:
 
 
 class Ownership:
-    """The driver's side: one run at a time writes under a prefix.
+    """Lets only one run at a time write under a prefix: the driver's side.
 
-    What is open under the ids of older runs is ended, and their producers are fenced, before a new run reads how far
-    they came.
+    A new run first aborts the open transactions of older runs and fences their producers. Then it reads their progress.
     """
 
     def __init__(self, conf: Mapping[str, str], prefix: str, pipeline: str) -> None:
@@ -174,7 +173,7 @@ class Ownership:
         self._before: Owner | None = None
 
     def acquire(self, checkpoint: str, run: int) -> Owner | None:
-        """Fence the drivers of older runs; returns who wrote last. Raises IngestError.
+        """Fence the drivers of older runs. Return the owner before this run, if there was one. Raises IngestError.
 
         When this returns, no older run can begin another batch.
         """
@@ -212,7 +211,7 @@ class Ownership:
         self._channel.commit(0, [(self._notes, encode(self._owner))], batch)
 
     def fence(self, scope: str, shards: int, parts: int) -> list[list[ProgressNote | None]]:
-        """End what tasks of older runs left open, in so many shards at least; returns the first notes of each shard.
+        """Abort the open transactions of older runs, in `shards` shards at least. Return each shard's first notes.
 
         When this returns, no task of an older run can commit anything any more. Raises IngestError.
         """
@@ -226,7 +225,7 @@ class Ownership:
             groups.close()
 
     def _claim(self, groups: Groups, shard: int, parts: int) -> list[ProgressNote | None]:
-        """Write this run's note, so that a task of an older run finds it and stops; returns the notes before."""
+        """Write this run's number into a shard's notes, so that tasks of older runs stop. Return the notes before."""
         channel = Channel(self._conf, transactional_id(self._prefix, shard))
         try:
             notes = groups.read(shard, parts)
@@ -240,7 +239,7 @@ class Ownership:
         return notes
 
     def begin_batch(self, batch: int, shards: int) -> None:
-        """Say that a batch is about to be written, in so many shards; raises Fenced where a newer run has begun."""
+        """Record that a batch is about to be written, in `shards` shards. Raises Fenced where a newer run has begun."""
         self._owner.shards = max(self._owner.shards, shards)
         persistently(lambda: self._begin_batch(batch))
 

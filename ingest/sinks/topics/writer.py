@@ -47,7 +47,7 @@ class WriterBefore:
         return self._writer.failures
 
     def begin(self, scope: CommitScope) -> ResumePoint | None:
-        """Begin with the writer; returns where a shard goes on, or None. Raises as the writer does."""
+        """Begin with the writer. Return where the shard resumes, or None. Raises as the writer does."""
         return self._writer.begin(scope)
 
     def send(self, letter: Letter) -> None:
@@ -64,7 +64,7 @@ class WriterBefore:
         self._writer.commit(positions, metadata, final=final)
 
     def delivered(self) -> list[Any]:
-        """Return what the writer has for the driver."""
+        """Return what the writer returns to the driver."""
         return self._writer.delivered()
 
     @property
@@ -73,7 +73,7 @@ class WriterBefore:
         return self._writer
 
     def abort(self) -> None:
-        """Give up what was not committed."""
+        """Drop what was not committed."""
         self._writer.abort()
 
     def close(self) -> None:
@@ -124,12 +124,12 @@ class PartitioningWriter(WriterBefore):
         return partitioner.partition
 
     def begin(self, scope: CommitScope) -> ResumePoint | None:
-        """Begin with the writer; returns where a shard goes on, or None. Raises as the writer does."""
+        """Begin with the writer. Return where the shard resumes, or None. Raises as the writer does."""
         self._shard = scope.shard
         return super().begin(scope)
 
     def write(self, records: Sequence[Record]) -> None:
-        """Write records to the partitions that are theirs; raises PartitionerError, and what the writer raises."""
+        """Write records to the partitions that the partitioner chooses. Raises PartitionerError and IngestError."""
         targets = getattr(records, "targets", None)
         if self._chooses is None and targets is not None:  # native code's: its records have few destinations
             targets[:] = [self._placed(to, None, None) for to in targets]
@@ -158,7 +158,7 @@ class PartitioningWriter(WriterBefore):
         return PartitionerError(f"sink.partitioner {self._name} {why}, for a record to {to.topic} {shown}")
 
     def commit(self, positions: Mapping[Split, int], metadata: bytes, *, final: bool) -> None:
-        """Commit with the writer; what is refused is told of as it came here, without partitions."""
+        """Commit with the writer. Refused records are raised without the partitions that were chosen here."""
         try:
             super().commit(positions, metadata, final=final)
         except RowsRefused as exc:
@@ -167,7 +167,7 @@ class PartitioningWriter(WriterBefore):
 
 
 class Buffer(WriterBefore):
-    """A writer that holds records back for a while, and writes the last one of each key."""
+    """A writer that buffers records, and writes the last one of each key (`sink.buffer-flush`)."""
 
     def __init__(self, writer: KafkaWriter | TransactionalWriter, most: int, seconds: float) -> None:
         super().__init__(writer)
@@ -177,7 +177,7 @@ class Buffer(WriterBefore):
         self._since = 0.0
 
     def write(self, records: Sequence[Any]) -> None:
-        """Hold records back; raises IngestError when those before could not be written."""
+        """Add records to the buffer. Flush it where it is full or old. Raises IngestError for earlier records."""
         held = self._held
         if not held:
             self._since = time.monotonic()
@@ -199,12 +199,12 @@ class Buffer(WriterBefore):
         self._writer.write(records)
 
     def commit(self, positions: Mapping[Split, int], metadata: bytes, *, final: bool) -> None:
-        """Write what is held back, and commit."""
+        """Flush the buffer, and commit."""
         self._flush()
         super().commit(positions, metadata, final=final)
 
     def abort(self) -> None:
-        """Forget what is held back, and what was not committed."""
+        """Drop the buffer, and what was not committed."""
         self._held.clear()
         self._bytes = 0
         super().abort()
