@@ -180,7 +180,7 @@ class Source(Protocol):
         """Records in a second, at most."""
 
     def coordinator(self, pipeline: str, warn: Callable[[str], None]) -> SourceCoordinator:
-        """Return the driver's side."""
+        """Return the coordinator that the driver asks about the source."""
 
     def reader(self, pipeline: str) -> Reader:
         """Return the reader that a task reads the source with."""

@@ -111,7 +111,7 @@ class BackfillSource(DerivedSource):
         return BackfillDecoder(self.source.decoder(split, topic), self.tables)
 
     def coordinator(self, pipeline: str, warn: Callable[[str], None]) -> BackfillCoordinator:
-        """Return the driver's side."""
+        """Return the coordinator that the driver asks about the source."""
         return BackfillCoordinator(self.source.coordinator(pipeline, warn), warn)
 
     def reader(self, pipeline: str) -> Reader:

@@ -95,7 +95,7 @@ class FileSource(Labelled, RecordOptions):
         return [SharedPlace("source.path", self.path, "pattern")]
 
     def coordinator(self, _pipeline: str, _warn: Callable[[str], None]) -> FileSourceCoordinator:
-        """Return the driver's side."""
+        """Return the coordinator that the driver asks about the source."""
         return FileSourceCoordinator(self)
 
     def reader(self, _pipeline: str) -> FileReader:

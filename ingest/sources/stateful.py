@@ -1,7 +1,7 @@
-"""A source with a state: what the checkpoint keeps for it beside positions, and what passes between its two sides.
+"""A source with a state: what the checkpoint stores for it beside positions, and what its two sides exchange.
 
-A log of a database is such a source: its tasks need the schemas that were valid at each position, and only they see the
-statements that change these. Topics and files need none of this: `stateful` of their coordinator and reader is None.
+The log of a database is such a source: its tasks need the schemas that were valid at each position, and only they read
+the statements that change these. Topics and files have no state: `stateful` of their coordinator and reader is None.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class SourceState:
 
 @dataclass(frozen=True, slots=True)
 class SinkHabits:
-    """What a sink does with rows that come again, and what the pipeline says of changes of tables."""
+    """What the sink does with rows that are written again, and what the pipeline says of changes of tables."""
 
     keyed: bool = True
     """True if it keeps one row per key, so that rows may be read again."""
@@ -42,12 +42,12 @@ class SinkHabits:
     refuses: bool = False
     """True if each change of a table's schema is to stop the run (`schema.change.behavior: exception`)."""
     parts: bool = False
-    """True if of a row it writes the columns that came, and leaves the others as they are."""
+    """True if it writes only the columns that a row has, and leaves the table's other columns as they are."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogLook:
-    """What a reader takes to read one place of a log, wherever the pipeline stands."""
+    """What a reader needs to read one place of a log, independent of the pipeline's position."""
 
     split: Split
     position: int
@@ -62,61 +62,61 @@ class StatefulCoordinator(Protocol):
         """Return the state as of now."""
 
     def restore(self, state: SourceState) -> None:
-        """Take over the state of the batch that is planned next, or again; it comes before `start`."""
+        """Load the stored state from which the next batch is planned, or planned again. Called before `start`."""
 
     def assign(self, ranges: Mapping[Split, tuple[int, int]]) -> Any:
-        """Return what the task of these ranges gets: a function of the state and the ranges. It is small."""
+        """Return the small part of the state that the task of these ranges needs. It depends on nothing else."""
 
     def shared(self) -> Any:
-        """Return what all tasks get. It is the same object until it changes, and is sent only then."""
+        """Return the part of the state that all tasks need. It is sent only when it is another object than before."""
 
     def learn(self, notes: Sequence[Any]) -> None:
-        """Take into the state what readers have noted, in the order of their tasks."""
+        """Add the notes of readers to the state, in the order of their tasks."""
 
     def new_schemas(self) -> list[tuple[TableId, TableSchema]]:
         """Return schemas that are new since the last call: tables have them before their next row."""
 
     def comments(self) -> list[tuple[TableId, TableComments]]:
-        """Return what is said of tables in words, where that is new since the last call, and the pipeline wants it."""
+        """Return the comments of tables that changed since the last call, if the pipeline copies comments."""
 
     def writes(self, habits: SinkHabits) -> None:
-        """Take what the sink does with rows, and the pipeline with changes of tables; it comes before `start`."""
+        """Set what the sink does with rows, and the pipeline with changes of tables. Called before `start`."""
 
     def emptied(self) -> list[TableId]:
-        """Return the source tables that were emptied since the last call: the sink is to have no rows of them.
+        """Return the source tables that were emptied since the last call: the sink has to delete their rows.
 
-        Their rows so far are before that, and none of those that come later is written yet.
+        Rows from before that are written by now, and no later row is.
         """
 
     begun_anew: bool
     """True if `start` has given up the place at which changes were read: what was planned there means nothing."""
 
     def begin_anew(self, *, where_lost: bool) -> None:
-        """Give up the place at which changes are read, and begin where they end now. It comes before `start`.
+        """Drop the position in the log, and start at the log's present end. Called before `start`.
 
-        `where_lost`: only if changes are not there any more. Tables that are not read again then lack some.
+        `where_lost`: only if the log no longer has the position. Tables that are not read again then lack changes.
         """
 
     def read_again(self, tables: Sequence[TableId] | None) -> list[TableId]:
-        """Let the rows of tables, or of all that there are, be read once more, beside their changes; returns them.
+        """Plan a new snapshot of these tables (None: of all), beside their changes. Return the tables.
 
-        They replace those of the sink.
+        Its rows replace those of the sink.
         """
 
     def replaced(self) -> list[TableId]:
-        """Return the source tables whose rows were all read again: the sink is to have no others of them.
+        """Return the source tables whose new snapshot is complete: the sink has to delete all other rows of them.
 
         They are returned until `have_replaced` is called.
         """
 
     def have_replaced(self, table: TableId) -> None:
-        """Know that the sink has no other rows of a table."""
+        """Note that the sink has deleted all other rows of a table."""
 
     def empty_first(self, table: TableId) -> None:
         """Count a table whose rows are read again among those that were emptied."""
 
     def mark(self, table: TableId, why: str) -> None:
-        """Know that the sink's rows of a table may differ from the source's until it is read again."""
+        """Note that the sink's rows of a table may differ from the source's until it is read again, and why."""
 
     def keys(self, table: TableId, names: Sequence[str]) -> Iterator[list[Change]] | str:
         """Return a delete of each key that a table has, of these columns, at a state not older than what was read.
@@ -125,7 +125,7 @@ class StatefulCoordinator(Protocol):
         """
 
     def weight(self, split: Split) -> float:
-        """Return how many records a position of a split stands for, on average: batches are sized by that."""
+        """Return the average number of records per position of a split, by which batches are sized."""
 
     def standing(self, positions: Mapping[Split, int], ends: Mapping[Split, int]) -> Standing | None:
         """Return where reading stands at these positions, for people; None before it is known where it starts.

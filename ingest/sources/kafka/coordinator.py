@@ -156,10 +156,11 @@ class KafkaSourceCoordinator(SourceCoordinator):
     def start(
         self, stored: Mapping[Split, int], ids: Mapping[str, str], owner: str, from_time: int | None = None
     ) -> dict[Split, int]:
-        """Return the position to start from in every split; `owner` is the checkpoint's identity.
+        """Return the position at which each split starts. `owner`: the checkpoint's identity.
 
-        The checkpoint's, else that of `from_time` (milliseconds since 1970), else what the options say. A partition
-        that joined a topic which was read before, and a topic that a pattern found since, start at their beginning.
+        It is the checkpoint's position, else that of `from_time` (milliseconds since 1970), else that of the options.
+        A new partition of a topic that was read before, and a new topic that a pattern matches, start at their
+        beginning.
         """
         self._group.owner = owner
         topics = self._find(ids)
@@ -180,9 +181,9 @@ class KafkaSourceCoordinator(SourceCoordinator):
     def _compare(
         self, positions: Mapping[Split, int], ids: Mapping[str, str], topics: Mapping[str, Topic], when: str
     ) -> dict[Split, int]:
-        """Return the positions in the topics as they are now; what is gone, or another of its name, is lost data.
+        """Return the positions in the topics as they are now. Topics that were deleted or created again are data loss.
 
-        A topic that is gone keeps its id, so that one that comes back under its name is known to be another.
+        A deleted topic keeps its id in `ids`, so that a later topic of its name is known to be another.
         """
         out = {split: at for split, at in positions.items() if split[0] in topics}
         for name, known in ids.items():
@@ -204,7 +205,7 @@ class KafkaSourceCoordinator(SourceCoordinator):
         return out
 
     def _find(self, ids: Mapping[str, str]) -> dict[str, Topic]:
-        """Return the topics to read; raises TopicMissing for a named one that never was there."""
+        """Return the topics to read. Raises TopicMissing for a topic of the options that never existed."""
         if self.options.topic_pattern is None:
             topics = self.cluster.topics(self.options.topics)
             missing = next((name for name in self.options.topics if name not in topics and name not in ids), None)
@@ -272,15 +273,15 @@ class KafkaSourceCoordinator(SourceCoordinator):
         return self._chosen.at_time(splits, to)
 
     def topics(self, names: Iterable[str]) -> dict[str, Topic]:
-        """Return these topics as they are now; those that are gone are left out."""
+        """Return those of these topics that exist now."""
         return self.cluster.topics(names)
 
     # -- where to end ------------------------------------------------------------------------------------------------
 
     def ends(self, positions: Mapping[Split, int]) -> dict[Split, int]:
-        """Return where each split ends now: for readers of committed records, the last stable offset.
+        """Return the end of each split now. With isolation.level=read_committed it is the last stable offset.
 
-        Raises DataLoss where a topic is not the one any more that the positions are of.
+        Raises DataLoss where a topic was deleted or created again.
         """
         if time.monotonic() - self._compared > COMPARE_S:
             self._compared = time.monotonic()
@@ -309,7 +310,7 @@ class KafkaSourceCoordinator(SourceCoordinator):
     # -- while it runs -----------------------------------------------------------------------------------------------
 
     def discover(self, positions: Mapping[Split, int]) -> dict[Split, int]:
-        """Return the starts of partitions and topics that are new since the last look, when it is time to look."""
+        """Return the starts of new partitions and topics. Looks for them once per discovery interval."""
         interval = self.options.discovery_interval
         if self._gone:
             interval = min(interval, BACK_S) if interval > 0 else BACK_S
@@ -327,7 +328,7 @@ class KafkaSourceCoordinator(SourceCoordinator):
         return starts
 
     def _refuse_changed(self, topics: Mapping[str, Topic], names: Iterable[str]) -> None:
-        """Raise DataLoss where one of these topics is gone, or another than the one that was read."""
+        """Raise DataLoss where one of these topics was deleted, or created again with another id."""
         for name in names:
             if name in topics and is_another(self.ids.get(name, topics[name].id), topics[name].id):
                 msg = f"data loss: topic {name} was deleted and created again during the run"

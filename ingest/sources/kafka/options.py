@@ -213,7 +213,7 @@ class TopicSourceOptions(KafkaConnection):
         return {"group.id": f"ingest.{pipeline}", "client.id": f"ingest.{pipeline}", **conf}
 
     def coordinator(self: Any, pipeline: str, warn: Callable[[str], None]) -> KafkaSourceCoordinator:
-        """Return the driver's side."""
+        """Return the coordinator that the driver asks about the source."""
         from ingest.sources.kafka.coordinator import KafkaSourceCoordinator
 
         return KafkaSourceCoordinator(self, pipeline, warn)

@@ -89,7 +89,7 @@ class ChosenPositions:
         return positions
 
     def bounds(self, positions: Mapping[Split, int]) -> dict[Split, int] | None:
-        """Return where each split ends for good, by `scan.bounded.mode`; None where none does."""
+        """Return the final end of each split, by `scan.bounded.mode`; None where the source is unbounded."""
         mode, options = self._options.bounded_mode, self._options
         if mode == "unbounded":
             return None
