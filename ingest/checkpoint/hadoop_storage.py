@@ -78,7 +78,7 @@ class HadoopStorage:
             stream.close()
 
     def write(self, name: str, data: bytes) -> None:
-        """Write a file beside, then put it in its place: at once where the file system can, else after a removal."""
+        """Write a temporary file, then rename it over the old one: atomically where the file system can do so."""
         folder, _, file = name.rpartition("/")
         temporary = self._path(f"{folder}/.{file}.{uuid.uuid4().hex[:8]}.tmp".lstrip("/"))
         target = self._path(name)
@@ -93,7 +93,7 @@ class HadoopStorage:
                 raise CheckpointError(msg, "see to its rights; nothing is lost, run again then")
 
     def create(self, name: str, data: bytes) -> bool:
-        """Write a file where there is none; the file system lets only one writer do so."""
+        """Write a file unless it exists. Return whether this call did: only one of several writers succeeds."""
         path = self._path(name)
         with self._failures("write"):
             if self._files.exists(path):

@@ -54,16 +54,16 @@ _CALLED: Final = re.compile(
 
 
 def kind_given_up(text: str) -> type[IngestError]:
-    """Return the kind of error that ends a run whose task was given up: one that needs a person, if it came to that.
+    """Return the class of the error that ends a run after Spark gave up on a task: a ConfigError if it names one.
 
-    A later attempt at a task cannot say what it fails with but by an error that Spark tries again.
+    An attempt can report it only by failing, so that Spark tries the task again before it gives up.
     """
     kinds = {kind.__name__: kind for kind in kinds_of_errors().values() if issubclass(kind, ConfigError)}
     return next((kinds[name] for name in _KIND.findall(text) if name in kinds), Unavailable)
 
 
 def why_given_up(text: str) -> str:
-    """Return what a task that failed has said, from Spark's text of a job that failed: Python's error, or Java's."""
+    """Return the error of the task that failed, from Spark's text about the failed job: Python's error, or Java's."""
     trace = _TRACE.search(text)
     if trace is not None:
         lines = [line for line in trace[1].splitlines() if line.strip() and not _STATE.fullmatch(line)]

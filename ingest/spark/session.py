@@ -158,7 +158,7 @@ class Session:
             raise
 
     def _join(self, settings: Mapping[str, str]) -> SparkContext:
-        """Work in the Java process that `spark-submit` has started; what it was told goes before what we would say."""
+        """Use the Java process that `spark-submit` has started. Its settings take precedence over ours."""
         self._gateway = launch_gateway()  # type: ignore[no-untyped-call]
         spark = SparkConf(loadDefaults=True, _jvm=self._gateway.jvm)
         for key, value in settings.items():
