@@ -163,8 +163,8 @@ class _Turning:
     def _take_options(self, table: ScriptTable, section: _Section) -> None:
         """Take a table's options, but its connector, with placeholders for secrets."""
         decrypted = _value(table, "dew.csms.decrypt.fields").replace(";", ",").split(",")
-        for option, (given, line) in table.options.items():
-            value = given
+        for option, (text, line) in table.options.items():
+            value = text
             if option == "connector":
                 continue
             hidden = is_secret(option) or (may_be_secret(option) and "jaas" in option)
@@ -205,9 +205,9 @@ class _Turning:
         for option, value in of.options.items():
             yield f"  {scalar(option)}: {scalar(value)}", of, option
         if section == "sink" and kind not in {"print", "kafka", "upsert-kafka"}:
-            given = {*of.options}
+            options = {*of.options}
             for line in sink_lines(Answers("", "", None, "", kind)):
-                if line.strip().partition(":")[0] not in given:
+                if line.strip().partition(":")[0] not in options:
                     yield line, None, ""
 
     def _wrong(self, text: str, lines: Sequence[_Line | str]) -> list[tuple[_Section, str, str]]:
@@ -296,17 +296,17 @@ class _Turning:
             text = self._expression(item.tokens, item.line, "SELECT")
             if text and self._is_right(f"{text} AS c", item.line):
                 out.append((text, item.name))
-        given = [column for column in sink.columns if not column.virtual] if sink is not None else []
-        targets = [*self._copy.columns] or [column.name for column in given]
+        columns = [column for column in sink.columns if not column.virtual] if sink is not None else []
+        targets = [*self._copy.columns] or [column.name for column in columns]
         listed = not source.more and bool(source.columns)
         names = targets if len(targets) == len(out) and listed and not (sink and sink.more) else []
         if targets and listed and not names:
             what = f"INSERT INTO {self._copy.sink[-1]}: {len(targets)} columns there, {len(out)} here; names stay"
             self._leave(self._copy.line, what)
-        if sink is not None and given:
-            self._record_columns(given)
+        if sink is not None and columns:
+            self._record_columns(columns)
         out = [(text, names[i] if names else name or f"column_{i + 1}") for i, (text, name) in enumerate(out)]
-        moved = {column.name: column.metadata for column in given if column.kind == "metadata"}
+        moved = {column.name: column.metadata for column in columns if column.kind == "metadata"}
         out = [(text, moved.get(name, name)) for text, name in out]
         physical = [column.name for column in source.columns if column.kind == "physical"]
         same = plain and [name for _, name in out] == physical and [_bare(text) for text, _ in out] == physical

@@ -261,9 +261,9 @@ def _pod(pipeline: Rendered, more: list[str], probes: dict[str, Any]) -> dict[st
 
 def _environment(settings: Deployment) -> list[dict[str, Any]]:
     """Return the variables of a container: of Kubernetes' own form `$(…)` there are none in them."""
-    own = {} if settings.secret is None else {"INGEST_SECRETS_DIR": OWN_VOLUMES["secrets"]}
+    variables = {} if settings.secret is None else {"INGEST_SECRETS_DIR": OWN_VOLUMES["secrets"]}
     out: list[dict[str, Any]] = []
-    for name, value in {**own, **settings.env}.items():
+    for name, value in {**variables, **settings.env}.items():
         if isinstance(value, str):
             out.append({"name": name, "value": value.replace("$", "$$")})
         else:

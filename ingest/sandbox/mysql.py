@@ -67,9 +67,9 @@ def up(folder: Path, port: int | None = None) -> RunningMariaDb:
     if server is not None:
         return server
     program = programs()
-    own = (folder / "mysql").resolve()
-    with starting(own, "MariaDB server") as lock:
-        return _start(own, program, lock, port)
+    server_folder = (folder / "mysql").resolve()
+    with starting(server_folder, "MariaDB server") as lock:
+        return _start(server_folder, program, lock, port)
 
 
 def programs() -> Path:
@@ -151,12 +151,12 @@ def _start(folder: Path, program: Path, lock: int, port: int | None) -> RunningM
 
 def _command(program: Path, data: Path, folder: Path) -> list[str]:
     """Return the server's program with what it needs to know of a directory. No option file of the machine is read."""
-    own = [
+    command = [
         str(program), "--no-defaults", f"--datadir={data}", f"--socket={folder / 'socket'}",
         f"--pid-file={folder / 'mysql.pid'}", f"--tmpdir={folder}", "--skip-name-resolve", "--skip-external-locking",
         "--character-set-server=utf8mb4", "--innodb-buffer-pool-size=64M", "--max-connections=100",
     ]  # fmt: skip
-    return [*own, "--user=root"] if os.getuid() == 0 else own  # it refuses to be root unless it is told to
+    return [*command, "--user=root"] if os.getuid() == 0 else command  # it refuses to be root unless it is told to
 
 
 def _initialise(folder: Path, program: Path, password: str, out: int, log: str) -> None:
@@ -194,13 +194,13 @@ def _version(program: Path) -> str:
 
 def down(folder: Path, *, wipe: bool = False) -> bool:
     """Stop the server, and tell whether one ran. With `wipe`, delete its data and password, too. Raise Unavailable."""
-    own, server = folder / "mysql", status(folder)
+    server_folder, server = folder / "mysql", status(folder)
     if server is not None:
-        stop(own, server.pid, "MariaDB server", server.log, signal.SIGTERM)
+        stop(server_folder, server.pid, "MariaDB server", server.log, signal.SIGTERM)
     if wipe:
-        shutil.rmtree(own / "data", ignore_errors=True)
+        shutil.rmtree(server_folder / "data", ignore_errors=True)
         for name in ("password", _NOTE):
-            (own / name).unlink(missing_ok=True)
+            (server_folder / name).unlink(missing_ok=True)
     return server is not None
 
 

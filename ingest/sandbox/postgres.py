@@ -69,9 +69,9 @@ def up(folder: Path, port: int | None = None) -> RunningDatabase:
     if running_server is not None:
         return running_server
     bin_folder, account = programs(), _account()
-    own = (folder / "postgres").resolve()
-    with starting(own, "PostgreSQL server") as lock:
-        return _start(own, bin_folder, account, lock, port)
+    server_folder = (folder / "postgres").resolve()
+    with starting(server_folder, "PostgreSQL server") as lock:
+        return _start(server_folder, bin_folder, account, lock, port)
 
 
 def programs() -> Path:
@@ -142,15 +142,15 @@ def _is_made_for_data(home: Path) -> bool:
 
 def _initialise(bin_folder: Path, account: _Account, home: Path, password: str, out: int, log: str) -> None:
     """Make an empty database, whole or not at all. Raise ConfigError."""
-    data, given = home / "data.new", home / "password.new"
+    data, password_file = home / "data.new", home / "password.new"
     shutil.rmtree(data, ignore_errors=True)
-    given.unlink(missing_ok=True)
-    given.touch(0o600)
-    given.write_text(password, encoding="ascii")
+    password_file.unlink(missing_ok=True)
+    password_file.touch(0o600)
+    password_file.write_text(password, encoding="ascii")
     if account.user is not None and account.group is not None:
-        os.chown(given, account.user, account.group)
+        os.chown(password_file, account.user, account.group)
     command = [
-        str(bin_folder / "initdb"), "-D", str(data), "-U", USER, "-A", "scram-sha-256", f"--pwfile={given}",
+        str(bin_folder / "initdb"), "-D", str(data), "-U", USER, "-A", "scram-sha-256", f"--pwfile={password_file}",
         "-E", "UTF8", "--locale=C",
     ]  # fmt: skip
     try:
@@ -166,7 +166,7 @@ def _initialise(bin_folder: Path, account: _Account, home: Path, password: str, 
             extra_groups=None if account.user is None else [],
         )
     finally:
-        given.unlink()
+        password_file.unlink()
     if done.returncode:
         msg = f"PostgreSQL cannot make a database in {home}"
         raise ConfigError(msg, f"see {log}")
@@ -190,14 +190,14 @@ def down(folder: Path, *, wipe: bool = False) -> bool:
 
     Sessions are ended, and what they have not committed is rolled back.
     """
-    own, server = folder / "postgres", status(folder)
+    server_folder, server = folder / "postgres", status(folder)
     if server is not None:
-        stop(own, server.pid, "PostgreSQL server", server.log, signal.SIGINT)
+        stop(server_folder, server.pid, "PostgreSQL server", server.log, signal.SIGINT)
     if wipe:
-        home = Path(str(noted(own / _NOTE).get("home", "")))
+        home = Path(str(noted(server_folder / _NOTE).get("home", "")))
         if _is_made_for_data(home):
             shutil.rmtree(home, ignore_errors=True)
-        shutil.rmtree(own / "data", ignore_errors=True)
+        shutil.rmtree(server_folder / "data", ignore_errors=True)
         for name in ("password", _NOTE):
-            (own / name).unlink(missing_ok=True)
+            (server_folder / name).unlink(missing_ok=True)
     return server is not None

@@ -105,9 +105,9 @@ def up(folder: Path, port: int | None = None, heap: str = "256m", *, secure: boo
             raise ConfigError(msg, "stop it first: ingest sandbox down")
         return registry
     program = files()
-    own = (folder / "registry").resolve()
-    with starting(own, "schema registry") as lock:
-        return _start(own, program, lock, port, heap, secure=secure)
+    registry_folder = (folder / "registry").resolve()
+    with starting(registry_folder, "schema registry") as lock:
+        return _start(registry_folder, program, lock, port, heap, secure=secure)
 
 
 def _start(folder: Path, program: Path, lock: int, port: int | None, heap: str, *, secure: bool) -> RunningRegistry:

@@ -213,14 +213,14 @@ def start(folder: Path, name: str, module: str, target: str, rate: float) -> Run
 
     `name`: of its directory within that of the sandbox. `module`: what it runs, with `target` and `rate`.
     """
-    own = (folder / name).resolve()
-    with starting(own, "sample") as lock:
-        log, ready = own / "sample.log", own / "filled"
+    sample_folder = (folder / name).resolve()
+    with starting(sample_folder, "sample") as lock:
+        log, ready = sample_folder / "sample.log", sample_folder / "filled"
         ready.unlink(missing_ok=True)
         with log.open("wb") as out:
-            process = launch([sys.executable, "-m", module, target, str(rate), str(ready)], own, lock, out)
+            process = launch([sys.executable, "-m", module, target, str(rate), str(ready)], sample_folder, lock, out)
         started = RunningSample(target, process.pid, str(log), rate)
-        (own / _NOTE).write_text(json.dumps(asdict(started)), encoding="utf-8")
+        (sample_folder / _NOTE).write_text(json.dumps(asdict(started)), encoding="utf-8")
         wait_for(process, ready.exists, "sample", str(log))
     return started
 

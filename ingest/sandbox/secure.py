@@ -114,7 +114,7 @@ def client_properties(secure: Secure) -> dict[str, dict[str, str]]:
     """
     ca = {"ssl.ca.location": f"{secure.folder}/ca.pem"}
     user = {"sasl.username": secure.user, "sasl.password": "${secret_values.sandbox}"}
-    own = {
+    properties = {
         "SASL_SSL": {"sasl.mechanism": "SCRAM-SHA-256", **user, **ca},
         "SSL": {
             **ca,
@@ -124,7 +124,7 @@ def client_properties(secure: Secure) -> dict[str, dict[str, str]]:
         "SASL_PLAINTEXT": {"sasl.mechanism": "PLAIN", **user},
     }
     return {
-        name: {"bootstrap.servers": servers, "security.protocol": name, **own[name]}
+        name: {"bootstrap.servers": servers, "security.protocol": name, **properties[name]}
         for name, servers in secure.listeners.items()
     }
 
