@@ -175,19 +175,19 @@ class BackfillCoordinator(SourceCoordinator):
         Warn of topics that no longer exist, and of those whose first records are deleted. Raise IngestError.
         """
         topics = self._real.topics({topic for topic, _ in reached})
-        own = {
+        existing = {
             name for name, topic in topics.items() if topic is None or not is_another(ids.get(name, topic.id), topic.id)
         }
-        gone = sorted({topic for topic, _ in reached} - own)
+        gone = sorted({topic for topic, _ in reached} - existing)
         if gone:
             self._warn(
                 f"topics that the pipeline has read are gone, or were made again: {_some(gone)}: rows whose changes "
                 "were there are not brought"
             )
         counts = {name: 1 << 31 if topic is None else topic.partitions for name, topic in topics.items()}
-        splits = [(name, p) for name, p in reached if name in own and p < counts[name]]
+        splits = [(name, p) for name, p in reached if name in existing and p < counts[name]]
         first, last = self._real.resolve(splits, "earliest"), self._real.resolve(splits, "latest")
-        self.ids = self._real.ids = {name: of for name, of in ids.items() if name in own}
+        self.ids = self._real.ids = {name: of for name, of in ids.items() if name in existing}
         self._ends = {split: max(first[split], min(reached[split], last[split])) for split in splits}
         late = [f"{name}[{p}] begins at offset {first[name, p]}" for name, p in sorted(splits) if first[name, p] > 0]
         if late:

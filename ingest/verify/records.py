@@ -283,7 +283,7 @@ class TopicsReader(RecordsReader):
 
     def _source(self, target: TableId, schema: TableSchema) -> AnyOptions:
         options, upserts = self._options, self._options.type == "upsert-kafka"
-        given: dict[str, Any] = {
+        source_options: dict[str, Any] = {
             "type": options.type,
             "topic": options.place_of(target),
             "properties.*": _of_consumer(options.properties),
@@ -291,12 +291,15 @@ class TopicsReader(RecordsReader):
         }
         with_key = upserts or (self._has_keys and (self._of_rows or options.fields_include == "EXCEPT_KEY"))
         if with_key:
-            given |= {"key.format": options.key_format or "json", "value.fields-include": options.fields_include}
+            source_options |= {
+                "key.format": options.key_format or "json",
+                "value.fields-include": options.fields_include,
+            }
             if options.key_prefix:
-                given["key.fields-prefix"] = options.key_prefix
-        source = self._read_as(UpsertKafkaSource if upserts else KafkaSource, given, schema)
-        if with_key and (options.key_options is not None or given["key.format"] != "json"):
-            source = source.with_key_format(options.key_options or _format(given["key.format"]))
+                source_options["key.fields-prefix"] = options.key_prefix
+        source = self._read_as(UpsertKafkaSource if upserts else KafkaSource, source_options, schema)
+        if with_key and (options.key_options is not None or source_options["key.format"] != "json"):
+            source = source.with_key_format(options.key_options or _format(source_options["key.format"]))
         return source.holding(_contents=options._contents) if options._contents else source  # noqa: SLF001
 
     def _chunks(self, target: TableId) -> Iterator[Chunk]:

@@ -257,11 +257,11 @@ def cell(kind: DataType, raw: bytes, *, coarse: bool = False) -> str | None:
             return orjson.dumps(_inside(kind, raw, coarse=coarse)).decode()
         except (*MALFORMED, TypeError):
             return raw.decode()
-    own = raw if holds(kind, raw) else respelled(kind, raw, temporal.SQL)
-    if own is None:
+    text = raw if holds(kind, raw) else respelled(kind, raw, temporal.SQL)
+    if text is None:
         return raw.decode()
     try:
-        return _plain(kind, own, coarse=coarse)
+        return _plain(kind, text, coarse=coarse)
     except ValueError:
         return raw.decode()
 

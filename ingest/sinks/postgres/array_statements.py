@@ -97,14 +97,14 @@ class ArrayRows:
         states = ((key.decode(), None if row is None else row.decode()) for key, row in states_of(rows))
         with psycopg.RawCursor(connection) as cursor:  # of values by number: names may have a percent sign
             while some := list(islice(states, MAX_ROWS)):
-                given = [list(range(len(some))), [key for key, _ in some], [line for _, line in some]]
+                parameters = [list(range(len(some))), [key for key, _ in some], [line for _, line in some]]
                 if self._by_state is not None:
-                    older += self._by_state.write(connection, given)
+                    older += self._by_state.write(connection, parameters)
                     continue
                 if any(line is not None for _, line in some):
-                    cursor.execute(self._insert, given)
+                    cursor.execute(self._insert, parameters)
                 if any(line is None for _, line in some):
-                    cursor.execute(self._remove, given)
+                    cursor.execute(self._remove, parameters)
         return older
 
 

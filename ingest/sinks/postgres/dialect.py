@@ -124,8 +124,8 @@ class SqlDialect:
     def clause_of(self, options: Options) -> sql.Composable:
         """Return the end of the statement that makes a table with options: those of PostgreSQL are its storage's."""
         entry = sql.SQL("{} = {}")
-        given = [entry.format(sql.Identifier(*name.split(".")), sql.Literal(value)) for name, value in options]
-        return sql.SQL(" WITH ({})").format(sql.SQL(", ").join(given)) if given else sql.SQL("")
+        entries = [entry.format(sql.Identifier(*name.split(".")), sql.Literal(value)) for name, value in options]
+        return sql.SQL(" WITH ({})").format(sql.SQL(", ").join(entries)) if entries else sql.SQL("")
 
     def properties_of(self, place: sql.Identifier, options: Options) -> Iterator[sql.Composed]:
         """Yield the statements that follow the one which makes a table, in the same transaction."""
@@ -240,8 +240,8 @@ class HologresDialect(SqlDialect):
     def properties_of(self, place: sql.Identifier, options: Options) -> Iterator[sql.Composed]:
         """Yield the statements that set the properties of a table, in the transaction that makes it."""
         name = sql.Literal(place.as_string(None))
-        given = {**self.properties, **dict(options)}
-        for key, value in sorted(given.items(), key=lambda option: (option[0] == "binlog.ttl", option[0])):
+        properties = {**self.properties, **dict(options)}
+        for key, value in sorted(properties.items(), key=lambda option: (option[0] == "binlog.ttl", option[0])):
             yield sql.SQL("CALL set_table_property({}, {}, {})").format(name, sql.Literal(key), sql.Literal(value))
 
 

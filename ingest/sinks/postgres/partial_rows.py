@@ -105,17 +105,17 @@ class PartialRows:
         """
         old = change.part.old_key
         assert old is not None, "the key changes"
-        given = [(change.key, change.part)]
+        changes = [(change.key, change.part)]
         columns = self._columns(change.part)
         if self._deletes == "hard" and not self._table.overrides:
-            if self._run(connection, "move", columns, given, old):
+            if self._run(connection, "move", columns, changes, old):
                 return 0
-            self._run(connection, "gone", columns, given, old)
-            return 1 - self._run(connection, "set", columns, given)
-        copied = self._run(connection, "copy", columns, given, old)
+            self._run(connection, "gone", columns, changes, old)
+            return 1 - self._run(connection, "set", columns, changes)
+        copied = self._run(connection, "copy", columns, changes, old)
         if self._deletes != "ignore":
-            self._run(connection, "mark" if self._table.deleted is not None else "gone", columns, given, old)
-        return 0 if copied else 1 - self._run(connection, "set", columns, given)
+            self._run(connection, "mark" if self._table.deleted is not None else "gone", columns, changes, old)
+        return 0 if copied else 1 - self._run(connection, "set", columns, changes)
 
     def _columns(self, row: PartialRow) -> tuple[str, ...]:
         came = fields_of(row)

@@ -40,8 +40,8 @@ def rows_by_key(
     key = table.row_key
     places = named(key)
     shown = [sql.SQL("{}::text").format(sql.Identifier(name)) for name in (*names, *key)]
-    given = [sql.SQL("${}::text::{}").format(sql.Literal(at), sql.SQL(kinds[n])) for at, n in enumerate(key, 1)]
-    beyond = sql.SQL(" WHERE ({}) >= ({})").format(listed(places), listed(given))
+    parameters = [sql.SQL("${}::text::{}").format(sql.Literal(at), sql.SQL(kinds[n])) for at, n in enumerate(key, 1)]
+    beyond = sql.SQL(" WHERE ({}) >= ({})").format(listed(places), listed(parameters))
     parts: dict[str, Any] = {"columns": listed(shown), "table": table.place, "key": listed(places)}
     last: tuple[str | None, ...] | None = None
     while True:
@@ -76,9 +76,9 @@ class ExpectedTexts:
         Raise psycopg.Error.
         """
         with suppress(psycopg.DataError, psycopg.IntegrityError):  # the second one is a domain's
-            given = [[key.decode() for key, _ in records], [v if v is None else v.decode() for _, v in records]]
+            parameters = [[key.decode() for key, _ in records], [v if v is None else v.decode() for _, v in records]]
             with connection.transaction(), psycopg.RawCursor(connection) as cursor:
-                return list(cursor.execute(self._query, given).fetchall())
+                return list(cursor.execute(self._query, parameters).fetchall())
         if len(records) == 1:
             return [None]
         half = len(records) // 2

@@ -205,8 +205,8 @@ def table_of(
     RowError for names that the server cannot have, and for rows that have a column which the tool adds.
     """
     place, name = table[-2] if len(table) > 1 else default, table[-1]
-    own = name.startswith(KEY_NAME) or (place == default and name in _OWN_NAMES)
-    if own or place.startswith("pg_") or place == "information_schema":
+    reserved = name.startswith(KEY_NAME) or (place == default and name in _OWN_NAMES)
+    if reserved or place.startswith("pg_") or place == "information_schema":
         msg = f"{place}.{name} is a table of PostgreSQL or of this tool; route it to another name"
         raise RowError("bad-name", msg[:300])
     kinds = {c.name: dialect.types_of(c.type, of_key=c.name in schema.primary_key) for c in schema.columns}

@@ -210,18 +210,18 @@ class PostgresWriter:
         except psycopg.Error as exc:
             if refusal_of(exc) is None:
                 raise
-            told = explain(exc, self._what, self._server)
+            error = explain(exc, self._what, self._server)
             changes = self._changes
             if changes is None:
                 self._put_off = True
-                raise RowsRefused(told.message, told.hint) from exc
+                raise RowsRefused(error.message, error.hint) from exc
             if self._server.dialect.has_savepoints:
                 with self._transaction(positions, metadata, final=final) as connection:
-                    self._see_refused(connection, changes, told, exc)
+                    self._see_refused(connection, changes, error, exc)
                 return
             if self._write_in_order(changes, positions, metadata, final=final):
                 return
-            self._see_refused(self._open(), changes, told, exc)  # which writes nothing
+            self._see_refused(self._open(), changes, error, exc)  # which writes nothing
             with self._transaction(positions, metadata, final=final) as connection:
                 self._write_rows(connection, self._rows)
 
