@@ -77,12 +77,14 @@ def failed_import(exc: BaseException) -> ProgramMissing | None:
         return None
     module = exc.name or _last_module(exc)
     for extra in EXTRAS.values():
-        for own in extra.modules:
-            if f"{module}.".startswith(f"{own}.") or own.startswith(f"{module}."):
+        for extra_module in extra.modules:
+            if f"{module}.".startswith(f"{extra_module}.") or extra_module.startswith(f"{module}."):
                 if isinstance(exc, ModuleNotFoundError):
                     return ProgramMissing(f"the package {module} is missing, which {extra.use} need", extra.hint)
                 why = " ".join(str(exc).split())[:300]
-                return ProgramMissing(f"the package {own}, which {extra.use} need, cannot be used: {why}", extra.hint)
+                return ProgramMissing(
+                    f"the package {extra_module}, which {extra.use} need, cannot be used: {why}", extra.hint
+                )
     return None
 
 

@@ -94,10 +94,12 @@ def _similar(tokens: Words, i: int) -> tuple[str, int]:
     pattern = "'".join(token.text for token in tokens[i + 1 : last + 1])
     escape = ""
     if last + 1 < len(tokens) and kind(tokens[last + 1]) == "ESCAPE":
-        given = tokens[last + 2] if last + 2 < len(tokens) else tokens[last + 1]
-        if kind(given) != "STRING" or len(given.text) != 1:
-            raise TextError("ESCAPE takes one character in quotes", given.start, given.end - given.start + 1)
-        escape = given.text
+        escape_token = tokens[last + 2] if last + 2 < len(tokens) else tokens[last + 1]
+        if kind(escape_token) != "STRING" or len(escape_token.text) != 1:
+            raise TextError(
+                "ESCAPE takes one character in quotes", escape_token.start, escape_token.end - escape_token.start + 1
+            )
+        escape = escape_token.text
         last += 2
     try:
         regex = _regex(pattern, escape)
@@ -150,10 +152,10 @@ def _regex(pattern: str, escape: str) -> str:
 
 def _escape(tokens: Words, i: int) -> tuple[None, None]:
     """The ESCAPE of a LIKE, which Spark takes as one character in quotes only. That of SIMILAR TO is in `_similar`."""
-    given = tokens[min(i + 1, len(tokens) - 1)]
-    if kind(given) != "STRING" or len(given.text) != 1:
+    escape_token = tokens[min(i + 1, len(tokens) - 1)]
+    if kind(escape_token) != "STRING" or len(escape_token.text) != 1:
         why = "ESCAPE takes one character in quotes here, not a column or another expression"
-        raise TextError(why, given.start, given.end - given.start + 1)
+        raise TextError(why, escape_token.start, escape_token.end - escape_token.start + 1)
     return None, None
 
 
@@ -187,8 +189,8 @@ _WITHOUT_ZONE: Final = re.compile(r"\s*\d{4,6}-\d\d?-\d\d?([ T]\d\d?:\d\d?(:\d\d
 
 def _timestamp(tokens: Words, i: int) -> tuple[str | None, int | None]:
     """`TIMESTAMP '2020-01-01 00:00:00'` has no zone, unless it names one."""
-    given = tokens[i + 1] if i + 1 < len(tokens) else None
-    if given is None or kind(given) != "STRING" or not _WITHOUT_ZONE.fullmatch(given.text):
+    literal_token = tokens[i + 1] if i + 1 < len(tokens) else None
+    if literal_token is None or kind(literal_token) != "STRING" or not _WITHOUT_ZONE.fullmatch(literal_token.text):
         return None, None
     return "TIMESTAMP_NTZ", i
 
@@ -225,8 +227,8 @@ def _as(name: str, value: str, tokens: Words, text: str) -> str:
 
 def _type(tokens: Words, text: str) -> str:
     """Return a type's name. Spark keeps one precision of times, and Flink's VARCHAR without a length is any text."""
-    given = text[tokens[0].start : tokens[-1].end + 1]
-    words = given.upper().replace("(", " ").split()
+    type_name = text[tokens[0].start : tokens[-1].end + 1]
+    words = type_name.upper().replace("(", " ").split()
     if words[0] in {"TIMESTAMP", "TIMESTAMP_LTZ", "TIMESTAMP_NTZ"}:
         local = words[0] == "TIMESTAMP_LTZ" or "LOCAL" in words
         return "TIMESTAMP" if local else "TIMESTAMP_NTZ"
@@ -234,7 +236,7 @@ def _type(tokens: Words, text: str) -> str:
         return "BINARY"
     if len(words) == 1 and words[0] in {"VARCHAR", "CHAR"}:
         return "STRING"
-    return "DOUBLE" if words == ["DOUBLE", "PRECISION"] else given
+    return "DOUBLE" if words == ["DOUBLE", "PRECISION"] else type_name
 
 
 BARE: Final = {

@@ -128,13 +128,13 @@ def _understood(hint: object, what: str) -> tuple[DataType | None, bool, str]:
 
     Raise FunctionError where no column has such a type. `what` names the annotation in the error.
     """
-    given: DataType | None = None
+    data_type: DataType | None = None
     if typing.get_origin(hint) is Annotated:
         hint, *more = typing.get_args(hint)
         text = next((item for item in more if isinstance(item, str)), None)
         if text is not None:
             try:
-                given = types.parse(text.upper())
+                data_type = types.parse(text.upper())
             except ValueError as exc:
                 msg = f"{what}: {exc}"
                 raise FunctionError(msg) from None
@@ -146,10 +146,10 @@ def _understood(hint: object, what: str) -> tuple[DataType | None, bool, str]:
             msg = f"{what}: of several types at once, {hint}"
             raise FunctionError(msg)
         inner, deeper, batch = _understood(some[0], what)
-        return given or inner, nullable or deeper, batch
+        return data_type or inner, nullable or deeper, batch
     batch = _batch_of(hint)
-    if given is not None or batch:
-        return given, nullable or bool(batch), batch
+    if data_type is not None or batch:
+        return data_type, nullable or bool(batch), batch
     return _type(hint, what), nullable, ""
 
 

@@ -69,8 +69,8 @@ Spark begins words only after blanks, so each word gets a blank before it, which
 
 def _counted(words: Words, say: Say) -> str:
     """Return SQL for a length. A negative length becomes NULL, as in Flink."""
-    given = say(words)
-    return given if is_number(words) else f"nullif(greatest({given}, -1), -1)"
+    length = say(words)
+    return length if is_number(words) else f"nullif(greatest({length}, -1), -1)"
 
 
 def pad(function: str) -> Callable[[list[Words], Say], str]:
@@ -81,10 +81,10 @@ def pad(function: str) -> Callable[[list[Words], Say], str]:
 
     def translate(arguments: list[Words], say: Say) -> str:
         value, length, fill = arguments
-        given = say(fill)
+        fill_sql = say(fill)
         if not (is_fixed(fill) and fill[0].text):
-            given = f"nullif({given}, '')"
-        return f"{function}({say(value)}, {_counted(length, say)}, {given})"
+            fill_sql = f"nullif({fill_sql}, '')"
+        return f"{function}({say(value)}, {_counted(length, say)}, {fill_sql})"
 
     return translate
 
@@ -106,11 +106,11 @@ def substring(arguments: list[Words], say: Say) -> str | None:
     value, start, *length = arguments
     if all(map(is_number, (start, *length))):
         return f"substring({', '.join(say(a) for a in arguments)})"
-    given, begin = say(value), say(start)
-    whole = f"substring({', '.join((given, begin, *(_counted(n, say) for n in length)))})"
+    text, begin = say(value), say(start)
+    whole = f"substring({', '.join((text, begin, *(_counted(n, say) for n in length)))})"
     if is_number(start):
         return whole
-    return f"IF({begin} < -char_length({given}), left({given}, 0), {whole})"
+    return f"IF({begin} < -char_length({text}), left({text}, 0), {whole})"
 
 
 def split(arguments: list[Words], _: Say) -> str | None:
@@ -132,15 +132,15 @@ def split_index(arguments: list[Words], say: Say) -> str:
     delimiter is escaped, because it would end the quotation in the regular expression.
     """
     value, by, index = (say(a) for a in arguments)
-    space, given = "'\\\\p{javaWhitespace}'", arguments[1][0].text
+    space, delimiter = "'\\\\p{javaWhitespace}'", arguments[1][0].text
     if is_number(arguments[1]):
-        by = f"chr({by})" if given.isdecimal() and 0 < int(given) < 256 else "CAST(NULL AS STRING)"
+        by = f"chr({by})" if delimiter.isdecimal() and 0 < int(delimiter) < 256 else "CAST(NULL AS STRING)"
     plain = is_fixed(arguments[1]) and "\\" not in by
     quoted = by if plain else f"replace({by}, '\\\\E', '\\\\E\\\\\\\\E\\\\Q')"
     pattern = f"'\\\\Q' || {quoted} || '\\\\E'"
     if not is_fixed(arguments[1]):
         pattern = f"IF({by} = '', {space}, {pattern})"
-    return f"get(split(nullif({value}, ''), {pattern if given else space}, -1), {index})"
+    return f"get(split(nullif({value}, ''), {pattern if delimiter else space}, -1), {index})"
 
 
 def regexp_group(call: str) -> Callable[[list[Words], Say], str]:
@@ -215,11 +215,11 @@ def time_pattern(translation: Made | None = None) -> Translation:
     """
 
     def checked(arguments: list[Words], say: Say) -> str | None:
-        given = arguments[1][0]
-        wrong = _OF_WEEKS.search(_QUOTED.sub("", given.text)) if kind(given) == "STRING" else None
+        pattern = arguments[1][0]
+        wrong = _OF_WEEKS.search(_QUOTED.sub("", pattern.text)) if kind(pattern) == "STRING" else None
         if wrong is not None:
             why = f"{wrong[0]!r} is no letter of patterns here: y is the year, E the day's name"
-            raise TextError(why, given.start, given.end - given.start + 1)
+            raise TextError(why, pattern.start, pattern.end - pattern.start + 1)
         if translation is None or isinstance(translation, str):
             return None if translation is None else translation.format(*map(say, arguments))
         return translation(arguments, say)
@@ -303,9 +303,9 @@ def of_all(function: str) -> Translation:
     """
 
     def translate(arguments: list[Words], say: Say) -> str | None:
-        given = [say(a) for a in arguments]
-        known = [f"({a}) IS NOT NULL" for a, words in zip(given, arguments, strict=True) if not is_fixed(words)]
-        call = f"{function}({', '.join(given)})"
+        values = [say(a) for a in arguments]
+        known = [f"({a}) IS NOT NULL" for a, words in zip(values, arguments, strict=True) if not is_fixed(words)]
+        call = f"{function}({', '.join(values)})"
         return f"CASE WHEN {' AND '.join(known)} THEN {call} END" if known else call
 
     return translate

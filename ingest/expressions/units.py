@@ -150,9 +150,9 @@ def _quoted(what: str, at: int, units: Collection[str], known: Collection[str] =
     """
 
     def checked(arguments: list[Words], _: Say) -> None:
-        given = arguments[at]
-        if len(given) == 1 and kind(given[0]) == "STRING" and given[0].text.upper() not in known:
-            refuse(given[0], what, units)
+        unit_words = arguments[at]
+        if len(unit_words) == 1 and kind(unit_words[0]) == "STRING" and unit_words[0].text.upper() not in known:
+            refuse(unit_words[0], what, units)
 
     return checked
 
@@ -164,16 +164,16 @@ def _bare(what: str) -> Translation:
     """
 
     def checked(arguments: list[Words], say: Say) -> str | None:
-        given, *rest = arguments
-        if len(given) != 1:
+        unit_words, *rest = arguments
+        if len(unit_words) != 1:
             return None
-        unit = given[0].text.upper().removeprefix("SQL_TSI_")
+        unit = unit_words[0].text.upper().removeprefix("SQL_TSI_")
         if unit not in _STEPS:
-            refuse(given[0], what, _STEPS[:-1])
+            refuse(unit_words[0], what, _STEPS[:-1])
         values = [say(words) for words in rest]
         if what == "TIMESTAMPADD":
             values[1] = _no_time_of_day(values[1])
-        elif unit == given[0].text.upper():
+        elif unit == unit_words[0].text.upper():
             return None
         return f"{what}({', '.join((unit, *values))})"
 

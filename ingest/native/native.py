@@ -186,14 +186,14 @@ class NativeEncoders:
 
         Times of messages are numbers there, and native code would make their texts of them.
         """
-        given = self._format.declared(table) if isinstance(self._format, FormatOptions) else {}
+        declared = self._format.declared(table) if isinstance(self._format, FormatOptions) else {}
         known = self._cache.schemas.sources.get(table)
-        if not given or known is None:
+        if not declared or known is None:
             return False
         names = {
             column.name.removeprefix(self._prefix) for column in known.schema.columns if types.is_text(column.type)
         }
-        return any(isinstance(given.get(name), types.NUMBERS) for name in names)
+        return any(isinstance(declared.get(name), types.NUMBERS) for name in names)
 
 
 class TargetTable:

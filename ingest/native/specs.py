@@ -213,8 +213,8 @@ def number_of(data_type: DataType) -> int:
 
 def template_spec(encoder: ChangeEncoder, template: RecordTemplate) -> TemplateSpec | None:
     """Return what the records of an encoder are put together of; None for pieces that native code does not have."""
-    key, own = encoder.sink.primary_key, {column.name for column in encoder.source.columns}
-    if not isinstance(template.value, ValueTemplate) or any(name not in own for name in key):
+    key, source_names = encoder.sink.primary_key, {column.name for column in encoder.source.columns}
+    if not isinstance(template.value, ValueTemplate) or any(name not in source_names for name in key):
         return None
     if encoder.metadata is not None or isinstance(template.key, TypedKey):
         return None

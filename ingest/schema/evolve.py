@@ -252,9 +252,9 @@ def evolve(
         if known is None:
             if len(before.sources) + len(sources) >= policy.max_tables:
                 continue
-            given = (initial or {}).get(table)
+            initial_schema = (initial or {}).get(table)
             sources[table] = _new_table(
-                table, seen, rules, policy, given_key=given is not None and bool(given.primary_key)
+                table, seen, rules, policy, given_key=initial_schema is not None and bool(initial_schema.primary_key)
             )
         else:
             schema = known.schema.merge(seen)
@@ -329,8 +329,8 @@ def reroute(
     for table, source in before.sources.items() if policy.needs_key else ():
         if rules.changes_rows(table):
             continue
-        given = (initial or {}).get(table)
-        configured = rules.primary_key(table) or (() if given is None else given.primary_key)
+        initial_schema = (initial or {}).get(table)
+        configured = rules.primary_key(table) or (() if initial_schema is None else initial_schema.primary_key)
         known = source.schema.primary_key
         if configured != known and (configured or not source.key_from_message):
             now = f"({', '.join(configured)})" if configured else "none"

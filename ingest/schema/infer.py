@@ -91,16 +91,18 @@ class Inference:
 
     def declared(self, table: TableId) -> frozenset[str]:
         """The columns of a table whose types the pipeline's file declares: they take every spelling of their values."""
-        given = self.initial.get(table)
-        return frozenset(self.reading.fixed).union(() if given is None else (column.name for column in given.columns))
+        initial_schema = self.initial.get(table)
+        return frozenset(self.reading.fixed).union(
+            () if initial_schema is None else (column.name for column in initial_schema.columns)
+        )
 
     def left(self, table: TableId, columns: Mapping[str, DataType]) -> frozenset[str]:
         """The columns that the pipeline declares as other numbers, and that a fraction has made a FLOAT or DOUBLE.
 
         These widen as any other column. `columns`: the types that they have.
         """
-        given = self.initial.get(table)
-        kinds = {} if given is None else {column.name: column.type for column in given.columns}
+        initial_schema = self.initial.get(table)
+        kinds = {} if initial_schema is None else {column.name: column.type for column in initial_schema.columns}
         kinds.update(self.reading.fixed)
         return frozenset(
             n for n, k in kinds.items() if isinstance(columns.get(n), FLOATS) and not isinstance(k, FLOATS)
@@ -175,7 +177,7 @@ def observe(
             f"({inference.max_columns})",
         )
     key_names = tuple(dict.fromkeys(key_row or (() if declared is None else declared.primary_key)))
-    given, left = inference.declared(table), inference.left(table, expected)
+    declared_names, left = inference.declared(table), inference.left(table, expected)
     of_key = {*key_names, *key_columns, *(() if known is None else known.primary_key)}
     _check_names(table if known is None else (), () if fixed else (*new, *key_names))
     columns = []
@@ -183,7 +185,9 @@ def observe(
         if fixed and name in new:
             continue
         said = said_of(declared, name, value)
-        column = _KnownColumn(expected.get(name), stored.get(name), name in of_key, fixed, name in given, name in left)
+        column = _KnownColumn(
+            expected.get(name), stored.get(name), name in of_key, fixed, name in declared_names, name in left
+        )
         column_type = _type_of(name, value, column, said, inference)
         large = inference.numbers is Numbers.STORED and column_type == types.BIGINT and is_large(value)
         quoted = declared is not None and name in declared.numbers and types.is_text(column_type)
@@ -204,10 +208,14 @@ def reasons_of(
     """
     known = {} if before is None else {column.name: column.type for column in before.columns}
     known = {name: kind for name, kind in known.items() if kind != types.NULL}
-    given = inference.declared(change.table)
+    declared_names = inference.declared(change.table)
     wider = {c.name for c in after.columns if known.get(c.name, c.type) != c.type}
     texts = (
-        {c.name for c in after.columns if c.type == types.STRING and c.name not in known and c.name not in given}
+        {
+            c.name
+            for c in after.columns
+            if c.type == types.STRING and c.name not in known and c.name not in declared_names
+        }
         if not inference.reading.as_string
         else set()
     )

@@ -323,8 +323,8 @@ class _Reader:
             return ScriptColumn(name, "physical", text, line)
         at = words.index("METADATA", 1 + len(kind))
         behind = tokens[at + 1 : at + 3]
-        given = behind[1].name if len(behind) == 2 and behind[0].word == "FROM" else name
-        return ScriptColumn(name, "metadata", text, line, given, "VIRTUAL" in words[at:])
+        metadata = behind[1].name if len(behind) == 2 and behind[0].word == "FROM" else name
+        return ScriptColumn(name, "metadata", text, line, metadata, "VIRTUAL" in words[at:])
 
     def _text(self, tokens: Sequence[Token]) -> str:
         return " ".join(self._script.text[tokens[0].start : tokens[-1].end].split())

@@ -171,7 +171,7 @@ class Binder:
         again.expressions.counts = self.expressions.counts
         again.project([column.name for column in self.source.columns])  # so that literals get the same names again
         sql, _ = again.expressions.bind("filter", "", self.rule.filter)
-        return sql, tuple(given for name, given in again.expressions.inputs.items() if name in needs)
+        return sql, tuple(slot_input for name, slot_input in again.expressions.inputs.items() if name in needs)
 
     def schema(self, order: Sequence[str], computed: Mapping[str, DataType]) -> TableSchema:
         """Return the columns and the key of the result.
@@ -207,14 +207,14 @@ class Binder:
         try:
             return self.analyser.types_of(expressions, slots)
         except Exception as whole:
-            given: list[tuple[str, str, Expression | None]] = [
+            places: list[tuple[str, str, Expression | None]] = [
                 ("projection", item.name, item.expression)
                 for item in self.rule.projection
                 if item.name in self.expressions.computed
             ]
             if self.rule.filter is not None:
-                given.append(("filter", "", self.rule.filter))
-            for sql, (option, name, expression) in zip(expressions, given, strict=True):
+                places.append(("filter", "", self.rule.filter))
+            for sql, (option, name, expression) in zip(expressions, places, strict=True):
                 try:
                     self.analyser.types_of([sql], slots)
                 except ValueError as exc:

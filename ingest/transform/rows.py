@@ -213,16 +213,16 @@ class Results:
             with suppress(UnicodeDecodeError):
                 self._lists = [column.to_pylist() for column in columns]
         if self._lists is not None:
-            number, *given = (column[row] for column in self._lists)
+            number, *values = (column[row] for column in self._lists)
         else:
             try:
-                number, *given = (column[row].as_py() for column in columns)
+                number, *values = (column[row].as_py() for column in columns)
             except UnicodeDecodeError as exc:
                 raise RowError("expression-failed", "a result is a text that is not UTF-8") from exc
         failed = 0
-        for shift, mask in enumerate(given[: len(self._masks)]):
+        for shift, mask in enumerate(values[: len(self._masks)]):
             failed |= mask << (MARKS * shift)
-        return number, failed, given[len(self._masks) :]
+        return number, failed, values[len(self._masks) :]
 
     def errors(self, start: int, stop: int) -> str:
         """Return the messages of user-defined functions that failed for some rows, each once."""

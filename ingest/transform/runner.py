@@ -83,16 +83,16 @@ class SparkTransformRunner:
         if transforms is None or schemas.version != self._version:
             transforms, self._version = self._compiler.transforms(schemas.sources), schemas.version
         shared = None if first.assigned is None else first.assigned.shared
-        given = _Given(first.setup, first.base, first.partitions, shared)
-        stale = transforms != self._transforms or self._given != given or len(tasks) > self._size
+        references = _Given(first.setup, first.base, first.partitions, shared)
+        stale = transforms != self._transforms or self._given != references or len(tasks) > self._size
         if self._frame is None or stale:
             if self._sent is None or transforms != self._transforms:
                 self._transforms, self._sent = transforms, self._session.broadcast(transforms)
-            self._given = given
+            self._given = references
             self._size = max(self._shards, len(tasks))
-            stages = read_stage(given, self._sent), write_stage(given, self._sent)
+            stages = read_stage(references, self._sent), write_stage(references, self._sent)
             self._frame = self._compiler.frame(transforms, self._size, *stages)
-        light = [given.taken_from(task) for task in tasks]
+        light = [references.taken_from(task) for task in tasks]
         task_payload = base64.b64encode(pickle.dumps(light)).decode()
         rows = self._session.run_frame(self._frame, task_payload)
         return self._explainer.explain([pickle.loads(row) for row in rows])  # noqa: S301  (our own)
@@ -111,15 +111,15 @@ class _Given:
     @staticmethod
     def taken_from(task: Task) -> Task:
         """Return a task without it."""
-        own = None if task.assigned is None else replace(task.assigned, shared=None)  # type: ignore[arg-type]  # `put_into`
-        return replace(task, setup=None, base=None, partitions=None, assigned=own)  # type: ignore[arg-type]  # as above
+        assigned = None if task.assigned is None else replace(task.assigned, shared=None)  # type: ignore[arg-type]  # `put_into`
+        return replace(task, setup=None, base=None, partitions=None, assigned=assigned)  # type: ignore[arg-type]  # as above
 
     def put_into(self, task: Task) -> Task:
         """Return a task with it."""
-        own = task.assigned
-        if own is not None and self.shared is not None:
-            own = replace(own, shared=self.shared)
-        return replace(task, setup=self.setup, base=self.base, partitions=self.partitions, assigned=own)
+        assigned = task.assigned
+        if assigned is not None and self.shared is not None:
+            assigned = replace(assigned, shared=self.shared)
+        return replace(task, setup=self.setup, base=self.base, partitions=self.partitions, assigned=assigned)
 
 
 def _task(given: _Given) -> Task | None:
