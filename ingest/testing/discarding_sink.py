@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class DiscardingCoordinator(SinkCoordinator):
-    """The driver's side of a sink of which no run comes: the real one is asked, and connected once for all runs."""
+    """The coordinator of dry runs: it asks the real sink, connected once for all runs, and changes nothing in it."""
 
     def __init__(self, real: SinkCoordinator) -> None:
         self._real = real
@@ -53,17 +53,17 @@ class DiscardingCoordinator(SinkCoordinator):
         self.subjects |= self.undeclared(schemas)
 
     def undeclared(self, schemas: Mapping[TableId, TableSchema]) -> set[str]:
-        """Return what the real sink would do."""
+        """Return what the real sink's `declare` would do."""
         assert self._real.schemas is not None
         return self._real.schemas.undeclared(schemas)
 
     def close(self) -> None:
-        """Keep the connection for the next run; who made the real one closes it."""
+        """Keep the connection for the next run: the caller that made the real coordinator closes it."""
 
 
 @dataclass(slots=True)
 class ProbedPlaces:
-    """The places of a sink's tables, none of which is made."""
+    """Asks for the places of a sink's tables, and creates none."""
 
     real: PlaceKeeper
 
@@ -78,12 +78,12 @@ class ProbedPlaces:
 
 @dataclass(slots=True)
 class ProbedBatches:
-    """The batches of a sink, none of which is committed."""
+    """Stands for a sink that commits batches, and commits none."""
 
     real: BatchCommitter
 
     def resume(self, checkpoint: str, marks: list[Any], remedy: Callable[[TableId | None], str]) -> None:
-        """Hand on what the checkpoint has kept, so that the real sink says what others did to tables."""
+        """Pass the checkpoint's marks on, so that the real sink warns of what others did to tables."""
         self.real.resume(checkpoint, marks, remedy)
 
     def vanished(self, _tables: Iterable[TableId]) -> set[str]:

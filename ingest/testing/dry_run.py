@@ -42,7 +42,7 @@ _NAMED: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class TableReport:
-    """A source table, and what becomes of it."""
+    """A source table, with its columns, its key and its sink tables."""
 
     table: str
     rule: str | None
@@ -165,7 +165,7 @@ def _tables_of(rejects: Iterable[tuple[dict[str, Any], TableId | None]]) -> set[
 
 
 def _refusals(sample_run: SampleRun, run: DryRun) -> tuple[dict[TableId, IngestError], dict[TableId, IngestError]]:
-    """Take the rest of the sample; returns the tables that a run would stop at: without a key, and others."""
+    """Observe the rest of the sample. Return the tables at which a run would stop: (without a key, all others)."""
     without_key: dict[TableId, IngestError] = {}
     refused: dict[TableId, IngestError] = {}
     schemas = run.start.schemas

@@ -79,19 +79,19 @@ class InProcessEngine:
         return LocalTransformRunner(compiler)
 
     def ask(self, _setup: Broadcast[Setup]) -> list[list[str]]:
-        """Ask nobody: there are no workers."""
+        """Return no answers: there are no workers."""
         return []
 
 
 class NoStop:
-    """A run that nobody stops."""
+    """The stop signal of a run that is never stopped."""
 
     asked = False
 
     @contextmanager
     def installed(self) -> Generator[None]:
-        """Listen to nobody."""
+        """Install nothing."""
         yield
 
     def listen(self) -> None:
-        """Listen to nobody."""
+        """Install nothing."""

@@ -88,13 +88,13 @@ class SampleRun:
         self._session = session_on_demand(settings, resources)
 
     def warn(self, text: str) -> None:
-        """Keep a warning, once; while not everything is connected, it is told at once as well."""
+        """Keep a warning, each text once. Before everything is connected, pass it on at once as well."""
         self.warnings[text] = None
         if not self._connected:
             self._tell(text)
 
     def run(self, tolerated: int) -> DryRun:
-        """Run over the sample to its end, which comes with more rejects than are tolerated.
+        """Run over the sample to its end, or until more records are rejected than are tolerated.
 
         Raises IngestError for what ends a run before it reads anything.
         """
@@ -105,7 +105,7 @@ class SampleRun:
     def drive(
         self, tolerated: int, writers: Callable[[], Writer], pacing: Pacing, stop: Stop, observe: Observer
     ) -> DryRun:
-        """Run over the sample at this pace until it ends or is stopped; `writers` makes a task's side of the sink.
+        """Run over the sample with this pacing until it ends or is stopped. `writers` makes the writer of a task.
 
         Raises IngestError for what ends a run before it reads anything.
         """
@@ -146,7 +146,7 @@ class SampleRun:
         return CheckpointLocation(self._settings.checkpoint, read_only=True)
 
     def _sampled(self, tolerated: int) -> InMemorySource:
-        """Return the pipeline's source, with the sample. Nobody asks which row was there before what goes nowhere."""
+        """Return the pipeline's source with the sample. Rows before upserts are not looked up: nothing is written."""
         sample = self.source.sample
         return InMemorySource(
             self.options,

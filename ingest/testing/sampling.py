@@ -88,7 +88,7 @@ class Sample:
 
 
 class SampledState:
-    """The state of the real source, but that each row of the sample has a position of its own."""
+    """The state of the real source, where each row of the sample has a position of its own."""
 
     def __init__(self, real: StatefulCoordinator) -> None:
         self._real = real
@@ -102,7 +102,7 @@ class SampledState:
 
 
 class SampledCoordinator(SourceCoordinator):
-    """The driver's side of a sample: the real source is asked, once for all runs over the sample, and shown nothing."""
+    """The coordinator of a sample. It asks the real source once for all runs, and commits no positions to it."""
 
     def __init__(self, source: Source, real: SourceCoordinator, pipeline: str) -> None:
         self.sample = Sample()
@@ -138,7 +138,7 @@ class SampledCoordinator(SourceCoordinator):
     def start(
         self, stored: Mapping[Split, int], ids: Mapping[str, str], owner: str, from_time: int | None
     ) -> dict[Split, int]:
-        """Take the sample, the first time; returns where it starts. Raises IngestError."""
+        """Take the sample at the first call. Return where it starts. Raises IngestError."""
         if not self.sample.starts:
             self._take(self._real.start(stored, ids, owner, from_time), anew=not stored)
         return dict(self.sample.starts)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Tapped:
-    """A record, and what became of it."""
+    """A record, and its outcome: rows, rejects, reasons of skipping, schema changes."""
 
     split: Split
     record: Record
@@ -46,9 +46,9 @@ class Tapped:
     """Topic or table, key and value of each record that the sink would get; no value is a deletion."""
     rejects: list[RejectedRecord] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
-    """Reasons why no row came of it, or of one of its changes."""
+    """Reasons why it, or one of its changes, has no row."""
     schema_changes: list[str] = field(default_factory=list)
-    """Changes of schemas that it brings, with the name of the table."""
+    """Changes of schemas that it causes, with the name of the table."""
     value: bytes | None = None
     """The value as people read it."""
     place: str = ""
@@ -56,7 +56,7 @@ class Tapped:
 
 
 class Looked(NamedTuple):
-    """A look that is over."""
+    """The summary of a tap."""
 
     records: int
     """How many records were looked at."""
@@ -75,7 +75,7 @@ def tap(
     tell: Callable[[str], None] = lambda _: None,
     at: tuple[Split, int] | None = None,
 ) -> Looked:
-    """Show records until so many are shown, or the sample has no more.
+    """Show records until `most` are shown, or the sample has no more.
 
     `tables`: only records with changes of these source tables. `at`: only the record at this offset. `tell` gets
     warnings. Raises IngestError where a run would end before it read anything.
@@ -101,7 +101,7 @@ def tap_sample(
 
 
 class Taps(Pacing, NoStop):
-    """The pace of a run that is looked at: a record each batch, and an end when enough of them are shown."""
+    """The pacing of a tapped run: a batch has one record, and the run stops when enough records are shown."""
 
     def __init__(self, sample: Sample, show: Callable[[Tapped], None], most: int, tables: Selector | None) -> None:
         super().__init__(0.0, None, 1)
@@ -131,7 +131,10 @@ class Taps(Pacing, NoStop):
         return {split: (positions[split], offset_of(self._tapped.record) + 1)}
 
     def learn(self, results: Sequence[TaskResult]) -> float:
-        """Note what became of the record, and show it when it is done. A task that met something new comes again."""
+        """Add the outcome of a batch to the record. Show the record once the position is behind it.
+
+        A task that stops at a new schema does not pass the record: it comes again in the next batch.
+        """
         tapped = self._tapped
         if tapped is not None:
             for result in results:
@@ -144,7 +147,7 @@ class Taps(Pacing, NoStop):
         return super().learn(results)
 
     def observe(self, event: Event) -> None:
-        """Take schema changes that the record brings."""
+        """Add the schema changes that the record causes."""
         if self._tapped is not None and isinstance(event, SchemaChanged):
             self._tapped.schema_changes.append(f"{event.table}: {event.change}")
 

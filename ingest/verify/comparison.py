@@ -103,7 +103,7 @@ class ComparedSides(NamedTuple):
 
 @dataclass(slots=True)
 class StatesOfKey:
-    """What both sides say of a key."""
+    """The states of a key at the source, and its rows in the sink."""
 
     before: dict[int, list[Cells | None]] = field(default_factory=dict)
     """By split of the source: its states, as far as they count."""
@@ -120,7 +120,7 @@ class UnequalKey(NamedTuple):
     difference: RowDifference | None
     """None: the sink has an older state, which is right for a sink that is behind."""
     states: list[tuple[int, Cells | None]]
-    """What the source says of it, by split, for a comparison that goes on from here."""
+    """Its last states at the source, by split, from which a second comparison continues."""
 
 
 class Comparison:
@@ -310,7 +310,7 @@ _ENDED: Final = "\0ended"
 
 
 def _shown(states: Iterable[Cells | None]) -> list[Cells | None]:
-    """Return the rows that are there in these states."""
+    """Return the rows of these states, None for a row that was deleted or ended."""
     return [None if state is not None and _ENDED in state else state for state in states]
 
 

@@ -68,29 +68,32 @@ _MAX_SELECTOR: Final = 5_000
 
 @dataclass(frozen=True)
 class ExpectedSource(BackfillSource):
-    """The pipeline's source, over ranges: what it rejects is no row, and what was before a row does not count."""
+    """The pipeline's source, read between positions. Rejects are left out, and rows before changes not looked up."""
 
     upserts = False  # no rows are looked up: only the last one of a key counts
     tolerated = ALL  # the pipeline has counted them
 
     def coordinator(self, pipeline: str, warn: Callable[[str], None]) -> RangesCoordinator:
-        """Return the driver's side."""
+        """Return a coordinator of the ranges to read."""
         return RangesCoordinator(self.source.coordinator(pipeline, warn), warn)
 
 
 class RangesCoordinator(BackfillCoordinator):
-    """The driver's side: the pipeline's splits, between positions."""
+    """The coordinator of the pipeline's splits between positions."""
 
     def ranges(
         self, starts: Mapping[Split, int] | None, ends: Mapping[Split, int], ids: Mapping[str, str]
     ) -> dict[Split, int]:
-        """Read between these positions, or from the beginning; returns where each split begins. Raise IngestError."""
+        """Set the positions to read up to. Return where each split starts: at `starts`, or at its first record.
+
+        Raise IngestError.
+        """
         first = self.bound(ends, ids)
         return first if starts is None else {split: max(at, starts.get(split, at)) for split, at in first.items()}
 
 
 class Readings:
-    """Runs of a pipeline over its source that are written nowhere: who gets the records, and who is warned."""
+    """Runs a pipeline over its source without writing: a receiver gets the records, `tell` the warnings."""
 
     def __init__(
         self,
@@ -100,7 +103,7 @@ class Readings:
         tell: Callable[[str], None],
         session: Callable[[], Session],
     ) -> None:
-        """`sink`: by whose encoder rows become records. `tell` gets each warning once.
+        """`sink`: the options whose encoder makes records of rows. `tell` gets each warning once.
 
         `session` starts Spark where it is needed, or returns the one that was started.
         """
@@ -119,9 +122,11 @@ class Readings:
         number: Callable[[Split], int] = lambda _: 0,
         learned: dict[TableId, TableSchema] | None = None,
     ) -> tuple[RunEnded, RunParts, Start]:
-        """Run once, from where `begin` says; returns what the run leaves. Raise IngestError.
+        """Run once from the positions that `begin` returns. Return the run's summary, parts and start.
 
-        `number`: returns the number of a split. `learned` gets the schemas that the source says of its tables.
+        Raise IngestError.
+
+        `number`: returns the number of a split. The schemas that the source has of its tables are added to `learned`.
         """
         context = RunContext(self.pipeline, self._settings, self._saw)
         with ExitStack() as resources:
@@ -152,7 +157,7 @@ class Readings:
             self.warn(event.text)
 
     def warn(self, text: str) -> None:
-        """Tell a warning, if it was not told yet."""
+        """Pass on a warning, each text once."""
         if text not in self._told:
             self._told.add(text)
             self._tell(text)
@@ -170,7 +175,10 @@ class ExpectedRows:
         """Splits whose beginning is not there any more, so that the source does not know all rows."""
 
     def read(self, starts: Mapping[Split, int] | None, ends: Mapping[Split, int], take: Receiver) -> RunEnded:
-        """Hand on the records of changes between positions, or from the beginning. Raise IngestError."""
+        """Pass the records of changes between positions to `take`. Raise IngestError.
+
+        `starts`: None reads from the beginning of each split.
+        """
         first: dict[Split, int] = {}
 
         def begin(coordinator: RangesCoordinator, _: Checkpoint, main: Progress) -> dict[Split, int]:
@@ -306,7 +314,7 @@ class ForwardingWriter(PlainWriter):
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """How far a reading has come, for the one that goes on from there."""
+    """The end of a reading, from which the next one continues."""
 
     positions: dict[Split, int]
     state: SourceState
@@ -335,12 +343,12 @@ class SnapshotRows:
     """The split of the log. Those of the snapshot are this reading's own."""
 
     def read(self, take: Receiver) -> RunEnded:
-        """Hand on the records of all rows, or of the changes since the last reading. Raise IngestError."""
+        """Pass the records of all rows to `take`, or those of changes since the last reading. Raise IngestError."""
         summary, self._reached = self._run(self._reached, take, again=True)
         return summary
 
     def changes(self, take: Receiver) -> RunEnded:
-        """Hand on the records of the changes that the pipeline has not read yet. Raise IngestError."""
+        """Pass the records of the changes that the pipeline has not read yet to `take`. Raise IngestError."""
         return self._run(None, take, again=False)[0]
 
     def _run(self, reached: Reached | None, take: Receiver, *, again: bool) -> tuple[RunEnded, Reached]:
