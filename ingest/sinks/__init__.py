@@ -182,21 +182,21 @@ class BatchCommitter(Protocol):
     """The driver's side of a sink whose tasks write files, which the driver commits batch by batch (exactly-once)."""
 
     def resume(self, checkpoint: str, marks: list[Any], remedy: Callable[[TableId | None], str]) -> None:
-        """Take what the checkpoint has kept of what `marks` returned, before anything else is asked of tables.
+        """Load the marks that the checkpoint has stored. Called before all other methods about tables.
 
-        `remedy` says what reads the rows of a sink table again, where they are not there any more.
+        `remedy` returns the text that says how lost rows of a sink table are read again.
         """
 
     def vanished(self, tables: Iterable[TableId]) -> set[str]:
         """Return those of these tables, written before, that do not exist; each with a word for what it is."""
 
     def marks(self) -> list[Any]:
-        """Return what the checkpoint is to keep of the tables that were written to, as JSON has values."""
+        """Return marks of the tables that were written to, which the checkpoint stores, as JSON values."""
 
     def additions(self, delivered: Sequence[Any]) -> list[Any] | None:
-        """Return what a batch adds to the sink's tables, made of what its tasks delivered, as JSON has values.
+        """Return what a batch adds to the sink's tables, from what its tasks delivered, as JSON values.
 
-        None where nothing is to be added. It is stored before `add` is called.
+        None where it adds nothing. It is stored in the checkpoint before `add` is called.
         """
 
     def add(self, scope: str, batch: int, additions: list[Any]) -> Mapping[str, int]:

@@ -123,7 +123,7 @@ class SourceCoordinator(ABC):
 
     @abstractmethod
     def topics(self, names: Iterable[str]) -> Mapping[str, Any]:
-        """Return those of these topics that are there, with their `id` and their number of `partitions`."""
+        """Return those of these topics that exist, with their `id` and their number of `partitions`."""
 
     @abstractmethod
     def close(self) -> None:
@@ -135,11 +135,11 @@ class Source(Protocol):
 
     @property
     def capabilities(self) -> SourceCapabilities:
-        """What there is to know of its records."""
+        """The properties of its records: see `SourceCapabilities`."""
 
     @property
     def only(self) -> frozenset[TableId] | None:
-        """The tables that are read; None if all are. Its decoders leave the others out, and native code does."""
+        """The tables that are read; None if all are. Decoders and native code skip the changes of all others."""
 
     @property
     def format(self) -> Format:

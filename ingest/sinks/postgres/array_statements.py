@@ -60,7 +60,7 @@ class ArrayRows:
     """Rows of one table, as a connection writes them."""
 
     def __init__(self, table: SqlTable, kinds: Mapping[str, str]) -> None:
-        """`kinds`: the types of the columns that are there."""
+        """`kinds`: the types of the table's columns."""
         soft = table.deleted is not None
         values = _row_values(table, kinds, table.non_key, "last.line")
         keys, written = numbered("k", table.key), [*named(table.non_key), *table.flag]

@@ -106,7 +106,7 @@ class PostgresCoordinator(SinkCoordinator):
             self._warn(f"table {show(table)}: its column {column!r} {what}")
 
     def comment(self, table: TableId, schema: TableSchema, comments: TableComments) -> None:
-        """Let a table and its columns have comments, where this user may; else it is said."""
+        """Set the comments of a table and its columns. Warn where this user may not."""
         for _, wanted in self._wanted({table: schema}):
             try:
                 with self._asking(f"comment the table {wanted}") as connection:

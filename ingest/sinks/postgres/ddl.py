@@ -328,7 +328,7 @@ def stored(table: SqlTable, existing: ExistingTable | None, dialect: SqlDialect)
 def comment_statements(
     connection: Connection, schema: str, name: str, comments: TableComments
 ) -> Iterator[sql.Composed]:
-    """Yield the statements by which a table and its columns have comments, where they have others. Raise psycopg.Error.
+    """Yield the statements that set those comments of a table and its columns that differ. Raise psycopg.Error.
 
     A comment is a literal, whatever is in it; a NUL, which no text may have here, is left out.
     """

@@ -78,7 +78,7 @@ def add_part(steps: list[KeyedChanges], key: bytes, part: PartialRow) -> None:
 
 
 def _over(row: bytes, part: PartialRow) -> bytes:
-    """Return a row with the columns that came later."""
+    """Return a row with the columns of a later partial row."""
     return object_of({name: bytes(value) for name, value in {**fields_of(row), **fields_of(part)}.items()})
 
 
@@ -86,22 +86,22 @@ class PartialRows:
     """Statements for the rows of one table, as a connection writes them."""
 
     def __init__(self, table: SqlTable, kinds: Mapping[str, str], deletes: str) -> None:
-        """`kinds`: the types of the columns that are there; `deletes`: what becomes of rows that are gone."""
+        """`kinds`: the types of the table's columns; `deletes`: what a delete does to a row (`sinks/sink.py`)."""
         self._table, self._kinds, self._deletes = table, kinds, deletes
         self._known: dict[tuple[str, ...], dict[str, sql.Composed]] = {}
         """Statements by the columns that came."""
 
     def write(self, connection: Connection, rows: Mapping[bytes, PartialRow]) -> int:
-        """Set the columns that came of rows that are there; return how many rows are not. Raise psycopg.Error."""
+        """Update the columns of partial rows. Return how many rows the table does not have. Raise psycopg.Error."""
         by_columns: dict[tuple[str, ...], list[tuple[bytes, bytes]]] = {}
         for key, row in rows.items():
             by_columns.setdefault(self._columns(row), []).append((key, row))
         return sum(len(some) - self._run(connection, "set", columns, some) for columns, some in by_columns.items())
 
     def move(self, connection: Connection, change: KeyMove) -> int:
-        """Give a row another key; return 1 where there is none. Raise psycopg.Error.
+        """Change the key of a row. Return 1 where the table has no such row, else 0. Raise psycopg.Error.
 
-        Where the table has a row of that key, which is newer than the log then, that one gets the columns that came.
+        Where the table has a row of the new key already, which is newer than the log then, its columns are updated.
         """
         old = change.part.old_key
         assert old is not None, "the key changes"

@@ -34,12 +34,12 @@ class Refusal(NamedTuple):
 
     @property
     def may_pass(self) -> bool:
-        """True if the row may be taken when other rows are there."""
+        """True if the row may be accepted once other rows are written."""
         return self.state.startswith(_OF_OTHERS)
 
     @property
     def is_between_rows(self) -> bool:
-        """True if it is the row's relation to others that is refused, which another task may be about to change."""
+        """True if the row conflicts with other rows, which another task may be about to change."""
         return self.state in _OF_OTHER_ROWS
 
 

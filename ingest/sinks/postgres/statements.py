@@ -100,7 +100,7 @@ class StagedRows:
     """Rows of one table, as a connection with a staging table writes them."""
 
     def __init__(self, table: SqlTable, kinds: Mapping[str, str], number: int) -> None:
-        """`kinds`: the types of the columns that are there; `number`: no other table's."""
+        """`kinds`: the types of the table's columns; `number`: a number that no other table has."""
         self._statement = _json_statement(table, kinds)
         fits = len(table.columns) + len(_BESIDE) <= MAX_COLUMNS
         self._maker = lines_maker(table.key, table.non_key) if fits else None

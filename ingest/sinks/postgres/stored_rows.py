@@ -35,7 +35,7 @@ def rows_by_key(
 ) -> Iterator[list[tuple[str | None, ...]]]:
     """Yield the texts of these columns, in the order of the key, so many rows in one transaction.
 
-    Rows of one key come together. `kinds`: the types of the columns that are there. Raise psycopg.Error.
+    Rows of one key are in the same list. `kinds`: the types of the table's columns. Raise psycopg.Error.
     """
     key = table.row_key
     places = named(key)
@@ -59,10 +59,10 @@ def rows_by_key(
 
 
 class ExpectedTexts:
-    """What a table would have of rows of JSON."""
+    """Asks the database which texts rows of JSON would have in a table."""
 
     def __init__(self, table: SqlTable, kinds: Mapping[str, str], *, stages: bool) -> None:
-        """`kinds`: the types of the columns that are there. `stages`: whether the server has staging tables."""
+        """`kinds`: the types of the table's columns. `stages`: whether the server has staging tables."""
         others = [name for name in table.non_key if name in kinds]
         self.names = [*table.key, *others]
         """The columns whose texts are returned."""

@@ -77,7 +77,7 @@ class PostgresWriter:
     def __init__(
         self, server: Server, progress: ProgressTables, application: str, deletes: Literal["hard", "soft", "ignore"]
     ) -> None:
-        """`deletes`: what becomes of rows that are gone (`sinks/sink.py`)."""
+        """`deletes`: what a delete does to a row (`sinks/sink.py`)."""
         self._server = server
         self._progress = progress
         self._application = application
