@@ -50,7 +50,7 @@ def open_own(path: Path, mode: Literal["wb", "ab"]) -> BinaryIO:
 
 
 def usual_checkpoint(pipeline: str) -> Path:
-    """Return the place of a pipeline's checkpoint where nobody gives another one."""
+    """Return the default location of a pipeline's checkpoint."""
     return CHECKPOINTS / pipeline
 
 

@@ -152,10 +152,10 @@ TEXT: Final = "__ingest.string."
 
 @lru_cache(maxsize=4096)
 def template(sql: str) -> tuple[str, tuple[tuple[str, str | int], ...]]:
-    """An expression with columns in the place of literals, and what they stand for, as name and literal.
+    """Return an expression with columns in place of literals, and the name and literal of each such column.
 
-    Rules that differ in their literals only become one expression of a plan. Taken out is what surely means the same as
-    a column of its type: whole numbers that are operands, and texts that are concatenated.
+    So rules that differ in their literals only share one expression of a plan. Only literals are replaced that surely
+    mean the same as a column of their type: whole numbers that are operands, and texts that are concatenated.
     """
     tokens = tokens_of(sql)
     out: list[str] = []
@@ -193,7 +193,7 @@ class Call:
 
 
 def calls(sql: str, functions: Container[str]) -> tuple[Call, ...]:
-    """All calls of these functions, those in the arguments of others as well, by where they begin."""
+    """Return all calls of these functions, nested calls included, in the order in which they begin."""
     tokens = tokens_of(sql)
     function_calls = []
     bodies = [False]

@@ -51,7 +51,10 @@ def translated(tokens: Words, text: str) -> str:
 
 
 def _rewritten(tokens: Words, i: int, text: str) -> tuple[str | None, int | None]:
-    """Return what stands for the word at `i` and its arguments, and the last word of them; None where all stays."""
+    """Return the SQL that replaces the word at `i` with its arguments, and the index of the last word that it replaces.
+
+    None for both where the text stays as it is.
+    """
     word = tokens[i].text.upper()
     if word == "SIMILAR TO":  # a bracket may follow, and it is no call
         return _similar(tokens, i)

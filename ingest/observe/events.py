@@ -210,7 +210,7 @@ class Printed:
 
 @dataclass(frozen=True, slots=True)
 class Warned:
-    """Something that somebody should know and that stops nothing."""
+    """A warning: the run goes on."""
 
     text: str
 
@@ -288,7 +288,7 @@ class RunEnded:
 
 
 def client_events(reports: Iterable[ClientReport]) -> Iterator[ClientLogged | ClientStatistics]:
-    """Return the events that tell what clients in workers have told."""
+    """Return the events of the logs and statistics of workers' Kafka clients."""
     for report in reports:
         for level, facility, text in report.lines:
             yield ClientLogged(report.client, level, facility, text)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Observers:
-    """Several observers as one. Each is told of every event, the first one last of all: it shows, the others count."""
+    """Several observers as one. Each gets every event; `shown` gets it last, after the others have counted it."""
 
     def __init__(self, shown: Observer, others: list[Observer]) -> None:
         self._all = (*others, shown)
@@ -97,10 +97,10 @@ class Health:
 
 
 class AtomicFile:
-    """A file that is replaced as a whole: whoever reads it never sees a half of it."""
+    """A file that is replaced atomically: a reader sees the old content or the new one."""
 
     def __init__(self, path: Path, what: str, tell: Observer, *, private: bool = False) -> None:
-        """`tell` hears once where that fails: `what` cannot be written.
+        """`tell` gets the first failure as a warning: `what` cannot be written.
 
         `private`: only this user may read it.
         """

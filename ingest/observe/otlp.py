@@ -55,7 +55,7 @@ class MetricsExport:
     """
 
     def __init__(self, url: str, pipeline: str, metrics: Metrics, tell: Observer) -> None:
-        """`url` is the collector's, with its path. `tell` hears where that fails, once."""
+        """`url` is the collector's, with its path. `tell` gets the first failure as a warning."""
         logging.getLogger("opentelemetry").addHandler(logging.NullHandler())  # a failure is told by `tell`
         logging.getLogger("opentelemetry").propagate = False
         self._url, self._metrics, self._tell = url, metrics, tell

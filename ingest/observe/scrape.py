@@ -113,7 +113,7 @@ class Scrape:
 
     @property
     def over(self) -> bool:
-        """Whether the run has ended, or nobody writes its file any more."""
+        """Whether the run has ended, or its metrics file is no longer written."""
         return "exit_code" in self.numbers or self.silent_s is not None
 
     @property

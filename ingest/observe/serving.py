@@ -133,7 +133,7 @@ class MetricsFile:
     """An observer that writes metrics to a file for the text-file collector of a node exporter."""
 
     def __init__(self, path: Path, text: Exposition, tell: Observer) -> None:
-        """`tell` hears where that fails, once."""
+        """`tell` gets the first failure as a warning."""
         self._file = AtomicFile(path, "metrics", tell)
         self._text = text
         self._written = 0.0
@@ -154,7 +154,7 @@ class MetricsPush:
     """
 
     def __init__(self, url: str, pipeline: str, registry: CollectorRegistry, tell: Observer) -> None:
-        """`url` may have a user and a password. `tell` hears where the last push fails."""
+        """`url` may have a user and a password. `tell` gets a failure of the last push as a warning."""
         whole = urlsplit(url)
         name = whole.hostname or ""
         host = f"[{name}]" if ":" in name else name
@@ -221,7 +221,7 @@ class Family(Metric):
 
     @property
     def samples(self) -> list[Sample]:  # type: ignore[override]
-        """Samples, for whoever wants objects."""
+        """The samples as objects of prometheus_client."""
         return [Sample(self.sample_name, self.labels_of(values), number) for values, number in self.numbers]
 
     def labels_of(self, values: Sequence[str]) -> dict[str, str]:

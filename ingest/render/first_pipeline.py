@@ -39,7 +39,7 @@ class DatabaseAnswers:
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """Answers of somebody who wants a pipeline."""
+    """The answers to `ingest init`, from which the first pipeline file is made."""
 
     bootstrap: str
     topic: str | None

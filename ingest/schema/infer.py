@@ -63,7 +63,7 @@ class Inference:
     """True if the sink's times may be before and after all others, as those of PostgreSQL are."""
 
     def takes(self, column_type: DataType, raw: bytes, said: DataType | None) -> bool:
-        """Return whether a column takes a value; `said`: the type that its message declares, or else shows."""
+        """Return whether a column takes a value. `said`: the type that the message declares, or else shows."""
         if self.infinite and raw in temporal.INFINITE and isinstance(said, types.TIMES):
             return isinstance(column_type, types.TIMES) and types.merge(column_type, said) == column_type
         return accepts(column_type, raw, said, self.reading.standard, fine=self.fine)
@@ -323,7 +323,7 @@ def _number_type(value: bytes, column: _KnownColumn, said: DataType | None, read
 
 
 def _takes_number(known: DataType, value: bytes, said: DataType | None, column: _KnownColumn) -> bool:
-    """Return whether a FLOAT or DOUBLE takes a number: in a key, one that it tells from others."""
+    """Return whether a FLOAT or DOUBLE column takes a number. In a key it has to tell the number from all others."""
     return fit_of(known, value, said) is not Fit.UNFIT and (not column.of_key or is_key(known, value, said))
 
 
