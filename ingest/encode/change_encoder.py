@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from ingest.formats.template import Image, Segments, Value
     from ingest.formats.written import Rounding
     from ingest.model.change import Change, InlineSchema
-    from ingest.model.data_type import DataType
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
+    from ingest.model.types import DataType
     from ingest.schema.evolve import SourceTable
     from ingest.schema.infer import Inference
 

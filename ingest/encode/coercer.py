@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     import msgspec
 
     from ingest.model.change import InlineSchema
-    from ingest.model.data_type import DataType
     from ingest.model.numbers import Rounds
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
+    from ingest.model.types import DataType
     from ingest.schema.infer import Inference
 
 OTHERS: Final = "(other columns)"

@@ -14,15 +14,15 @@ import msgspec
 from ingest.expressions.rewrites import DICE, NOW, TAG
 from ingest.model import temporal, types
 from ingest.model.change import InlineSchema
-from ingest.model.data_type import BinaryType, DateType, FloatType, TimestampNTZType, TimestampType, TimeType
 from ingest.model.jsontext import fields_of, object_of, parse_row
 from ingest.model.reject import Failure, RowError
+from ingest.model.types import BinaryType, DateType, FloatType, TimestampNTZType, TimestampType, TimeType
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from ingest.model.data_type import DataType
     from ingest.model.table import TableId
+    from ingest.model.types import DataType
 
 NAMESPACE: Final = "__namespace_name__"
 SCHEMA: Final = "__schema_name__"

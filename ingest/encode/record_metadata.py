@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 import msgspec
 
 from ingest.model import temporal, types
-from ingest.model.data_type import BinaryType, MapType, TimestampNTZType, TimestampType
 from ingest.model.reject import RowError
+from ingest.model.types import BinaryType, MapType, TimestampNTZType, TimestampType
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from ingest.expressions.user_code import CodeError, imported, message_of
 from ingest.model import types
-from ingest.model.data_type import ArrayType, DataType, DecimalType, MapType
+from ingest.model.types import ArrayType, DataType, DecimalType, MapType
 
 if TYPE_CHECKING:
     from collections.abc import Callable

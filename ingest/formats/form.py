@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from ingest.formats.avro.native.reader import AvroReader
-    from ingest.model.data_type import DataType
     from ingest.model.table import TableId
+    from ingest.model.types import DataType
 
 
 class Lines(msgspec.Struct, frozen=True):

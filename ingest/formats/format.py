@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, Literal, Protocol, Self
 from pydantic import PrivateAttr
 
 from ingest.component.options import Options
-from ingest.model.data_type import DataType
+from ingest.model.types import DataType
 from ingest.schema.type_hints import TypeHints
 
 if TYPE_CHECKING:

@@ -19,11 +19,11 @@ from ingest.formats.typed import Typed
 from ingest.model import temporal, types
 from ingest.model.cache import Cache
 from ingest.model.change import Change, InlineSchema, Reject, is_number
-from ingest.model.data_type import MapType
 from ingest.model.jsontext import MALFORMED, fields_of, key_image, object_of, reason, schema_of_key
 from ingest.model.keytext import key_text, says_number
 from ingest.model.record import origin
 from ingest.model.reject import Contradiction
+from ingest.model.types import MapType
 from ingest.model.values import fits
 
 if TYPE_CHECKING:
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
     from ingest.formats.key_reading import ReadKey
     from ingest.model.change import Decoded
-    from ingest.model.data_type import DataType
     from ingest.model.record import Record
     from ingest.model.table import TableId
+    from ingest.model.types import DataType
 
     _Said: TypeAlias = InlineSchema | None
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     import msgspec
 
     from ingest.model.change import InlineSchema, Reject
-    from ingest.model.data_type import DataType
     from ingest.model.table import TableId
+    from ingest.model.types import DataType
 
 
 class PositionalOptions(Options, ABC):

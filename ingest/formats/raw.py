@@ -17,10 +17,10 @@ from ingest.formats.raw_values import READABLE, charset_of, codec_of
 from ingest.formats.template import ColumnRef
 from ingest.model import types
 from ingest.model.change import TOMBSTONE, Change, InlineSchema, Kind, Reject
-from ingest.model.data_type import FloatType
 from ingest.model.floats import NotANumber
 from ingest.model.reject import RowError
 from ingest.model.table import show
+from ingest.model.types import FloatType
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from ingest.formats.raw_values import Codec
     from ingest.formats.template import Image, Segments, Value
     from ingest.model.change import Decoded
-    from ingest.model.data_type import DataType
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
+    from ingest.model.types import DataType
 
 _NO_TYPES: Final = InlineSchema()
 

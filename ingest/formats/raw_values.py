@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
-from ingest.model.data_type import (
+from ingest.model.floats import read_double, read_float
+from ingest.model.types import (
     BinaryType,
     BooleanType,
     ByteType,
@@ -23,14 +24,13 @@ from ingest.model.data_type import (
     LongType,
     NullType,
     ShortType,
+    is_text,
 )
-from ingest.model.floats import read_double, read_float
-from ingest.model.types import is_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ingest.model.data_type import DataType
+    from ingest.model.types import DataType
 
 READABLE: Final = "STRING, CHAR, VARCHAR, BYTES, BOOLEAN, TINYINT, SMALLINT, INT, BIGINT, FLOAT, DOUBLE"
 """Types of raw values."""

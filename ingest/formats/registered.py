@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import msgspec
 
     from ingest.model.change import InlineSchema
-    from ingest.model.data_type import DataType
+    from ingest.model.types import DataType
     from ingest.schema_registry.client import Found, RegistryClient
     from ingest.schema_registry.options import RegistryOptions
 

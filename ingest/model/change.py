@@ -14,7 +14,7 @@ from ingest.model.table import TableId  # noqa: TC001  (msgspec reads the annota
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ingest.model.data_type import DataType
+    from ingest.model.types import DataType
 
 
 class Kind(StrEnum):

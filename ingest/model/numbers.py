@@ -15,15 +15,14 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
 
-from ingest.model.data_type import ArrayType, DecimalType, DoubleType, FloatType, MapType, StructType
 from ingest.model.jsontext import MALFORMED, fields_of
-from ingest.model.types import INTEGERS, STRING
+from ingest.model.types import INTEGERS, STRING, ArrayType, DecimalType, DoubleType, FloatType, MapType, StructType
 from ingest.model.values import elements_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ingest.model.data_type import DataType
+    from ingest.model.types import DataType
 
 Rounds: TypeAlias = "Callable[[bytes, DataType | None], bool]"
 """Function that says whether a value, given as JSON text, or one inside of it is written as another number.

@@ -13,8 +13,8 @@ from ingest.model.text import one_line
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from ingest.model.data_type import DataType
     from ingest.model.table import TableId
+    from ingest.model.types import DataType
 
 
 MAX_NAME: Final = 1024

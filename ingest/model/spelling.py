@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from ingest.model import temporal
-from ingest.model.data_type import (
+from ingest.model.jsontext import MALFORMED, fields_of, object_of
+from ingest.model.types import (
     ArrayType,
     BinaryType,
     BooleanType,
@@ -34,13 +35,12 @@ from ingest.model.data_type import (
     TimeType,
     VarcharType,
 )
-from ingest.model.jsontext import MALFORMED, fields_of, object_of
 from ingest.model.values import elements_of, fits, fits_inside, written
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ingest.model.data_type import DataType
+    from ingest.model.types import DataType
 
 _NUMBER: Final = re.compile(rb"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?").fullmatch
 _LOOSE: Final = re.compile(rb"(?:\+|(-))?(?=\.?\d)0*(\d*)(\.\d*)?((?:[eE][+-]?\d+)?)").fullmatch

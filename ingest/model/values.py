@@ -12,7 +12,12 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import msgspec
 
 from ingest.model import temporal
-from ingest.model.data_type import (
+from ingest.model.jsontext import MALFORMED, fields_of, object_of
+from ingest.model.types import (
+    INTEGER_BITS,
+    STRING,
+    TEXTS,
+    TIMES,
     ArrayType,
     BinaryType,
     BooleanType,
@@ -32,14 +37,14 @@ from ingest.model.data_type import (
     TimestampType,
     TimeType,
     VarcharType,
+    is_text,
+    merge,
 )
-from ingest.model.jsontext import MALFORMED, fields_of, object_of
-from ingest.model.types import INTEGER_BITS, STRING, TEXTS, TIMES, is_text, merge
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ingest.model.data_type import DataType
+    from ingest.model.types import DataType
 
     _Check: TypeAlias = Callable[[DataType, bytes, str], bool]
 

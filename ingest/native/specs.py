@@ -15,7 +15,11 @@ from ingest.encode.compiled_transform import EVENT
 from ingest.encode.upsert_encoder import UpsertEncoder
 from ingest.formats.template import ColumnRef, ImageRef, ValueTemplate, json_cells
 from ingest.model import temporal
-from ingest.model.data_type import (
+from ingest.model.numbers import FLOATS, Numbers
+from ingest.model.types import (
+    INTEGER_BITS,
+    STRING,
+    TIMES,
     ArrayType,
     BinaryType,
     BooleanType,
@@ -32,9 +36,8 @@ from ingest.model.data_type import (
     TimestampType,
     TimeType,
     VarcharType,
+    is_text,
 )
-from ingest.model.numbers import FLOATS, Numbers
-from ingest.model.types import INTEGER_BITS, STRING, TIMES, is_text
 from ingest.native.codes import ColumnKind, CsvKind, MessageForm, MetadataKind, SegmentKind, Spelling, ValueCodec
 from ingest.native.contract import (
     AvroSpec,
@@ -65,8 +68,8 @@ if TYPE_CHECKING:
     from ingest.formats.metadata_columns import ExtraColumns
     from ingest.formats.template import Segments
     from ingest.formats.typed import TypedColumn
-    from ingest.model.data_type import DataType
     from ingest.model.schema import Column
+    from ingest.model.types import DataType
 
     AnyEncoder = UpsertEncoder | ChangeEncoder | TransformInputEncoder
 

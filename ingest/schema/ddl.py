@@ -15,9 +15,9 @@ from ingest.model.text import TextError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ingest.model.data_type import DataType
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
+    from ingest.model.types import DataType
     from ingest.schema.ddl_parser import Statements
 
 _PREFIX: Final = "CREATE TABLE t ("

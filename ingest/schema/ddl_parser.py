@@ -16,22 +16,13 @@ from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import ErrorLevel, ParseError, TokenError
 
 from ingest.model import types
-from ingest.model.data_type import (
-    ArrayType,
-    CharType,
-    DecimalType,
-    MapType,
-    StructField,
-    StructType,
-    TimeType,
-    VarcharType,
-)
 from ingest.model.schema import Column, TableSchema
 from ingest.model.text import TextError
+from ingest.model.types import ArrayType, CharType, DecimalType, MapType, StructField, StructType, TimeType, VarcharType
 
 if TYPE_CHECKING:
-    from ingest.model.data_type import DataType
     from ingest.model.table import TableId
+    from ingest.model.types import DataType
 
 _MAX_DEPTH: Final = 20
 _NUMBER: Final = re.compile(r"[0-9]{1,10}")

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from ingest.errors import ConfigError, NoPrimaryKey, SchemaChangeRefused, TransformError
 from ingest.model import types
-from ingest.model.data_type import DecimalType, DoubleType, FloatType
 from ingest.model.numbers import FLOATS, is_number
 from ingest.model.schema import (
     NO_ORDER,
@@ -27,12 +26,12 @@ from ingest.model.schema import (
     changes,
 )
 from ingest.model.table import TableId, show
-from ingest.model.types import BIGINT, DOUBLE, STRING
+from ingest.model.types import BIGINT, DOUBLE, STRING, DecimalType, DoubleType, FloatType
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-    from ingest.model.data_type import DataType
+    from ingest.model.types import DataType
     from ingest.schema.routes import Rules
 
 

@@ -11,7 +11,6 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ingest.model import temporal, types
-from ingest.model.data_type import DecimalType, DoubleType, FloatType, NullType, TimeType
 from ingest.model.jsontext import key_image, parse_row
 from ingest.model.numbers import FLOATS, Fit, Numbers, fit_of, is_key, is_large, is_number, says_exactly
 from ingest.model.reject import RowError
@@ -19,7 +18,7 @@ from ingest.model.schema import MAX_NAME, Column, TableSchema, TextNumbers
 from ingest.model.spelling import respelled, says
 from ingest.model.table import MAX_ID, show
 from ingest.model.text import one_line
-from ingest.model.types import INTEGERS
+from ingest.model.types import INTEGERS, DecimalType, DoubleType, FloatType, NullType, TimeType
 from ingest.model.values import accepts, fits, holds, is_fine, is_plain_number
 from ingest.schema.type_hints import TypeHints
 
@@ -27,8 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from ingest.model.change import Change, InlineSchema
-    from ingest.model.data_type import DataType
     from ingest.model.table import TableId
+    from ingest.model.types import DataType
 
 _AS_TEXT: Final = (
     ", which is not in the years 1 to 9999; to take it as this text, declare the column STRING in "

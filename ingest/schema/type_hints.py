@@ -10,7 +10,7 @@ from ingest.model import temporal, types
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ingest.model.data_type import DataType
+    from ingest.model.types import DataType
 
 
 @dataclass(frozen=True, slots=True)

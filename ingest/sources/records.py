@@ -21,10 +21,10 @@ from ingest.formats.metadata_columns import ExtraColumns
 from ingest.formats.positional import PositionalOptions
 from ingest.formats.raw import Raw
 from ingest.model import types
-from ingest.model.data_type import BinaryType
 from ingest.model.record import METADATA
 from ingest.model.reject import IgnoredErrors
 from ingest.model.table import ByName, show
+from ingest.model.types import BinaryType
 from ingest.schema.ddl import parse_tables, remarks
 from ingest.schema.infer import Inference
 
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from ingest.component.files import Files
     from ingest.component.options import AnyOptions
     from ingest.formats import Decoder
-    from ingest.model.data_type import DataType
     from ingest.model.record import Split
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
     from ingest.model.text import TextError
+    from ingest.model.types import DataType
     from ingest.sources.stateful import RowLetters
 
 _RAW: Final = frozenset({"__raw_key__", "__raw_value__"})

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
     from ingest.expressions.functions import Function
-    from ingest.model.data_type import DataType
+    from ingest.model.types import DataType
 
 CONF: Final = {
     "spark.sql.caseSensitive": "true",

@@ -15,9 +15,9 @@ from ingest.encode.compiled_transform import METADATA, CompiledTransform, Input,
 from ingest.errors import TransformError
 from ingest.expressions.clauses import ALL
 from ingest.model import types
-from ingest.model.data_type import NullType
 from ingest.model.schema import Column, TableSchema
 from ingest.model.table import show
+from ingest.model.types import NullType
 from ingest.transform.expression_binder import ExpressionBinder
 from ingest.transform.rules import CompiledRule, Name, RuleErrors
 from ingest.transform.spark_types import kept, next_slot, sent, sql_name
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ingest.expressions.clauses import Expression
-    from ingest.model.data_type import DataType
     from ingest.model.table import TableId
+    from ingest.model.types import DataType
     from ingest.schema.routes import TransformRule
     from ingest.transform.analyser import Analyser
 

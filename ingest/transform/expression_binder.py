@@ -12,7 +12,7 @@ from ingest.encode.compiled_transform import METADATA, Input, is_ours
 from ingest.expressions.clauses import Call, calls, template
 from ingest.expressions.rewrites import DICE, NOW
 from ingest.model import types
-from ingest.model.data_type import NullType
+from ingest.model.types import NullType
 from ingest.transform.rules import Literal, UdfCall, no_fields
 from ingest.transform.spark_types import literal_type, next_slot, received, sql_name
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from ingest.errors import TransformError
     from ingest.expressions.clauses import Expression
-    from ingest.model.data_type import DataType
     from ingest.model.schema import TableSchema
+    from ingest.model.types import DataType
     from ingest.transform.analyser import Analyser
     from ingest.transform.rules import Place, RuleErrors, Where
 

@@ -1,6 +1,6 @@
 """The crossing between types of columns and Spark SQL: names of types, and the slots in which values travel.
 
-In: a type of `model/data_type.py`, or one of Spark. Out: the other one, its name in SQL, or SQL between a slot, which
+In: a type of `model/types.py`, or one of Spark. Out: the other one, its name in SQL, or SQL between a slot, which
 few types have, and a value of the column's own type. A type of Spark that no column can have becomes a `ForeignType`.
 """
 
@@ -12,7 +12,7 @@ from pyspark.sql import types as spark
 
 from ingest.encode.compiled_transform import slot_of
 from ingest.model import types
-from ingest.model.data_type import (
+from ingest.model.types import (
     ArrayType,
     BinaryType,
     CharType,
@@ -29,7 +29,7 @@ from ingest.model.data_type import (
 )
 
 if TYPE_CHECKING:
-    from ingest.model.data_type import DataType
+    from ingest.model.types import DataType
 
 VARIANT: Final = ForeignType("variant")
 """Spark's type of semi-structured values. In columns they become JSON texts."""

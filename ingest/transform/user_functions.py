@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_type
 
 from ingest.expressions.user_code import message_of
-from ingest.model.data_type import DataType, DecimalType
+from ingest.model.types import DataType, DecimalType
 from ingest.transform.spark_types import to_spark
 
 if TYPE_CHECKING:

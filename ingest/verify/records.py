@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
     from ingest.component.options import AnyOptions
     from ingest.encode.upsert_encoder import Destination
-    from ingest.model.data_type import DataType
     from ingest.model.record import Chunk, Record, Split
     from ingest.model.table import TableId
+    from ingest.model.types import DataType
     from ingest.schema.evolve import SourceTable
     from ingest.schema.infer import Inference
     from ingest.sinks.file import FileSink

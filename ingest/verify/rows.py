@@ -17,7 +17,12 @@ import orjson
 
 from ingest.errors import SchemaChangeRefused
 from ingest.model import temporal, types
-from ingest.model.data_type import (
+from ingest.model.floats import shortest
+from ingest.model.jsontext import MALFORMED, fields_of
+from ingest.model.reject import RowError
+from ingest.model.spelling import plain_number, respelled
+from ingest.model.table import show
+from ingest.model.types import (
     ArrayType,
     BinaryType,
     DecimalType,
@@ -29,11 +34,6 @@ from ingest.model.data_type import (
     TimestampType,
     TimeType,
 )
-from ingest.model.floats import shortest
-from ingest.model.jsontext import MALFORMED, fields_of
-from ingest.model.reject import RowError
-from ingest.model.spelling import plain_number, respelled
-from ingest.model.table import show
 from ingest.model.values import elements_of, holds, written
 from ingest.sinks.lake.values import reader_of
 
@@ -42,9 +42,9 @@ if TYPE_CHECKING:
 
     from ingest.component.options import AnyOptions
     from ingest.encode.upsert_encoder import Destination
-    from ingest.model.data_type import DataType
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
+    from ingest.model.types import DataType
 
 Cells: TypeAlias = "dict[str, str]"
 """The texts of the values that are not null, by column."""

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ingest.model import types, values
-from ingest.model.data_type import ArrayType, MapType, StructField, StructType
 from ingest.model.schema import Column, TableSchema, changes
+from ingest.model.types import ArrayType, MapType, StructField, StructType
 
 NAMES = [
     "NULL", "BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "STRING", "BYTES", "DATE",

@@ -20,9 +20,9 @@ from ingest.formats.protobuf.schema import DescriptorSet, compile_schema
 from ingest.formats.protobuf.table_writer import is_plain, schema_text
 from ingest.model import types
 from ingest.model.change import Reject
-from ingest.model.data_type import ArrayType, DataType, MapType, StructField, StructType
 from ingest.model.jsontext import fields_of
 from ingest.model.reject import RowError
+from ingest.model.types import ArrayType, DataType, MapType, StructField, StructType
 from ingest.model.values import fits
 
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=10)

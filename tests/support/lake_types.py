@@ -14,7 +14,7 @@ from ingest.sinks.lake.rows import rows_to_batch
 from ingest.sinks.lake.table import LakeColumn, stored_schema
 
 if TYPE_CHECKING:
-    from ingest.model.data_type import DataType
+    from ingest.model.types import DataType
 
 
 def stored(kind: str, lake: str) -> DataType:

@@ -16,7 +16,7 @@ import msgspec
 from ingest.formats.avro.primitives import AvroError, converted, read_bytes, read_int, read_long, read_null
 from ingest.formats.avro.schema import LOGICAL
 from ingest.model import temporal, types
-from ingest.model.data_type import DecimalType, TimeType
+from ingest.model.types import DecimalType, TimeType
 from ingest.model.values import decimal_text
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from ingest.formats.avro.primitives import Read
     from ingest.formats.avro.schema import Node
-    from ingest.model.data_type import DataType
     from ingest.model.jsontext import Json
+    from ingest.model.types import DataType
 
     Logical: TypeAlias = Callable[[Node, Read], tuple[DataType, Read] | None]
     """Function that returns a logical type's column type and reader; None where the schema is none of that type."""

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from ingest.formats.avro.rows import Counts
     from ingest.formats.avro.schema import Node
     from ingest.formats.registered import SchemasById
-    from ingest.model.data_type import DataType
+    from ingest.model.types import DataType
     from ingest.schema_registry.client import Found
     from ingest.schema_registry.options import RegistryOptions
 

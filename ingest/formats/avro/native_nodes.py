@@ -16,7 +16,7 @@ from ingest.formats.avro.primitives import BASE, PER_BYTE, has_long_symbol, read
 from ingest.formats.avro.rows import IMAGES, TABLE
 from ingest.formats.avro.schema import takes_bytes
 from ingest.model import types
-from ingest.model.data_type import DecimalType, TimeType
+from ingest.model.types import DecimalType, TimeType
 
 if compiled.BUILT:
     from ingest.formats.avro.native.reader import AvroCodec, AvroReader
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
     from ingest.formats.avro.schema import Field, Node
-    from ingest.model.data_type import DataType
+    from ingest.model.types import DataType
 
 BUILT: Final = compiled.USED
 """True if the native reader is there, and wanted."""

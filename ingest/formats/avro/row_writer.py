@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from ingest.formats.avro.scalars import Write
     from ingest.formats.avro.schema import Field, Node
-    from ingest.model.data_type import DataType
     from ingest.model.numbers import Rounds
+    from ingest.model.types import DataType
 
 _FLOATS: Final = {"float": types.FLOAT, "double": types.DOUBLE}
 

@@ -19,8 +19,8 @@ import msgspec
 from ingest.formats.avro.logical import counts_millis
 from ingest.formats.avro.schema import LOGICAL, SchemaError, number_bytes
 from ingest.model import temporal, types
-from ingest.model.data_type import DecimalType, TimeType
 from ingest.model.jsontext import MALFORMED
+from ingest.model.types import DecimalType, TimeType
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from ingest.formats.template import Segments, Value
     from ingest.formats.typed import TypedColumn
     from ingest.model.change import Decoded
-    from ingest.model.data_type import DataType
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
+    from ingest.model.types import DataType
 
 _NULL: Final = msgspec.Raw(b"null")
 _Flags: TypeAlias = tuple[bool | str | None, ...]

@@ -14,11 +14,11 @@ import msgspec
 
 from ingest.formats.typed import Reads, TypedColumn, reads_quoted
 from ingest.model import types
-from ingest.model.data_type import CharType, DecimalType, TimeType, VarcharType
 from ingest.model.spelling import number, plain_number
+from ingest.model.types import CharType, DecimalType, TimeType, VarcharType
 
 if TYPE_CHECKING:
-    from ingest.model.data_type import DataType
+    from ingest.model.types import DataType
 
 
 def _inner(raw: bytes) -> bytes:

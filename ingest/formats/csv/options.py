@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from ingest.formats.csv.values import Read
     from ingest.formats.template import Segments, Value
     from ingest.model.change import Decoded
-    from ingest.model.data_type import DataType
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
+    from ingest.model.types import DataType
 
 _COMMENT: Final = Skip("comment")
 _NO_TYPES: Final = InlineSchema()

@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
-from ingest.model.data_type import (
+from ingest.model.jsontext import MALFORMED, check_text, fields_of
+from ingest.model.spelling import number
+from ingest.model.types import (
+    INTEGERS,
     ArrayType,
     BinaryType,
     BooleanType,
@@ -20,17 +23,15 @@ from ingest.model.data_type import (
     FloatType,
     MapType,
     StructType,
+    is_text,
 )
-from ingest.model.jsontext import MALFORMED, check_text, fields_of
-from ingest.model.spelling import number
-from ingest.model.types import INTEGERS, is_text
 from ingest.model.values import elements_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ingest.model.data_type import DataType
     from ingest.model.jsontext import Json
+    from ingest.model.types import DataType
 
     Read: TypeAlias = Callable[[str], Any]
     """Function that returns the value of a field's text."""

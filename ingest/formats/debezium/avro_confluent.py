@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
     from ingest.formats.written import ChangeBytes, RowPlace
     from ingest.model.change import Decoded
-    from ingest.model.data_type import DataType
     from ingest.model.schema import Column
     from ingest.model.table import TableId
+    from ingest.model.types import DataType
 
 
 _KINDS: Final = {b'"c"': Kind.INSERT, b'"r"': Kind.INSERT, b'"u"': Kind.UPDATE, b'"d"': Kind.DELETE}

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from ingest.formats.registered import SchemasById
     from ingest.formats.typed import TypedColumn
     from ingest.model.change import Decoded
-    from ingest.model.data_type import DataType
     from ingest.model.table import TableId
+    from ingest.model.types import DataType
     from ingest.schema_registry.client import Found
 
 _raw = msgspec.json.Decoder(msgspec.Raw).decode

@@ -16,19 +16,19 @@ import msgspec
 from ingest.formats.debezium.unavailable import is_placeholder
 from ingest.formats.typed import Reads, TypedColumn, beside, reads_plain
 from ingest.model import temporal, types, values
-from ingest.model.data_type import ArrayType, DecimalType, MapType, StructType, TimeType
 from ingest.model.jsontext import MALFORMED, fields_of, object_of
 from ingest.model.reject import RowError
 from ingest.model.table import show
+from ingest.model.types import ArrayType, DecimalType, MapType, StructType, TimeType
 from ingest.model.values import MAX_SCALE, decimal_text, elements_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from ingest.formats.typed import Convert
-    from ingest.model.data_type import DataType
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
+    from ingest.model.types import DataType
 
 
 class ConnectField(msgspec.Struct, gc=False):

@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from ingest.formats.template import Image, Segments, Value
     from ingest.formats.typed import TypedColumn
     from ingest.model.change import Decoded
-    from ingest.model.data_type import DataType
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
+    from ingest.model.types import DataType
 
 _NULL = msgspec.Raw(b"null")
 _INLINE_SCHEMAS: Cache[tuple[bool, bool, frozenset[tuple[str, DataType]], bytes], Typed] = Cache(10_000, 128 << 20)

@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from ingest.formats.typed import TypedColumn
     from ingest.formats.written import RowPlace
     from ingest.model.change import InlineSchema
-    from ingest.model.data_type import DataType
     from ingest.model.schema import Column
     from ingest.model.table import TableId
+    from ingest.model.types import DataType
     from ingest.schema_registry.client import Found
 
 KIND: Final = "JSON"

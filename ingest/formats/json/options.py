@@ -18,9 +18,9 @@ from ingest.formats.format import FormatCapabilities, FormatOptions
 from ingest.formats.template import ColumnRef, ImageRef, ValueTemplate, json_cells
 from ingest.model import temporal, types
 from ingest.model.change import TOMBSTONE, Change, Kind, Reject
-from ingest.model.data_type import ArrayType, MapType, StructType
 from ingest.model.jsontext import MALFORMED, fields_of, object_of, reason
 from ingest.model.table import MAX_PARTS
+from ingest.model.types import ArrayType, MapType, StructType
 from ingest.model.values import elements_of
 from ingest.schema.ddl import parse_columns, remarks
 from ingest.schema.type_hints import TypeHints
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from ingest.formats import Decoder
     from ingest.formats.template import Image, Segments, Value
     from ingest.model.change import Decoded
-    from ingest.model.data_type import DataType
     from ingest.model.schema import Column, TableSchema
     from ingest.model.table import TableId
     from ingest.model.text import TextError
+    from ingest.model.types import DataType
 
 _INSERT: Final = Kind.INSERT
 _MAX_DEPTH: Final = 100

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from ingest.formats.debezium.connect import written
-from ingest.model.data_type import ArrayType, BinaryType, DecimalType, MapType, NullType, StructType
 from ingest.model.jsontext import object_of
 from ingest.model.reject import RowError
 from ingest.model.table import show
-from ingest.model.types import is_text
+from ingest.model.types import ArrayType, BinaryType, DecimalType, MapType, NullType, StructType, is_text
 from ingest.schema_registry.subjects import SchemaNumber, subject_of
 
 if TYPE_CHECKING:
@@ -24,9 +23,9 @@ if TYPE_CHECKING:
     from ingest.formats.json.confluent import JsonConfluent
     from ingest.formats.template import Image
     from ingest.formats.written import RowPlace
-    from ingest.model.data_type import DataType
     from ingest.model.numbers import Rounds
     from ingest.model.schema import Column
+    from ingest.model.types import DataType
 
 _KINDS: Final = {
     "int8": "integer",

@@ -18,10 +18,10 @@ from ingest.formats.protobuf.scalars import key_text, scalar
 from ingest.formats.protobuf.well_known import FILLED, inside
 from ingest.formats.protobuf.well_known import rounding as any_rounding
 from ingest.model import types
-from ingest.model.data_type import ArrayType, MapType, StructType
 from ingest.model.jsontext import MALFORMED, fields_of
 from ingest.model.numbers import in_elements, in_fields, in_values, rounding_of
 from ingest.model.reject import RowError
+from ingest.model.types import ArrayType, MapType, StructType
 from ingest.model.values import elements_of
 
 if TYPE_CHECKING:
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
     from ingest.formats.protobuf.scalars import Make
     from ingest.formats.protobuf.schema import AnyMessage
-    from ingest.model.data_type import DataType
     from ingest.model.numbers import Rounds
+    from ingest.model.types import DataType
 
     Put: TypeAlias = Callable[[Any, bytes], None]
     """Function that puts a JSON text into a message's field. It raises ValueError."""

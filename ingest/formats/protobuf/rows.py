@@ -17,8 +17,8 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 from ingest.formats.protobuf import well_known
 from ingest.formats.protobuf.schema import SchemaError
 from ingest.model import types
-from ingest.model.data_type import ArrayType, DecimalType, MapType, StructField, StructType
 from ingest.model.floats import finite, shortest
+from ingest.model.types import ArrayType, DecimalType, MapType, StructField, StructType
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, EnumDescriptor
 
     from ingest.formats.protobuf.schema import AnyMessage
-    from ingest.model.data_type import DataType
     from ingest.model.jsontext import Json
+    from ingest.model.types import DataType
 
     Convert: TypeAlias = Callable[[Any], Any]
     """Function that makes the value of a field into one that JSON has. It raises ValueError."""

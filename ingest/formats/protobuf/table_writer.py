@@ -19,7 +19,9 @@ from ingest.formats.protobuf.rows import ReaderCompiler
 from ingest.formats.protobuf.schema import DescriptorSet, SchemaError, compile_schema
 from ingest.formats.written import Renamed
 from ingest.model import types
-from ingest.model.data_type import (
+from ingest.model.reject import RowError
+from ingest.model.table import show
+from ingest.model.types import (
     ArrayType,
     BinaryType,
     BooleanType,
@@ -34,8 +36,6 @@ from ingest.model.data_type import (
     StructType,
     TimestampType,
 )
-from ingest.model.reject import RowError
-from ingest.model.table import show
 from ingest.schema_registry.client import client_of
 from ingest.schema_registry.subjects import SchemaNumber, subject_of
 
@@ -47,10 +47,10 @@ if TYPE_CHECKING:
     from ingest.formats.protobuf.options import ProtobufConfluent
     from ingest.formats.template import Image
     from ingest.formats.written import RowPlace
-    from ingest.model.data_type import DataType
     from ingest.model.numbers import Rounds
     from ingest.model.schema import Column
     from ingest.model.table import TableId
+    from ingest.model.types import DataType
     from ingest.schema_registry.client import Found
 
 _is_name: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*").fullmatch

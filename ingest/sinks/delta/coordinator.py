@@ -14,8 +14,8 @@ from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from ingest.errors import SchemaChangeRefused
-from ingest.model.data_type import DecimalType
 from ingest.model.table import show
+from ingest.model.types import DecimalType
 from ingest.sinks.delta.commit import add_files, has_older_progress
 from ingest.sinks.delta.history import SeenTables, taken_away
 from ingest.sinks.delta.tables import PROPERTIES, changes, existing_columns, has_beyond, partition_columns, schema_of

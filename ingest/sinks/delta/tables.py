@@ -14,10 +14,9 @@ import pyarrow.compute as pc
 from deltalake import Field, QueryBuilder, Schema
 from deltalake.schema import ArrayType, MapType, PrimitiveType, StructType
 
-from ingest.model import data_type as ours
 from ingest.model import types
-from ingest.model.data_type import DecimalType
 from ingest.model.numbers import LARGEST
+from ingest.model.types import DecimalType
 from ingest.sinks.lake.changes import ExistingColumn, LakeChangeError, changes_of
 from ingest.sinks.lake.files import PartitionValue, column_of, rows_apart
 from ingest.sinks.lake.superseded import repeated
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 
     from deltalake import DeltaTable
 
-    from ingest.model.data_type import DataType
+    from ingest.model.types import DataType
     from ingest.sinks.lake.changes import Changes
     from ingest.sinks.lake.table import LakeTable
 
@@ -55,7 +54,7 @@ def same_type(data_type: DataType) -> str:
     """Return the type of Delta that is the same as one of a lake's columns."""
     if types.is_text(data_type):
         return "string"
-    if isinstance(data_type, ours.DecimalType):
+    if isinstance(data_type, types.DecimalType):
         return f"decimal({data_type.precision},{data_type.scale})"
     return _DELTA_TYPES[data_type]
 
@@ -68,7 +67,7 @@ def delta_type(data_type: DataType) -> str:
 def our_type(found: str) -> DataType | None:
     """Return what a column that is there is for us; None for a type that no column of ours has."""
     decimal = _DECIMAL.fullmatch(found)
-    return ours.DecimalType(int(decimal[1]), int(decimal[2])) if decimal else _THERE.get(found)
+    return types.DecimalType(int(decimal[1]), int(decimal[2])) if decimal else _THERE.get(found)
 
 
 Rows = TypeVar("Rows", pa.Table, pa.RecordBatch)

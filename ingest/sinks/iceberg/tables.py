@@ -29,7 +29,6 @@ from pyiceberg.types import (
     TimeType,
 )
 
-from ingest.model import data_type as ours
 from ingest.model import types
 from ingest.sinks.lake.changes import ExistingColumn, LakeChangeError, changes_of
 from ingest.sinks.lake.files import column_of, rows_apart
@@ -43,8 +42,8 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.types import IcebergType
 
-    from ingest.model.data_type import DataType
     from ingest.model.layout import PartitionKey
+    from ingest.model.types import DataType
     from ingest.sinks.lake.changes import Changes
     from ingest.sinks.lake.table import LakeTable
 
@@ -65,7 +64,7 @@ _PLAIN: Final[dict[DataType, IcebergType]] = {
 }
 _OURS: Final[dict[IcebergType, DataType]] = {
     **{of: one for one, of in _PLAIN.items() if one not in {types.TINYINT, types.SMALLINT}},
-    TimeType(): ours.TimeType(6),
+    TimeType(): types.TimeType(6),
 }
 
 
@@ -73,20 +72,20 @@ def iceberg_type(data_type: DataType) -> IcebergType:
     """Return the type of a column of a lake, as Iceberg has it."""
     if types.is_text(data_type):
         return StringType()
-    if isinstance(data_type, ours.DecimalType):
+    if isinstance(data_type, types.DecimalType):
         return DecimalType(data_type.precision, data_type.scale)
-    return TimeType() if isinstance(data_type, ours.TimeType) else _PLAIN[data_type]
+    return TimeType() if isinstance(data_type, types.TimeType) else _PLAIN[data_type]
 
 
 def is_floating(data_type: DataType | None) -> bool:
     """Return whether a type is one of binary floating-point numbers: no identifier field has one."""
-    return isinstance(data_type, (ours.FloatType, ours.DoubleType))
+    return isinstance(data_type, (types.FloatType, types.DoubleType))
 
 
 def our_type(found: IcebergType) -> DataType | None:
     """Return what a column that is there is for us; None for a type that no column of ours has."""
     if isinstance(found, DecimalType):
-        return ours.DecimalType(found.precision, found.scale)
+        return types.DecimalType(found.precision, found.scale)
     return _OURS.get(found)
 
 
@@ -124,7 +123,7 @@ class Partitions:
             kind = pa.binary() if kind == pa.large_binary() else kind  # there are transforms of the small one only
             self._parts.append(_Part(field, source, kind))
         self._cut = [
-            (part.source.name, part.field.transform.width, ours.DecimalType(kind.precision, kind.scale))
+            (part.source.name, part.field.transform.width, types.DecimalType(kind.precision, kind.scale))
             for part in self._parts
             if isinstance(part.field.transform, TruncateTransform)
             and isinstance(kind := part.source.field_type, DecimalType)

@@ -36,10 +36,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from ingest.model.data_type import DataType
     from ingest.model.layout import TableLayout
     from ingest.model.schema import TableComments, TableSchema
     from ingest.model.table import TableId
+    from ingest.model.types import DataType
     from ingest.sinks.lake.changes import Changes, ExistingColumn
     from ingest.sinks.lake.commit import Committed, Mark, TakenAway
     from ingest.sinks.lake.options import LakeOptions

@@ -16,9 +16,9 @@ import pyarrow as pa
 
 from ingest import compiled
 from ingest.model import types
-from ingest.model.data_type import DecimalType, TimeType
 from ingest.model.jsontext import parse_row
 from ingest.model.reject import RowError
+from ingest.model.types import DecimalType, TimeType
 from ingest.sinks.lake.types import arrow_type
 from ingest.sinks.lake.values import reader_of
 

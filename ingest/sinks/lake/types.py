@@ -13,11 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ingest.model import types
-from ingest.model.data_type import DecimalType, TimeType
 from ingest.model.keytext import key_text
+from ingest.model.types import DecimalType, TimeType
 
 if TYPE_CHECKING:
-    from ingest.model.data_type import DataType
+    from ingest.model.types import DataType
 
 
 _PLAIN: Final = {

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from ingest.model import temporal, types
-from ingest.model.data_type import (
+from ingest.model.spelling import respelled
+from ingest.model.types import (
     BinaryType,
     BooleanType,
     DateType,
@@ -27,13 +28,12 @@ from ingest.model.data_type import (
     TimestampType,
     TimeType,
 )
-from ingest.model.spelling import respelled
 from ingest.model.values import fits, written
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ingest.model.data_type import DataType
+    from ingest.model.types import DataType
 
 _FLOAT: Final = struct.Struct("<f")
 

@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 
     from ingest.model.commit import ResumePoint
-    from ingest.model.data_type import DataType
     from ingest.model.layout import TableLayout
     from ingest.model.record import Split
     from ingest.model.schema import Misfit, TableComments, TableSchema
     from ingest.model.table import TableId
+    from ingest.model.types import DataType
     from ingest.sinks.postgres.connection import Connection
     from ingest.sinks.postgres.options import SqlSinkOptions
     from ingest.sinks.postgres.tables import SqlTable

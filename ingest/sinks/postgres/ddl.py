@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Final
 
 from psycopg import sql
 
-from ingest.model.data_type import DecimalType
 from ingest.model.keytext import MAX_ZEROS
 from ingest.model.numbers import stored_as
 from ingest.model.schema import NO_ORDER, Misfit
-from ingest.model.types import STRING, is_text
+from ingest.model.types import STRING, DecimalType, is_text
 from ingest.sinks.postgres.dialect import POSTGRES
 from ingest.sinks.postgres.tables import KEY_NAME, listed, look_up, named
 from ingest.sinks.postgres.types import MAX_NAME, has_order, is_number, type_of_kind
@@ -23,8 +22,8 @@ from ingest.sinks.postgres.types import MAX_NAME, has_order, is_number, type_of_
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from ingest.model.data_type import DataType
     from ingest.model.schema import TableComments
+    from ingest.model.types import DataType
     from ingest.sinks.postgres.connection import Connection
     from ingest.sinks.postgres.dialect import SqlDialect
     from ingest.sinks.postgres.tables import ExistingTable, HistoryColumns, SqlColumn, SqlTable

@@ -9,10 +9,10 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from ingest.model import types
-from ingest.model.data_type import ArrayType, DecimalType, MapType, NullType, StructType, TimeType
+from ingest.model.types import ArrayType, DecimalType, MapType, NullType, StructType, TimeType
 
 if TYPE_CHECKING:
-    from ingest.model.data_type import DataType
+    from ingest.model.types import DataType
 
 MAX_NAME: Final = 63
 """Length of a name in bytes. The server cuts longer ones, so that two would become one."""

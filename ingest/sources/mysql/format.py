@@ -18,9 +18,8 @@ from ingest.formats.form import Form
 from ingest.formats.format import FormatCapabilities, FormatOptions
 from ingest.formats.typed import Reads, Typed, TypedColumn
 from ingest.model.change import TOMBSTONE, Change, Reject
-from ingest.model.data_type import BooleanType, DateType, TimestampType, TimeType
 from ingest.model.jsontext import MALFORMED, fields_of, reason
-from ingest.model.types import TIMES
+from ingest.model.types import TIMES, BooleanType, DateType, TimestampType, TimeType
 from ingest.sources.mysql.history import KnownSchemas
 from ingest.sources.mysql.row_decoder import PARTIAL
 from ingest.sources.mysql.types import is_no_day
@@ -29,8 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from ingest.model.change import Decoded
-    from ingest.model.data_type import DataType
     from ingest.model.table import TableId
+    from ingest.model.types import DataType
     from ingest.sources.mysql.history import SchemaEntry
 
 HEAD: Final = 5

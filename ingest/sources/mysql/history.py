@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from dataclasses import Field
 
-    from ingest.model.data_type import DataType
     from ingest.model.table import TableId
+    from ingest.model.types import DataType
     from ingest.sources.mysql.types import TableName
 
 _BEFORE: Final = re.compile(

@@ -12,13 +12,13 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ingest.model import types
-from ingest.model.data_type import CharType, DecimalType, TimeType, VarcharType
+from ingest.model.types import CharType, DecimalType, TimeType, VarcharType
 from ingest.model.values import fits
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from ingest.model.data_type import DataType
+    from ingest.model.types import DataType
 
 
 TableName: TypeAlias = tuple[str, str]

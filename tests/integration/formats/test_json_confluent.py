@@ -17,9 +17,9 @@ from ingest.errors import ConfigError
 from ingest.formats.json.confluent import JsonConfluent
 from ingest.formats.written import RowPlace
 from ingest.model import types
-from ingest.model.data_type import ArrayType, DecimalType, StructField, StructType, TimeType
 from ingest.model.reject import RowError
 from ingest.model.schema import Column
+from ingest.model.types import ArrayType, DecimalType, StructField, StructType, TimeType
 from ingest.native import native
 
 if TYPE_CHECKING:

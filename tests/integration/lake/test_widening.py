@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from any_lake import AnyLakeSink
 
-    from ingest.model.data_type import DataType
+    from ingest.model.types import DataType
 
 
 def row(names: list[str], text: str) -> str:

@@ -27,7 +27,7 @@ from ingest.testing.in_memory import MemoryRecord, in_memory
 if TYPE_CHECKING:
     from postgres import Database
 
-    from ingest.model.data_type import DataType
+    from ingest.model.types import DataType
     from ingest.sinks.postgres.options import SqlSinkOptions
 
 

@@ -14,9 +14,9 @@ from ingest.formats.json.table_writer import schema_of
 from ingest.formats.typed import TypedColumn
 from ingest.model import types
 from ingest.model.change import Reject
-from ingest.model.data_type import ArrayType, DecimalType, MapType, StructField, StructType
 from ingest.model.jsontext import fields_of
 from ingest.model.schema import Column
+from ingest.model.types import ArrayType, DecimalType, MapType, StructField, StructType
 from ingest.schema_registry.client import Found
 
 NULL = {"type": "null"}

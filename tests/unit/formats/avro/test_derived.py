@@ -8,9 +8,9 @@ import pytest
 
 from ingest.formats.avro.table_writer import FLINK, derived, envelope_columns, record_of
 from ingest.model import types
-from ingest.model.data_type import StructField, StructType
 from ingest.model.reject import RowError
 from ingest.model.schema import Column
+from ingest.model.types import StructField, StructType
 
 NULL = "null"
 TYPES = {

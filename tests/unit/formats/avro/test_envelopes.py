@@ -13,7 +13,7 @@ from ingest.formats.avro.schema import SchemaError, parse
 from ingest.formats.debezium.options import no_table
 from ingest.model import types
 from ingest.model.change import Reject, Skip
-from ingest.model.data_type import ArrayType
+from ingest.model.types import ArrayType
 
 ROW = record("Value", id="int", name=["null", "string"])
 SOURCE = record(
