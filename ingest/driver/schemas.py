@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from ingest.driver.sink_tables import TablePlaces, command
 from ingest.errors import ConfigError
 from ingest.model import types
-from ingest.model.keytext import says_number
+from ingest.model.jsontext import says_number
 from ingest.model.numbers import FLOATS, Numbers, is_number
 from ingest.model.schema import AlterColumnType, CreateTable, TextNumbers, changes
 from ingest.model.table import show

@@ -13,8 +13,7 @@ from ingest.encode.upsert_encoder import Record
 from ingest.formats.template import ColumnRef, fill
 from ingest.model.cache import count_up
 from ingest.model.change import Kind, is_number, value_in_key
-from ingest.model.jsontext import key_image, parse_row
-from ingest.model.keytext import key_text
+from ingest.model.jsontext import key_image, key_text, parse_row
 from ingest.model.reject import RowError
 from ingest.model.spelling import says
 from ingest.model.types import is_text
@@ -41,7 +40,7 @@ _NULL: Final = b"null"
 
 
 class RowChange(NamedTuple):
-    """A change as sinks see it: images in the sink's types, and keys, which know no types (`model/keytext.py`)."""
+    """A change as sinks see it: images in the sink's types, and keys, which know no types (`model/jsontext.py`)."""
 
     kind: Kind
     before: Image | None

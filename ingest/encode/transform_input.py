@@ -38,8 +38,7 @@ from ingest.expressions.rewrites import NOW, TAG
 from ingest.model import temporal, types
 from ingest.model.cache import count_up
 from ingest.model.change import Kind, is_number
-from ingest.model.jsontext import key_image, object_of, parse_row
-from ingest.model.keytext import key_text
+from ingest.model.jsontext import key_image, key_text, object_of, parse_row
 from ingest.model.numbers import FLOATS, Numbers
 from ingest.model.reject import RowError
 from ingest.model.schema import TableSchema

@@ -14,8 +14,7 @@ from ingest.encode.coercer import OTHERS, RowCoercer, check_before, check_key
 from ingest.model import temporal, types
 from ingest.model.cache import count_up
 from ingest.model.change import Kind, is_number, value_in_key
-from ingest.model.jsontext import fields_of, key_image, object_of, parse_row
-from ingest.model.keytext import key_text
+from ingest.model.jsontext import fields_of, key_image, key_text, object_of, parse_row
 from ingest.model.reject import RowError
 from ingest.model.types import TimeType
 from ingest.model.values import is_time

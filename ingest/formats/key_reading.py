@@ -8,8 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 from ingest.model.change import Reject
-from ingest.model.jsontext import MALFORMED, PAYLOAD, check_text, fields_of, key_image, reason
-from ingest.model.keytext import key_text
+from ingest.model.jsontext import MALFORMED, PAYLOAD, check_text, fields_of, key_image, key_text, reason
 from ingest.model.temporal import SQL
 from ingest.model.values import fits
 

@@ -19,8 +19,16 @@ from ingest.formats.typed import Typed
 from ingest.model import temporal, types
 from ingest.model.cache import Cache
 from ingest.model.change import Change, InlineSchema, Reject, is_number
-from ingest.model.jsontext import MALFORMED, fields_of, key_image, object_of, reason, schema_of_key
-from ingest.model.keytext import key_text, says_number
+from ingest.model.jsontext import (
+    MALFORMED,
+    fields_of,
+    key_image,
+    key_text,
+    object_of,
+    reason,
+    says_number,
+    schema_of_key,
+)
 from ingest.model.record import origin
 from ingest.model.reject import Contradiction
 from ingest.model.types import MapType

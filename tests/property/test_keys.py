@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from inmemory import run
 
-from ingest.model.keytext import key_text
+from ingest.model.jsontext import key_text
 from ingest.native import native
 
 SPELLINGS = [

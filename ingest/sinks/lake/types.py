@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ingest.model import types
-from ingest.model.keytext import key_text
+from ingest.model.jsontext import key_text
 from ingest.model.types import DecimalType, TimeType
 
 if TYPE_CHECKING:

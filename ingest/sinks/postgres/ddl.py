@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from psycopg import sql
 
-from ingest.model.keytext import MAX_ZEROS
+from ingest.model.jsontext import MAX_ZEROS
 from ingest.model.numbers import stored_as
 from ingest.model.schema import NO_ORDER, Misfit
 from ingest.model.types import STRING, DecimalType, is_text
