@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from ingest.deadletter.letter import Replayed, Selection
     from ingest.formats import Decoder
-    from ingest.model.client_report import Reporting
+    from ingest.model.commit import Reporting
     from ingest.model.record import Record, Split
 
 

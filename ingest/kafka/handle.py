@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from ingest import compiled
 from ingest.kafka import msk, reference
-from ingest.model.client_report import ClientReport
+from ingest.model.commit import LoggingClient
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -35,23 +35,11 @@ that of the key, four bytes for that of a hash. That of one record alone also ha
 or None. Native code's `EncodedBatch` is one."""
 
 
-class Client(Protocol):
-    """The common part of a consumer and a producer."""
+class Client(LoggingClient, Protocol):
+    """The common part of a consumer and a producer. It has statistics where `statistics.interval.ms` is set."""
 
     def errors(self) -> list[KafkaError]:
         """Return what librdkafka's threads have met since the last call; only the newest few are kept."""
-
-    def log(self) -> tuple[list[tuple[int, str, str]], int]:
-        """Return librdkafka's log lines since the last call, and how many more there were than were kept.
-
-        A line is a level (syslog's), a facility, and a text.
-        """
-
-    def statistics(self) -> bytes | None:
-        """Return the newest statistics that nobody has asked for yet, as JSON, or None.
-
-        There are none unless `statistics.interval.ms` is set.
-        """
 
     def close(self, seconds: float, /) -> bool:
         """End the client; return whether that came to its end within so many seconds.
@@ -165,12 +153,6 @@ class Producer(Client, Protocol):
 
     def abort_transaction(self, seconds: float, /) -> None:
         """End the open transaction without what was written in it."""
-
-
-def report(client: Client, kind: str) -> ClientReport | None:
-    """Return what a client has told since the last call; None where that is nothing."""
-    (lines, lost), statistics = client.log(), client.statistics()
-    return ClientReport(kind, tuple(lines), lost, statistics) if lines or statistics is not None else None
 
 
 @cache

@@ -13,8 +13,9 @@ from confluent_kafka import KafkaException
 
 from ingest.errors import DataLoss, TopicMissing
 from ingest.kafka.failures import explain, is_access, is_away, refuse
-from ingest.kafka.handle import make_consumer, report
+from ingest.kafka.handle import make_consumer
 from ingest.kafka.properties import BOOTSTRAP, LOG_LEVEL
+from ingest.model.commit import ClientReport
 from ingest.model.record import Chunk, offset_of
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
     from confluent_kafka import KafkaError
 
-    from ingest.model.client_report import ClientReport
     from ingest.model.record import Record, Split
 
 CHUNK: Final = 1_000
@@ -172,7 +172,7 @@ class RangeReader:
 
     def report(self) -> ClientReport | None:
         """Return what the client told since the last call; None where that is nothing."""
-        return report(self.consumer, "consumer")
+        return ClientReport.of(self.consumer, "consumer")
 
     def close(self) -> None:
         """Release the connections. Records that were read may be there for longer."""

@@ -12,11 +12,11 @@ from confluent_kafka import KafkaException
 
 from ingest.errors import InternalError, Unavailable
 from ingest.kafka.failures import ClientError, LocalError, error_of, explain, is_access, is_away, is_refusal, refuse
-from ingest.kafka.handle import make_producer, report
+from ingest.kafka.handle import make_producer
 from ingest.kafka.properties import BOOTSTRAP, LARGEST, LOG_LEVEL
 from ingest.kafka.refusals import Letter, deliver, refused
 from ingest.kafka.waiting import METADATA_S
-from ingest.model.commit import RowsRefused
+from ingest.model.commit import ClientReport, RowsRefused
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from ingest.errors import IngestError
     from ingest.kafka.handle import EncodedRecords, Producer
     from ingest.kafka.refusals import Held
-    from ingest.model.client_report import ClientReport
     from ingest.model.commit import CommitScope, ResumePoint
     from ingest.model.record import Split
 
@@ -267,7 +266,7 @@ class KafkaWriter:
 
     def report(self) -> ClientReport | None:
         """Return what the client told since the last call; None where that is nothing."""
-        return report(self._producer, "producer")
+        return ClientReport.of(self._producer, "producer")
 
     def abort(self) -> None:
         """Drop what is still queued, so that nothing of it is written later.

@@ -1,4 +1,7 @@
-"""The work of one shard in one batch, as a writer needs to know it: its scope, earlier progress, records refused."""
+"""The work of one shard in one batch, as a writer needs to know it: its scope, earlier progress, records refused.
+
+And what a task's clients, readers as well as writers, have for the task beside records: reports, and their end.
+"""
 
 from __future__ import annotations
 
@@ -64,6 +67,51 @@ class ByOne(Protocol):
 
     def apart(self, *, on: bool) -> None:
         """Say whether each chunk is committed by itself from now on, as records of the last commit were refused."""
+
+
+class LoggingClient(Protocol):
+    """A client that keeps its log lines and statistics until somebody asks for them."""
+
+    def log(self) -> tuple[list[tuple[int, str, str]], int]:
+        """Return the log lines since the last call, and how many more there were than were kept.
+
+        A line is a level (syslog's), a facility, and a text.
+        """
+
+    def statistics(self) -> bytes | None:
+        """Return the newest statistics that nobody has asked for yet, as JSON, or None."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClientReport:
+    """Log lines and statistics of one client, since its report before, for whoever observes the run."""
+
+    client: str
+    """The kind of client: `consumer` or `producer`."""
+    lines: tuple[tuple[int, str, str], ...]
+    """Level (syslog's: 3 is an error, 4 a warning), facility, text; only the newest are kept."""
+    lost: int
+    """How many lines there were that were not kept."""
+    statistics: bytes | None
+    """The newest ones, as the client's own JSON, where it was asked for them."""
+
+    @classmethod
+    def of(cls, client: LoggingClient, kind: str) -> ClientReport | None:
+        """Return what a client has told since the last call; None where that is nothing."""
+        (lines, lost), statistics = client.log(), client.statistics()
+        return cls(kind, tuple(lines), lost, statistics) if lines or statistics is not None else None
+
+
+class Reporting(Protocol):
+    """The part of a reader or writer whose client has something to tell."""
+
+    def report(self) -> ClientReport | None:
+        """Return what the client told since the last call; None where that is nothing."""
+
+
+def reports(*clients: Reporting | None) -> list[ClientReport]:
+    """Return what clients have to tell, as far as there are any."""
+    return [report for client in clients if client is not None and (report := client.report()) is not None]
 
 
 class Closing(Protocol):

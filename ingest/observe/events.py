@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from ingest.model.client_report import ClientReport
+    from ingest.model.commit import ClientReport
     from ingest.model.standing import Standing
 
 

@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 
     from ingest.encode.upsert_encoder import Record, TableEncoder
     from ingest.kafka.admin import Topic
-    from ingest.model.client_report import Reporting
-    from ingest.model.commit import ByOne, CommitScope, LeavingOut, ResumePoint
+    from ingest.model.commit import ByOne, CommitScope, LeavingOut, Reporting, ResumePoint
     from ingest.model.layout import TableLayout
     from ingest.model.probe import SideProbe
     from ingest.model.record import Split

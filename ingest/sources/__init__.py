@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from ingest.formats import Decoder, Format
     from ingest.formats.metadata_columns import ExtraColumns
-    from ingest.model.client_report import Reporting
+    from ingest.model.commit import Reporting
     from ingest.model.probe import SideProbe
     from ingest.model.record import Chunk, Headers, Split
     from ingest.model.reject import IgnoredErrors

@@ -11,7 +11,7 @@ from operator import not_
 from typing import TYPE_CHECKING, Any
 
 from ingest.errors import InternalError
-from ingest.model.client_report import reports
+from ingest.model.commit import reports
 from ingest.model.record import offset_of
 from ingest.task.changelog import Changelog
 from ingest.task.drift import LookAhead, SchemaObserver

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ingest.encode.upsert_encoder import Record as Written
     from ingest.errors import IngestError
     from ingest.model.change import Decoded
-    from ingest.model.client_report import ClientReport
+    from ingest.model.commit import ClientReport
     from ingest.model.record import Record, Split
     from ingest.model.reject import RejectedRecord
     from ingest.model.schema import TableSchema

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark import TaskContext
 
 from ingest.errors import CommitOutcomeUnknown, Fenced, IngestError, PartitionerError
-from ingest.model.client_report import reports
-from ingest.model.commit import CommitScope, RowsRefused
+from ingest.model.commit import CommitScope, RowsRefused, reports
 from ingest.model.record import offset_of
 from ingest.task.counters import Counters, add_counts
 from ingest.task.rejects import Rejects

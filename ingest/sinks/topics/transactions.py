@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 
     from ingest.kafka.handle import EncodedRecords
     from ingest.kafka.refusals import Letter
-    from ingest.model.client_report import ClientReport
-    from ingest.model.commit import CommitScope, ResumePoint
+    from ingest.model.commit import ClientReport, CommitScope, ResumePoint
     from ingest.model.record import Split
 
 

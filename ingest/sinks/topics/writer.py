@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from ingest.encode.upsert_encoder import Record
     from ingest.kafka.refusals import Letter
     from ingest.kafka.writer import KafkaWriter
-    from ingest.model.client_report import Reporting
-    from ingest.model.commit import ByOne, CommitScope, ResumePoint
+    from ingest.model.commit import ByOne, CommitScope, Reporting, ResumePoint
     from ingest.model.record import Split
     from ingest.sinks.topics.options import TopicDestination
     from ingest.sinks.topics.partitioner import UserPartitioner

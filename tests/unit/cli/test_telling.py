@@ -21,7 +21,7 @@ from ingest.cli.log import MAX_KINDS, Log, LogFormat, LogOptions, Repeats
 from ingest.cli.progress import Terminal, observer_for
 from ingest.cli.summary import print_summary, table_lines
 from ingest.errors import INTERRUPTED
-from ingest.model.client_report import ClientReport, reports
+from ingest.model.commit import ClientReport, reports
 from ingest.observe.events import (
     Alive,
     BatchDone,
