@@ -22,8 +22,7 @@ from ingest.expressions.clauses import condition, projection
 from ingest.expressions.functions import load as load_function
 from ingest.expressions.lint import taken
 from ingest.expressions.user_code import travelling
-from ingest.model.layout import TableLayout, partition_keys, table_options
-from ingest.model.table import SelectorError, selector
+from ingest.model.table import SelectorError, TableLayout, partition_keys, selector, table_options
 from ingest.model.text import TextError, yaml_text
 from ingest.schema.routes import KeyRule, LayoutRule, RouteRule, Rules, TransformRule
 

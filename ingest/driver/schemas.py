@@ -27,9 +27,8 @@ if TYPE_CHECKING:
     from ingest.driver.context import RunContext
     from ingest.driver.ledger import RunCounters
     from ingest.driver.sink_tables import KeyPartitions, SinkTables
-    from ingest.model.layout import TableLayout
     from ingest.model.schema import Column, SchemaChange, TableComments, TableSchema
-    from ingest.model.table import TableId
+    from ingest.model.table import TableId, TableLayout
     from ingest.model.types import DataType
     from ingest.schema.evolve import Evolution, Shape, SourceTable, StoredNumbers, Unfit, Widening
     from ingest.schema.infer import Inference

@@ -27,9 +27,8 @@ if TYPE_CHECKING:
     from ingest.config.pipeline import Pipeline
     from ingest.driver.context import RunContext
     from ingest.kafka.admin import Topic
-    from ingest.model.layout import TableLayout
     from ingest.model.schema import SchemaChange, StoredTypes, TableComments, TableSchema
-    from ingest.model.table import TableId
+    from ingest.model.table import TableId, TableLayout
     from ingest.observe.events import Observer
     from ingest.schema.evolve import Schemas, SourceTable
     from ingest.sinks import Announcer, SinkCoordinator

@@ -10,14 +10,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ingest.expressions.clauses import ALL
-from ingest.model.layout import PLAIN
-from ingest.model.table import TableId, selector, table_id
+from ingest.model.table import PLAIN, TableId, selector, table_id
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ingest.expressions.clauses import Expression, Item
-    from ingest.model.layout import TableLayout
+    from ingest.model.table import TableLayout
 
 _GROUP = re.compile(r"\$(\d)")
 

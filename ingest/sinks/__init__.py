@@ -17,11 +17,10 @@ if TYPE_CHECKING:
     from ingest.encode.upsert_encoder import Record, TableEncoder
     from ingest.kafka.admin import Topic
     from ingest.model.commit import ByOne, CommitScope, LeavingOut, Reporting, ResumePoint
-    from ingest.model.layout import TableLayout
     from ingest.model.probe import SideProbe
     from ingest.model.record import Split
     from ingest.model.schema import SchemaChange, StoredTypes, TableComments, TableSchema
-    from ingest.model.table import TableId
+    from ingest.model.table import TableId, TableLayout
     from ingest.schema.evolve import SourceTable
     from ingest.schema.infer import Inference
     from ingest.sinks.sink import SinkCapabilities, SinkOptions

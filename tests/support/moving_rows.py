@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from lake_sink import lake_schema
 
-from ingest.model.layout import TableLayout, partition_keys
+from ingest.model.table import TableLayout, partition_keys
 
 if TYPE_CHECKING:
     from any_lake import AnyLakeSink

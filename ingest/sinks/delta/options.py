@@ -18,9 +18,8 @@ from ingest.sinks.lake.options import LakeOptions
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ingest.model.layout import TableLayout
     from ingest.model.schema import TableSchema
-    from ingest.model.table import TableId
+    from ingest.model.table import TableId, TableLayout
     from ingest.sinks.delta.coordinator import DeltaCoordinator
     from ingest.sinks.delta.warehouse import DeltaWarehouse
     from ingest.sinks.lake.table import LakeTable

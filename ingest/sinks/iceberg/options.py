@@ -17,7 +17,7 @@ from ingest.sinks.lake.options import LakeOptions
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ingest.model.layout import TableLayout
+    from ingest.model.table import TableLayout
     from ingest.sinks.iceberg.coordinator import IcebergCoordinator
     from ingest.sinks.iceberg.warehouse import IcebergWarehouse
     from ingest.sinks.lake.writer import LakeWriter

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.types import IcebergType
 
-    from ingest.model.layout import PartitionKey
+    from ingest.model.table import PartitionKey
     from ingest.model.types import DataType
     from ingest.sinks.lake.changes import Changes
     from ingest.sinks.lake.table import LakeTable

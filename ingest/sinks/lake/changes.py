@@ -14,7 +14,7 @@ from ingest.model import types
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from ingest.model.layout import PartitionKey, TableLayout
+    from ingest.model.table import PartitionKey, TableLayout
     from ingest.model.types import DataType
     from ingest.sinks.lake.table import LakeTable
 

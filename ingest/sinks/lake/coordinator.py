@@ -17,12 +17,11 @@ import pyarrow as pa
 from ingest.errors import ConfigError, IngestError, SchemaChangeRefused
 from ingest.model import types
 from ingest.model.commit import OLDER
-from ingest.model.layout import PLAIN
 from ingest.model.numbers import stored_as
 from ingest.model.probe import ConnectProbe
 from ingest.model.reject import RowError
 from ingest.model.schema import NO_ORDER, Misfit
-from ingest.model.table import show
+from ingest.model.table import PLAIN, show
 from ingest.sinks import SinkCoordinator
 from ingest.sinks.lake.changes import LakeChangeError, statements
 from ingest.sinks.lake.commit import marks_of, tell, to_json
@@ -36,9 +35,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from ingest.model.layout import TableLayout
     from ingest.model.schema import TableComments, TableSchema
-    from ingest.model.table import TableId
+    from ingest.model.table import TableId, TableLayout
     from ingest.model.types import DataType
     from ingest.sinks.lake.changes import Changes, ExistingColumn
     from ingest.sinks.lake.commit import Committed, Mark, TakenAway

@@ -8,17 +8,15 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
 
 from ingest.model import types
-from ingest.model.layout import PLAIN
 from ingest.model.reject import RowError
 from ingest.model.schema import TableSchema
-from ingest.model.table import show
+from ingest.model.table import PLAIN, show
 from ingest.model.types import ArrayType, DecimalType, MapType, NullType, StructType, TimeType
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-    from ingest.model.layout import TableLayout
-    from ingest.model.table import TableId
+    from ingest.model.table import TableId, TableLayout
     from ingest.model.types import DataType
 
 TableName = tuple[str, ...]

@@ -15,9 +15,8 @@ from psycopg import sql
 
 from ingest.errors import AccessError, SchemaChangeRefused
 from ingest.model.commit import old_copy
-from ingest.model.layout import PLAIN
 from ingest.model.reject import RowError
-from ingest.model.table import show
+from ingest.model.table import PLAIN, show
 from ingest.sinks import SinkCoordinator
 from ingest.sinks.postgres.connection import ServerProbe, connect, explain
 from ingest.sinks.postgres.ddl import ChangeError, comment_statements, planned, unfit
@@ -30,10 +29,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 
     from ingest.model.commit import ResumePoint
-    from ingest.model.layout import TableLayout
     from ingest.model.record import Split
     from ingest.model.schema import Misfit, TableComments, TableSchema
-    from ingest.model.table import TableId
+    from ingest.model.table import TableId, TableLayout
     from ingest.model.types import DataType
     from ingest.sinks.postgres.connection import Connection
     from ingest.sinks.postgres.options import SqlSinkOptions

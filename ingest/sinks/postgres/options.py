@@ -22,9 +22,8 @@ from ingest.sinks.sink import RowOptions, SinkCapabilities, SinkOptions
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ingest.model.layout import TableLayout
     from ingest.model.schema import TableSchema
-    from ingest.model.table import TableId
+    from ingest.model.table import TableId, TableLayout
     from ingest.schema.evolve import SourceTable
     from ingest.schema.infer import Inference
     from ingest.sinks.postgres.connection import Server

@@ -16,7 +16,7 @@ from lake_values import VALUES
 from moving_rows import SCHEMA, TABLE, TEXTS, lay_out, partitioned
 
 from ingest.errors import ConfigError, SchemaChangeRefused
-from ingest.model.layout import TableLayout, partition_keys
+from ingest.model.table import TableLayout, partition_keys
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -18,8 +18,8 @@ from moving_rows import KEYS, SCHEMA, TABLE, TEXTS, Moving, lay_out, partitioned
 
 from ingest.model import types
 from ingest.model.commit import RowsRefused
-from ingest.model.layout import TableLayout, partition_keys
 from ingest.model.schema import Column, TableSchema
+from ingest.model.table import TableLayout, partition_keys
 from ingest.sinks.delta.superseded import candidates
 from ingest.sinks.delta.tables import text_of
 

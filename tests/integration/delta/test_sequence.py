@@ -12,7 +12,7 @@ from lake_sink import lake_schema
 from ordered_rows import TABLE
 
 from ingest.errors import ConfigError, SchemaChangeRefused
-from ingest.model.layout import TableLayout, partition_keys
+from ingest.model.table import TableLayout, partition_keys
 
 if TYPE_CHECKING:
     from pathlib import Path

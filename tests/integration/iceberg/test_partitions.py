@@ -14,7 +14,7 @@ from pyiceberg.types import UUIDType
 from ingest.encode.upsert_encoder import Record
 from ingest.errors import ConfigError, SchemaChangeRefused
 from ingest.model.commit import CommitScope, RowsRefused
-from ingest.model.layout import TableLayout, partition_keys
+from ingest.model.table import TableLayout, partition_keys
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,7 +10,7 @@ from any_lake import KINDS, AnyLakeSink, lake_of
 from lake_sink import LakeSink, lake_schema
 from spark_queries import SparkQueries, running
 
-from ingest.model.layout import TableLayout, partition_keys
+from ingest.model.table import TableLayout, partition_keys
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,8 +13,8 @@ from pydantic import ValidationError
 
 from ingest.errors import SchemaChangeRefused
 from ingest.model import types
-from ingest.model.layout import TableLayout, partition_keys
 from ingest.model.schema import Column, TableSchema
+from ingest.model.table import TableLayout, partition_keys
 from ingest.sinks.delta.options import DeltaSink
 from ingest.sinks.iceberg.options import IcebergSink
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingest.model.layout import PartitionKey, partition_keys, table_options
+from ingest.model.table import PartitionKey, partition_keys, table_options
 from ingest.model.text import TextError
 
 
