@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ingest.model.record import Split
     from ingest.model.reject import RejectedRecord
     from ingest.sources import SourceCoordinator
-    from ingest.task.result import TaskResult
+    from ingest.task.task import TaskResult
 
 
 class BatchChecks:

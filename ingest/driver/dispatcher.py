@@ -10,8 +10,8 @@ import math
 from typing import TYPE_CHECKING, Any, Final
 
 from ingest.driver.pacing import DEADLINE_S
-from ingest.task.assignment import Assigned, Delta, Task
 from ingest.task.pipeline import run_tasks
+from ingest.task.task import Assigned, Delta, Task
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from ingest.model.record import Split
     from ingest.schema.evolve import Evolution, Schemas
     from ingest.sources import SourceCoordinator
-    from ingest.task.assignment import Setup
-    from ingest.task.result import TaskResult
+    from ingest.task.task import Setup, TaskResult
 
 MAX_WAITS: Final = 5
 """Batches that a task may end early, before the end of one range, for records that wait for other tasks."""

@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from ingest.driver.context import RunContext
     from ingest.paths import SharedPlace
     from ingest.schema.evolve import Schemas
-    from ingest.task.assignment import Setup, Task
-    from ingest.task.result import TaskResult
+    from ingest.task.task import Setup, Task, TaskResult
     from ingest.transform.compiler import TransformCompiler
 
 _T = TypeVar("_T")

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ingest.model.standing import Standing
     from ingest.model.table import TableId
     from ingest.observe.events import RunEnded
-    from ingest.task.result import TaskResult
+    from ingest.task.task import TaskResult
 
 
 @dataclass(frozen=True, slots=True)

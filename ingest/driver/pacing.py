@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from ingest.driver.context import Stop
     from ingest.model.record import Split
-    from ingest.task.result import TaskResult
+    from ingest.task.task import TaskResult
 
 TARGET_S: Final = 5.0
 """The time that a batch should take, in seconds."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ingest.model.record import Split
     from ingest.model.reject import RejectedRecord
     from ingest.model.standing import Standing
-    from ingest.task.result import TaskResult
+    from ingest.task.task import TaskResult
 
 _EXPECTED: Final = frozenset({"tombstone", "parse-error", "header-filter", "not-included", "not-selected", FILTERED})
 """Reasons why records are skipped without a warning: the pipeline asks for it."""

@@ -34,7 +34,7 @@ from ingest.errors import ConfigError, IngestError, InternalError, Unavailable
 from ingest.model.text import reason_of
 from ingest.observe.events import RunEnded, Stopping
 from ingest.packages import failed_import
-from ingest.task.assignment import Setup
+from ingest.task.task import Setup
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Counters of a task: those of its tables, reasons and columns, and those that encoders keep until they are collected.
+"""Counters of a task: those of its tables, reasons and columns, those that encoders keep, and what was measured.
 
 A sink keeps the first of them with what was written: whoever resumes a task goes on counting from there. Where tables
 are many, their counters are left out of that: rejects never are.
@@ -6,24 +6,31 @@ are many, their counters are left out of that: rejects never are.
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import orjson
 
 from ingest.encode.coercer import OTHERS as OTHER_COLUMNS
+from ingest.encode.upsert_encoder import bytes_of
 from ingest.model.cache import count_up
-from ingest.model.change import Kind
+from ingest.model.change import Change, Kind, Reject, Skip
+from ingest.model.record import bytes_in, size_of
 from ingest.model.table import MAX_ID, show
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Container, Mapping, Sequence
 
     from ingest.encode.encode import EncoderCache
+    from ingest.encode.upsert_encoder import Record as Written
     from ingest.encode.upsert_encoder import TableEncoder
+    from ingest.model.change import Decoded
+    from ingest.model.commit import ClientReport
+    from ingest.model.record import Record
     from ingest.model.table import TableId
     from ingest.native.native import NativeEncoders
-    from ingest.task.result import TaskResult
+    from ingest.task.task import TaskResult
 
 MAX_BYTES: Final = 1000
 MIN_TABLE_BYTES: Final = len('[["t"],0,0,0,0],')
@@ -140,6 +147,86 @@ class Counters:
         for table, counters in self.tables.items():
             merge_counts(named, {(show(table),): counters}, len(self.tables))
         return {name: counters for (name,), counters in named.items()}
+
+
+@dataclass(slots=True)
+class Telemetry:
+    """Measurements of a task. What is read or sent again counts again: it is what passed, not what came of it."""
+
+    bytes_in: int = 0
+    """Bytes of the keys and values that were read."""
+    records_out: int = 0
+    """Records that were given to the sink's writer."""
+    bytes_out: int = 0
+    """Bytes of their keys and values."""
+    newest_ms: int | None = None
+    """The time of the record that was read last, in milliseconds since 1970; None where records have no times."""
+    fetch_lag_s: float | None = None
+    """How old that record was when it was read, in seconds."""
+    emit_lag_s: float | None = None
+    """How old the last one was when what came of it was acknowledged, in seconds."""
+    send_s: float = 0.0
+    """How long the sink took to acknowledge what was sent last, in seconds."""
+    table_bytes: dict[TableId, list[int]] = field(default_factory=dict)
+    """By source table: bytes of the messages that have its rows, and of the records that came of these rows."""
+    reports: list[ClientReport] = field(default_factory=list)
+    """Reports of the clients of source and sink."""
+    seconds: float = 0.0
+    cpu_s: float = 0.0
+    rss_kib: int = 0
+    """The most memory that the worker ever had, in KiB."""
+    first_ack: float | None = None
+    """The time when the first record was acknowledged, in seconds since the epoch."""
+    ended: float = 0.0
+    """The time of the end, in seconds since the epoch."""
+
+    def read(self, records: Sequence[Record]) -> None:
+        """Count records of one split that came just now."""
+        self.bytes_in += size_of(records)
+        kind, millis = records[-1].timestamp()
+        if kind:
+            self.newest_ms, self.fetch_lag_s = millis, time.time() - millis / 1000
+
+    def sent(self, records: Sequence[Written]) -> None:
+        """Count records that the sink's writer gets, whether it takes them or not."""
+        self.records_out += len(records)
+        size = getattr(records, "size", None)
+        if size is None:
+            size = bytes_of(records)
+        self.bytes_out += size
+
+    def of_table(self, table: TableId, read: int, made: int) -> None:
+        """Count bytes of messages that have a table's rows, and of records that came of such rows."""
+        both = self.table_bytes.setdefault(table, [0, 0])
+        both[0] += read
+        both[1] += made
+
+    def decoded(self, messages: Sequence[Record], changes: Sequence[Decoded], known: Container[TableId]) -> None:
+        """Count messages by table, of those that are `known`: a message of several rows for the table of the first."""
+        for message, change in zip(messages, changes, strict=True):
+            table = None if isinstance(change, Skip) else change.table if isinstance(change, Reject) else _first(change)
+            if table is not None and table in known:
+                self.of_table(table, bytes_in(message), 0)
+
+    def acknowledged(self, seconds: float) -> None:
+        """Note that all that was sent is acknowledged, which took so many seconds."""
+        self.send_s = seconds
+        if self.newest_ms is not None:
+            self.emit_lag_s = time.time() - self.newest_ms / 1000
+
+    def add(self, read: Telemetry) -> None:
+        """Add what the read half of the task has measured."""
+        self.bytes_in += read.bytes_in
+        for table, (size, made) in read.table_bytes.items():
+            self.of_table(table, size, made)
+        self.newest_ms, self.fetch_lag_s = read.newest_ms, read.fetch_lag_s
+        self.cpu_s += read.cpu_s
+        self.reports += read.reports
+
+
+def _first(rows: Change | list[Change]) -> TableId | None:
+    change = rows if isinstance(rows, Change) else rows[0] if rows else None
+    return None if change is None else change.table
 
 
 def counters_for(counts: dict[TableId, TableCounters], table: TableId, most: int) -> TableCounters:

@@ -23,9 +23,8 @@ if TYPE_CHECKING:
     from ingest.model.change import Decoded
     from ingest.model.record import Record, Split
     from ingest.schema.evolve import Schemas
-    from ingest.task.assignment import Setup
     from ingest.task.rejects import RejectLimit
-    from ingest.task.result import TaskProgress
+    from ingest.task.task import Setup, TaskProgress
 
 LOOK_S: Final = 2.0
 QUIET_S: Final = 0.2

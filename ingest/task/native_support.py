@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from pyspark.core.broadcast import Broadcast
 
-    from ingest.task.assignment import Setup
+    from ingest.task.task import Setup
 
 _TRIAL: Final = ("trial",)
 _ROW: Final = TableSchema((Column("id", types.BIGINT, nullable=False), Column("text", types.STRING)), ("id",))

@@ -33,13 +33,13 @@ from ingest.task.encoding import NativeToRecords
 from ingest.task.read_half import ReadHalf
 from ingest.task.refused_rows import RefusalMode, Stopped
 from ingest.task.rejects import RejectLimit
-from ingest.task.result import TaskResult
+from ingest.task.task import TaskResult
 from ingest.task.write_half import COMMIT_S, Interval, WriteHalf
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator
 
-    from ingest.task.assignment import Task
+    from ingest.task.task import Task
 
 
 @contextmanager

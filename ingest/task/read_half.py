@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from ingest.encode.upsert_encoder import Record as Written
     from ingest.model.record import Headers, Record, Split
     from ingest.sources import Reader
-    from ingest.task.assignment import Task
+    from ingest.task.counters import Telemetry
     from ingest.task.encoding import EncodedPart, NativeStage
     from ingest.task.rejects import RejectLimit
-    from ingest.task.result import TaskResult, Telemetry
+    from ingest.task.task import Task, TaskResult
     from ingest.task.worker import WorkerState
 
 

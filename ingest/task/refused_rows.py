@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ingest.model.reject import RejectedRecord
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
-    from ingest.task.result import TaskResult
+    from ingest.task.task import TaskResult
 
 
 class RefusedRecords:

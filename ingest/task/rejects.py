@@ -14,9 +14,8 @@ if TYPE_CHECKING:
     from ingest.model.change import Reject
     from ingest.model.record import Record, Split
     from ingest.model.reject import IgnoredErrors
-    from ingest.task.assignment import Assigned, Setup
     from ingest.task.counters import Counters
-    from ingest.task.result import TaskResult
+    from ingest.task.task import Assigned, Setup, TaskResult
 
 MAX_REJECTS: Final = 100
 """Rejects that a result holds in full; all are counted."""

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
     from ingest.model.record import Record, Split
     from ingest.sources import Reader
-    from ingest.task.assignment import Setup
     from ingest.task.encoding import EncodedPart
     from ingest.task.read_half import ReadChunk
+    from ingest.task.task import Setup
 
 _BEFORE: Final = 8
 """Records among which the delete of a tombstone is searched: it is right before it, unless two connectors write."""

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from ingest.sinks import Writer
     from ingest.sources import Reader
     from ingest.sources.stateful import StatefulReader
-    from ingest.task.assignment import Delta, Setup, Task
+    from ingest.task.task import Delta, Setup, Task
 
 
 class Clients:

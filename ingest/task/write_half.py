@@ -26,13 +26,12 @@ if TYPE_CHECKING:
     from ingest.model.record import Split
     from ingest.sinks import Writer
     from ingest.sources.stateful import StatefulReader
-    from ingest.task.assignment import Task
     from ingest.task.changelog import Changelog
     from ingest.task.counters import EncoderCounters
     from ingest.task.encoding import EncodedPart
     from ingest.task.read_half import ReadChunk
     from ingest.task.rejects import RejectLimit
-    from ingest.task.result import TaskResult
+    from ingest.task.task import Task, TaskResult
     from ingest.task.worker import WorkerState
 
 

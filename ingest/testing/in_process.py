@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pyspark.core.broadcast import Broadcast
     from pyspark.sql import SparkSession
 
-    from ingest.task.assignment import Setup
+    from ingest.task.task import Setup
     from ingest.transform.compiler import TransformCompiler
     from ingest.transform.runner import LocalTransformRunner
 

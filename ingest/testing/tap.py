@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ingest.model.reject import RejectedRecord
     from ingest.model.table import Selector, TableId
     from ingest.observe.events import Event
-    from ingest.task.result import TaskResult
+    from ingest.task.task import TaskResult
     from ingest.testing.sampling import Sample
 
 

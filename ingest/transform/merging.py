@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from ingest.sources import Reader
     from ingest.task.refused_rows import RefusedRecords
     from ingest.task.rejects import RejectLimit
-    from ingest.task.result import TaskResult
+    from ingest.task.task import TaskResult
     from ingest.task.worker import WorkerState
     from ingest.transform.rows import Results, RetainedRows
     from ingest.transform.spill import ChunkManifest

@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from ingest.encode.compiled_transform import CompiledTransforms
     from ingest.schema.evolve import Schemas
     from ingest.spark.session import Session
-    from ingest.task.assignment import Setup, Task
-    from ingest.task.result import TaskResult
+    from ingest.task.task import Setup, Task, TaskResult
     from ingest.transform.compiler import TransformCompiler
     from ingest.transform.spark_plan import Stage
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from ingest.task.encoding import EncodedPart
     from ingest.task.read_half import ReadChunk
     from ingest.task.rejects import RejectLimit
-    from ingest.task.result import TaskResult
+    from ingest.task.task import TaskResult
     from ingest.task.worker import RecordEncoders
     from ingest.transform.rows import NativeRows, RetainedColumns, Rows
 

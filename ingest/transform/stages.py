@@ -16,7 +16,7 @@ from ingest.task.pipeline import Stopwatch, attempt
 from ingest.task.read_half import ReadHalf
 from ingest.task.refused_rows import RefusedRecords, Stopped
 from ingest.task.rejects import RejectLimit
-from ingest.task.result import TaskResult
+from ingest.task.task import TaskResult
 from ingest.task.write_half import COMMIT_S, Interval, WriteHalf
 from ingest.transform.merging import NEVER, ChunkMerger
 from ingest.transform.rows import MARK, NativeRows, Results, RetainedRows, ReturnedRows, layout, lost, rows_of
@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ingest.encode.compiled_transform import CompiledTransforms
-    from ingest.task.assignment import Task
-    from ingest.task.result import TaskProgress
+    from ingest.task.task import Task, TaskProgress
     from ingest.transform.spill import ChunkManifest, SpillStore
 
 

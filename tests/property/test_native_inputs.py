@@ -25,7 +25,7 @@ from ingest.schema.evolve import Schemas, SourceTable
 from ingest.task.encoding import ChunkEncoder
 from ingest.task.read_half import ReadChunk
 from ingest.task.rejects import RejectLimit
-from ingest.task.result import TaskProgress, TaskResult
+from ingest.task.task import TaskProgress, TaskResult
 from ingest.testing.in_memory import MemoryRecord
 from ingest.transform.rows import ReferenceRows, RetainedRows, layout, rows_of
 from ingest.transform.spill import NativeToRows, SpillStage

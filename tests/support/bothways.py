@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ingest.config.pipeline import Pipeline
     from ingest.encode.compiled_transform import CompiledTransforms
     from ingest.model.table import TableId
-    from ingest.task.result import TaskResult
+    from ingest.task.task import TaskResult
     from ingest.testing.in_memory import MemoryRecord
     from ingest.testing.in_memory_run import InMemoryRun
     from ingest.transform.rules import CompiledRule

@@ -20,8 +20,8 @@ from ingest.sinks.postgres.ddl import changes
 from ingest.sinks.postgres.tables import look_up, table_of
 from ingest.sinks.postgres.types import holds, joined, type_of
 from ingest.task import worker
-from ingest.task.assignment import Setup, Task
 from ingest.task.pipeline import run_task
+from ingest.task.task import Setup, Task
 from ingest.testing.in_memory import MemoryRecord, in_memory
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from ingest.driver.batch_checks import BatchChecks, DataLossCheck, ErrorBudget
 from ingest.driver.ledger import Merged
 from ingest.errors import DataLoss, DirtyData, InternalError, Unavailable
 from ingest.model.reject import RejectedRecord
-from ingest.task.result import TaskProgress, TaskResult
+from ingest.task.task import TaskProgress, TaskResult
 
 REJECT = RejectedRecord("t", 0, 4, "decode", "malformed", "no JSON", None, b"k", b"v")
 STRICT: dict[str, Any] = {"source": {"ingestion.ignore-errors": False}}

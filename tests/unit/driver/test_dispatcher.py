@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ingest.checkpoint.checkpoint import Batch
 from ingest.driver.dispatcher import MAX_WAITS, _Refusals
-from ingest.task.result import TaskProgress, TaskResult
+from ingest.task.task import TaskProgress, TaskResult
 
 ONE, OTHER = ("t", 0), ("t", 1)
 

@@ -24,9 +24,9 @@ from ingest.model.schema import Column, Misfit, TableSchema
 from ingest.schema.evolve import Policy, Schemas, Shaped, SourceTable, StoredNumbers, evolve, reroute
 from ingest.schema.routes import KeyRule, RouteRule, Rules
 from ingest.spark.session import with_retries
-from ingest.task.assignment import Delta, Setup
 from ingest.task.daemon import unpacked
 from ingest.task.native_support import decoded_in_python, in_python
+from ingest.task.task import Delta, Setup
 from ingest.task.worker import WorkerState
 
 if TYPE_CHECKING:

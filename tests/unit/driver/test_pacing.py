@@ -6,8 +6,8 @@ from driverparts import A, B, Hands, StopAfter
 
 from ingest.driver import pacing
 from ingest.driver.pacing import FIRST, GROWTH, POLL_S, Pacing, shard_count
-from ingest.task.counters import Counters
-from ingest.task.result import TaskProgress, TaskResult, Telemetry
+from ingest.task.counters import Counters, Telemetry
+from ingest.task.task import TaskProgress, TaskResult
 
 
 def done(read: int, seconds: float) -> TaskResult:

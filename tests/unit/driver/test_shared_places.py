@@ -17,7 +17,7 @@ from ingest.errors import ConfigError
 from ingest.paths import SharedMark, unseen
 from ingest.spark.session import SUBMITTED, is_local
 from ingest.task import worker
-from ingest.task.assignment import Setup
+from ingest.task.task import Setup
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

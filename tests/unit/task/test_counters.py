@@ -11,7 +11,7 @@ from ingest.model.change import Change, Kind
 from ingest.model.schema import Column, TableSchema
 from ingest.schema.evolve import Schemas, SourceTable
 from ingest.task.counters import UNREPRESENTABLE, Counters, EncoderCounters, TableCounters, add_counts
-from ingest.task.result import TaskProgress, TaskResult
+from ingest.task.task import TaskProgress, TaskResult
 
 T = ("d", "t")
 SCHEMA = TableSchema((Column("id", types.BIGINT, nullable=False), Column("n", types.BIGINT)), ("id",))

@@ -12,10 +12,9 @@ from ingest.model.change import Change, Kind, Reject
 from ingest.model.reject import IgnoredErrors
 from ingest.schema.evolve import Schemas
 from ingest.task import drift
-from ingest.task.assignment import Setup
 from ingest.task.drift import LookAhead, SchemaObserver
 from ingest.task.rejects import RejectLimit
-from ingest.task.result import TaskProgress, TaskResult
+from ingest.task.task import Setup, TaskProgress, TaskResult
 
 if TYPE_CHECKING:
     import pytest

@@ -22,9 +22,9 @@ from ingest.native import native
 from ingest.schema.evolve import Schemas, SourceTable
 from ingest.sinks.sink import PlainWriter
 from ingest.sources import Reader
-from ingest.task.assignment import Setup, Task
 from ingest.task.counters import Counters, TableCounters
 from ingest.task.pipeline import run_task
+from ingest.task.task import Setup, Task
 from ingest.testing.in_memory import MemoryRecord, in_memory
 from ingest.transform.rows import TRANSFORM
 from ingest.transform.spill import SpillStore
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from ingest.task.result import TaskResult
+    from ingest.task.task import TaskResult
 
 SPLIT = ("topic", 0)
 T = ("d", "t")

@@ -9,9 +9,8 @@ from inmemory import pipeline
 
 from ingest.model.change import Reject
 from ingest.model.reject import IgnoredErrors
-from ingest.task.assignment import Setup
 from ingest.task.rejects import MAX_KEPT, MAX_REJECTS, RecordReject, RejectLimit, Rejects
-from ingest.task.result import TaskProgress, TaskResult
+from ingest.task.task import Setup, TaskProgress, TaskResult
 from ingest.testing.in_memory import MemoryRecord
 
 SPLIT = ("topic", 0)

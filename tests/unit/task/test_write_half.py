@@ -13,9 +13,8 @@ from ingest.errors import Unavailable
 from ingest.model.commit import CommitScope, ResumePoint
 from ingest.schema.evolve import Schemas
 from ingest.task import write_half
-from ingest.task.assignment import Setup, Task
 from ingest.task.counters import Counters, EncoderCounters, TableCounters
-from ingest.task.result import TaskProgress, TaskResult
+from ingest.task.task import Setup, Task, TaskProgress, TaskResult
 from ingest.task.write_half import Committer, Interval
 
 if TYPE_CHECKING:

@@ -14,11 +14,10 @@ from ingest.encode.upsert_encoder import Record
 from ingest.errors import InternalError, Unavailable
 from ingest.model.change import TOMBSTONE, Change, Kind, Reject, Skip
 from ingest.model.reject import IgnoredErrors
-from ingest.task.assignment import Setup
 from ingest.task.encoding import EncodedPart
 from ingest.task.read_half import ReadChunk
 from ingest.task.rejects import RecordReject, RejectLimit
-from ingest.task.result import TaskProgress, TaskResult
+from ingest.task.task import Setup, TaskProgress, TaskResult
 from ingest.task.worker import RecordEncoders
 from ingest.testing.in_memory import MemoryRecord
 from ingest.transform.rows import MARK, READY, ReferenceRows, RetainedRows, ReturnedRows, layout

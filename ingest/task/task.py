@@ -1,15 +1,19 @@
-"""The values that the driver sends to workers: a task, and what it needs to know. `result.py` has what comes back."""
+"""What driver and workers send each other: a task with what it needs to know, and the result of it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from ingest.task.counters import Counters, Telemetry
+
 if TYPE_CHECKING:
     from pyspark.core.broadcast import Broadcast
 
     from ingest.deadletter.collector import Collector
+    from ingest.errors import IngestError
     from ingest.model.record import Split
+    from ingest.model.reject import RejectedRecord
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
     from ingest.paths import SharedMark
@@ -95,3 +99,46 @@ class Task:
     def ends(self) -> dict[Split, int]:
         """The positions where the ranges end."""
         return {split: end for split, (_, end) in self.ranges.items()}
+
+
+@dataclass(slots=True)
+class TaskProgress:
+    """How far a task came, why it ended there, and what the driver has to act on."""
+
+    positions: dict[Split, int]
+    """Positions up to which everything is written and acknowledged."""
+    failure: IngestError | None = None
+    rejects: list[RejectedRecord] = field(default_factory=list)
+    """The first rejects in full; `Counters` counts all."""
+    stopped_by_reject: bool = False
+    observed: dict[TableId, TableSchema] = field(default_factory=dict)
+    """The schemas of tables that are new, or changed, by the records that the task saw."""
+    widening: dict[tuple[TableId, str], bytes] = field(default_factory=dict)
+    """By table and column: the first value that gave a known column another type, cut short."""
+    drifted: bool = False
+    """True if it stopped at a record that did not fit its table's schema."""
+    refused_before: dict[Split, int] = field(default_factory=dict)
+    """Positions before which the sink has refused records, where the task ended at its last commit for that."""
+    waited: bool = False
+    """True if it ended at a record that the sink may take once the batch's other tasks have committed."""
+    delivered: list[Any] = field(default_factory=list)
+    """Values that the sink's writer has for the driver."""
+    notes: list[Any] = field(default_factory=list)
+    """What the source's coordinator is to learn of it, where the source has a state."""
+
+
+@dataclass(slots=True)
+class TaskResult:
+    """The result of a task. It is complete also where a stage fails."""
+
+    shard: int
+    progress: TaskProgress
+    counters: Counters = field(default_factory=Counters)
+    telemetry: Telemetry = field(default_factory=Telemetry)
+    worker: str = ""
+    """The name of the worker."""
+
+    @classmethod
+    def begun(cls, task: Task) -> TaskResult:
+        """Return the result of a task that has done nothing yet."""
+        return cls(task.shard, TaskProgress({split: start for split, (start, _) in task.ranges.items()}))
