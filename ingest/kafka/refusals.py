@@ -1,7 +1,7 @@
 """Records that a topic does not take: what is told of them, and the search for them by sending records one by one.
 
 A broker refuses a whole request for one record in it. So where one was refused, the records since the last commit come
-again (ingest/task/refused_rows.py), a chunk at a time. They are held until its commit and sent as usual; if one is
+again (ingest/task/rejects.py), a chunk at a time. They are held until its commit and sent as usual; if one is
 refused again, each is sent by itself, and those are at fault that are refused alone. Rules:
 docs/spec/dirty-data.md#rows-that-the-sink-refuses.
 """

@@ -9,7 +9,7 @@ here. Decoding and encoding (`encoding.py`) are two stages, each native or by th
 (`transform/merging.py`). Each goes the native way as far as that goes and the reference's for the rest: nothing else
 differs between the two. A split stops at the first record that does not fit its table's schema; the task then looks
 ahead, to learn what else is new, and ends. Where the sink refuses records, the task goes back to its last commit and
-over them again (`refused_rows.py`). What fails is a value in the result, so that only what Spark should try again is
+over them again (`rejects.py`). What fails is a value in the result, so that only what Spark should try again is
 raised.
 """
 
@@ -31,8 +31,7 @@ from ingest.task import worker
 from ingest.task.counters import EncoderCounters
 from ingest.task.encoding import NativeToRecords
 from ingest.task.read_half import ReadHalf
-from ingest.task.refused_rows import RefusalMode, Stopped
-from ingest.task.rejects import RejectLimit
+from ingest.task.rejects import RefusalMode, RejectLimit, Stopped
 from ingest.task.task import TaskResult
 from ingest.task.write_half import COMMIT_S, Interval, WriteHalf
 

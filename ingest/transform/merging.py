@@ -57,8 +57,7 @@ if TYPE_CHECKING:
     from ingest.native.native import MergeResults, Target
     from ingest.native.row_encoder import RowEncoder
     from ingest.sources import Reader
-    from ingest.task.refused_rows import RefusedRecords
-    from ingest.task.rejects import RejectLimit
+    from ingest.task.rejects import RefusedRecords, RejectLimit
     from ingest.task.task import TaskResult
     from ingest.task.worker import WorkerState
     from ingest.transform.rows import Results, RetainedRows

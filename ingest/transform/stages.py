@@ -14,8 +14,7 @@ from ingest.task import worker
 from ingest.task.counters import EncoderCounters
 from ingest.task.pipeline import Stopwatch, attempt
 from ingest.task.read_half import ReadHalf
-from ingest.task.refused_rows import RefusedRecords, Stopped
-from ingest.task.rejects import RejectLimit
+from ingest.task.rejects import RefusedRecords, RejectLimit, Stopped
 from ingest.task.task import TaskResult
 from ingest.task.write_half import COMMIT_S, Interval, WriteHalf
 from ingest.transform.merging import NEVER, ChunkMerger
