@@ -35,8 +35,7 @@ if TYPE_CHECKING:
     from ingest.native.native import NativeEncoders
     from ingest.sources import Source
     from ingest.task.changelog import Changelog
-    from ingest.task.drift import LookAhead
-    from ingest.task.read_half import ReadChunk
+    from ingest.task.read_half import LookAhead, ReadChunk
     from ingest.task.rejects import RejectLimit
     from ingest.task.worker import RecordEncoders
 

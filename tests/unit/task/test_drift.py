@@ -11,8 +11,8 @@ from inmemory import pipeline
 from ingest.model.change import Change, Kind, Reject
 from ingest.model.reject import IgnoredErrors
 from ingest.schema.evolve import Schemas
-from ingest.task import drift
-from ingest.task.drift import LookAhead, SchemaObserver
+from ingest.task import read_half
+from ingest.task.read_half import LookAhead, SchemaObserver
 from ingest.task.rejects import RejectLimit
 from ingest.task.task import Setup, TaskProgress, TaskResult
 
@@ -66,10 +66,10 @@ def test_looking_ahead_ends_when_nothing_is_new_for_long(monkeypatch: pytest.Mon
     assert not ahead.ended(now)
     ahead.look([a_change("b"), *[a_change("a")] * 4])
     assert not ahead.ended(now), "b was new"
-    assert ahead.ended(now + drift.QUIET_S + 1), "time passes"
-    monkeypatch.setattr(drift, "QUIET_S", 100.0)
-    assert not ahead.ended(now + drift.LOOK_S - 0.5)
-    assert ahead.ended(now + drift.LOOK_S + 1), "whatever is new"
+    assert ahead.ended(now + read_half.QUIET_S + 1), "time passes"
+    monkeypatch.setattr(read_half, "QUIET_S", 100.0)
+    assert not ahead.ended(now + read_half.LOOK_S - 0.5)
+    assert ahead.ended(now + read_half.LOOK_S + 1), "whatever is new"
     ahead.look([a_change("a")])
     assert ahead.ended(now)
     ahead.look([a_change("a"), a_change("c")])

@@ -14,9 +14,8 @@ from ingest.model.record import offset_of
 from ingest.model.reject import IgnoredErrors
 from ingest.model.schema import Column, TableSchema
 from ingest.schema.evolve import Schemas, SourceTable
-from ingest.task.drift import LookAhead, SchemaObserver
 from ingest.task.encoding import ChunkDecoder, ChunkEncoder, EncodedPart
-from ingest.task.read_half import ReadChunk
+from ingest.task.read_half import LookAhead, ReadChunk, SchemaObserver
 from ingest.task.rejects import RejectLimit
 from ingest.task.task import Setup, TaskProgress, TaskResult
 from ingest.task.worker import WorkerState

@@ -11,8 +11,7 @@ from ingest.errors import DataLoss, IngestError, Unavailable
 from ingest.formats.debezium.options import DebeziumJson
 from ingest.formats.json.options import Json
 from ingest.task.encoding import EncodedPart
-from ingest.task.read_half import ReadChunk
-from ingest.task.tombstones import LoneTombstones
+from ingest.task.read_half import LoneTombstones, ReadChunk
 from ingest.testing.in_memory import MemoryRecord
 
 SPLIT = ("t", 0)
