@@ -33,7 +33,7 @@ from ingest.observe.events import BatchDone, RunStarted, SideAnswers
 from ingest.observe.metrics import SIDES, Metrics
 from ingest.observe.observers import Health
 from ingest.observe.serving import Exposition, MetricsServer, registry_of
-from ingest.task.counters import TableCounters
+from ingest.task.task import TableCounters
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

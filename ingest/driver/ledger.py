@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ingest.model.cache import MAX_COUNTED
 from ingest.model.table import show
 from ingest.observe.events import TableSummary
-from ingest.task.counters import Counters, add_counts
+from ingest.task.task import Counters, add_counts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

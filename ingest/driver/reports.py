@@ -11,7 +11,7 @@ from ingest.model.reject import head
 from ingest.model.table import show
 from ingest.observe.events import BatchDone, BatchMeasured, DirtyRecord, RejectEvent, RunStarted, client_events
 from ingest.task import native_support
-from ingest.task.counters import FILTERED, UNREPRESENTABLE, Counters
+from ingest.task.task import FILTERED, UNREPRESENTABLE, Counters
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

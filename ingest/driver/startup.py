@@ -26,8 +26,8 @@ from ingest.model.reject import RowError
 from ingest.observe.events import OptionChanged
 from ingest.schema.evolve import Schemas, all_fit, unchanged
 from ingest.schema.infer import observe, reasons_of
-from ingest.task.counters import Counters
 from ingest.task.encoding import ChunkDecoder
+from ingest.task.task import Counters
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

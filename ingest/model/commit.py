@@ -50,7 +50,7 @@ class ResumePoint:
 
     positions: Mapping[Split, int]
     metadata: bytes
-    """The counters at that time (`ingest/task/counters.py`); empty where nothing was kept."""
+    """The counters at that time (`ingest/task/task.py`); empty where nothing was kept."""
     final: bool
     """True if the attempt was complete. Nothing is left to do then, wherever it stopped."""
 

@@ -28,12 +28,11 @@ from ingest.component.plugins import failure_of
 from ingest.errors import CommitOutcomeUnknown, IngestError
 from ingest.model.commit import RowsRefused
 from ingest.task import worker
-from ingest.task.counters import EncoderCounters
 from ingest.task.encoding import NativeToRecords
 from ingest.task.read_half import ReadHalf
 from ingest.task.rejects import RefusalMode, RejectLimit, Stopped
 from ingest.task.task import TaskResult
-from ingest.task.write_half import COMMIT_S, Interval, WriteHalf
+from ingest.task.write_half import COMMIT_S, EncoderCounters, Interval, WriteHalf
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator

@@ -36,10 +36,9 @@ if TYPE_CHECKING:
     from ingest.model.record import Headers, Record, Split
     from ingest.schema.evolve import Schemas
     from ingest.sources import Reader
-    from ingest.task.counters import Telemetry
     from ingest.task.encoding import EncodedPart, NativeStage
     from ingest.task.rejects import RejectLimit
-    from ingest.task.task import Setup, Task, TaskProgress, TaskResult
+    from ingest.task.task import Setup, Task, TaskProgress, TaskResult, Telemetry
     from ingest.task.worker import WorkerState
 
 

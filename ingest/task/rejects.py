@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from ingest.model.cache import MAX_COUNTED
 from ingest.model.record import kept_of, offset_of
 from ingest.model.reject import Failure, LeftForLater, RejectedRecord, RowError
-from ingest.task.counters import add_counts, counters_for
+from ingest.task.task import add_counts, counters_for
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from ingest.model.reject import IgnoredErrors
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
-    from ingest.task.counters import Counters
-    from ingest.task.task import Assigned, Setup, TaskResult
+    from ingest.task.task import Assigned, Counters, Setup, TaskResult
 
 MAX_REJECTS: Final = 100
 """Rejects that a result holds in full; all are counted."""

@@ -13,21 +13,25 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark import TaskContext
 
+from ingest.encode.coercer import OTHERS
 from ingest.errors import CommitOutcomeUnknown, Fenced, IngestError, PartitionerError
+from ingest.model.cache import count_up
 from ingest.model.commit import CommitScope, RowsRefused, reports
 from ingest.model.record import offset_of
-from ingest.task.counters import Counters, add_counts
 from ingest.task.rejects import Rejects
+from ingest.task.task import UNREPRESENTABLE, Counters, TableCounters, add_counts
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
     from ingest.deadletter.letter import DeadLetters
+    from ingest.encode.encode import EncoderCache
+    from ingest.encode.upsert_encoder import TableEncoder
     from ingest.model.record import Split
+    from ingest.native.native import NativeEncoders
     from ingest.sinks import Writer
     from ingest.sources.stateful import StatefulReader
     from ingest.task.changelog import Changelog
-    from ingest.task.counters import EncoderCounters
     from ingest.task.encoding import EncodedPart
     from ingest.task.read_half import ReadChunk
     from ingest.task.rejects import RejectLimit
@@ -54,6 +58,50 @@ class Interval:
             return False
         self._since = now
         return True
+
+
+class EncoderCounters:
+    """The counters that the encoders of tables keep while they encode, on their way into a task's result."""
+
+    def __init__(self, cache: EncoderCache, native: NativeEncoders | None, result: TaskResult) -> None:
+        """`native`: the native encoders that count for these encoders, if there are any."""
+        self._cache = cache
+        self._native = native
+        self._counters, self._telemetry = result.counters, result.telemetry
+
+    def collect(self) -> None:
+        """Move the counters of all encoders into the result."""
+        if self._native is not None:
+            self._native.settle()
+        for encoder in self._cache.compiled.values():
+            self._collect(encoder)
+
+    def _collect(self, encoder: TableEncoder) -> None:
+        counters, table = self._counters, encoder.table
+        if encoder.bytes_in or encoder.bytes_out:
+            self._telemetry.of_table(table, encoder.bytes_in, encoder.bytes_out)
+            encoder.bytes_in = encoder.bytes_out = 0
+        if encoder.inserted or encoder.updated or encoder.deleted:
+            counts = counters.tables.setdefault(table, TableCounters())
+            counts.inserted += encoder.inserted
+            counts.updated += encoder.updated
+            counts.deleted += encoder.deleted
+            encoder.inserted = encoder.updated = encoder.deleted = 0
+        if encoder.unrepresentable:
+            counters.skip(UNREPRESENTABLE, encoder.unrepresentable)
+            encoder.unrepresentable = 0
+        cut = encoder.cut
+        add_counts(counters.cut, {(table, column): count for column, count in cut.items()})
+        cut.clear()
+        by_column = (
+            (encoder.withheld, counters.withheld),
+            (encoder.unread, counters.unread),
+            (encoder.rounded, counters.rounded),
+        )
+        for counted, total in by_column:
+            for column, number in counted.items():
+                count_up(total, (table, column), number, (table, OTHERS))
+            counted.clear()
 
 
 class Committer:

@@ -35,9 +35,9 @@ from ingest.model.cache import count_up
 from ingest.model.change import Change, Kind, Reject
 from ingest.model.reject import LeftForLater, RowError
 from ingest.native import native
-from ingest.task.counters import FILTERED
 from ingest.task.read_half import read_again
 from ingest.task.rejects import RecordReject
+from ingest.task.task import FILTERED
 from ingest.transform.rows import READY, lost
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     import msgspec
 
     from ingest.model.reject import Failure
-    from ingest.task.counters import Counters
+    from ingest.task.task import Counters
     from ingest.task.worker import ResultEncoders
 
     RowBefore = tuple[bool | None, msgspec.Raw | None]

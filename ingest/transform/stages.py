@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING
 from ingest.errors import PartitionerError
 from ingest.model.commit import RowsRefused
 from ingest.task import worker
-from ingest.task.counters import EncoderCounters
 from ingest.task.pipeline import Stopwatch, attempt
 from ingest.task.read_half import ReadHalf
 from ingest.task.rejects import RefusedRecords, RejectLimit, Stopped
 from ingest.task.task import TaskResult
-from ingest.task.write_half import COMMIT_S, Interval, WriteHalf
+from ingest.task.write_half import COMMIT_S, EncoderCounters, Interval, WriteHalf
 from ingest.transform.merging import NEVER, ChunkMerger
 from ingest.transform.rows import MARK, NativeRows, Results, RetainedRows, ReturnedRows, layout, lost, rows_of
 from ingest.transform.spill import NativeToRows, Spilled, SpillStage

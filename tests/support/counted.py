@@ -7,7 +7,7 @@ from typing import Any
 from ingest.observe.events import BatchDone, BatchMeasured, RunStarted
 from ingest.observe.metrics import Metrics
 from ingest.observe.observers import Health
-from ingest.task.counters import TableCounters
+from ingest.task.task import TableCounters
 
 
 def started(**waiting: int) -> RunStarted:

@@ -21,7 +21,7 @@ from ingest.observe.metrics import Metrics
 from ingest.observe.observers import Health
 from ingest.observe.scrape import Look, Scrape, Watcher, read, scrapes
 from ingest.observe.serving import Exposition, MetricsServer, registry_of
-from ingest.task.counters import TableCounters
+from ingest.task.task import TableCounters
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,8 +6,7 @@ from driverparts import A, B, Hands, StopAfter
 
 from ingest.driver import pacing
 from ingest.driver.pacing import FIRST, GROWTH, POLL_S, Pacing, shard_count
-from ingest.task.counters import Counters, Telemetry
-from ingest.task.task import TaskProgress, TaskResult
+from ingest.task.task import Counters, TaskProgress, TaskResult, Telemetry
 
 
 def done(read: int, seconds: float) -> TaskResult:

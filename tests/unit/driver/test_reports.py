@@ -23,8 +23,7 @@ from ingest.model.reject import RejectedRecord
 from ingest.observe.events import DirtyRecord, Printed, RejectEvent, RunEnded, RunStarted
 from ingest.schema.evolve import Schemas
 from ingest.sinks.print import PrintCoordinator, PrintSink
-from ingest.task.counters import Counters, TableCounters
-from ingest.task.task import TaskProgress, TaskResult
+from ingest.task.task import Counters, TableCounters, TaskProgress, TaskResult
 
 REJECT = RejectedRecord("t", 0, 4, "decode", "malformed", "no JSON", ("shop", "orders"), b"k", b"v")
 BATCH = Batch(3, 1, {"t": "id"}, {A: (0, 9)}, 0, {A: 0})

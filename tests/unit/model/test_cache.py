@@ -19,8 +19,8 @@ from ingest.model.table import show
 from ingest.sinks.topics import writer
 from ingest.sinks.topics.kafka import KafkaSink
 from ingest.sinks.topics.options import TopicDestination
-from ingest.task.counters import TableCounters, merge_counts
 from ingest.task.rejects import MAX_KEPT, head_of, small
+from ingest.task.task import TableCounters, merge_counts
 
 if TYPE_CHECKING:
     import pytest

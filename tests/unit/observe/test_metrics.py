@@ -31,7 +31,7 @@ from ingest.observe.events import (
 )
 from ingest.observe.metrics import BUCKETS, OTHERS, WINDOW_S, Flow, Metrics, Times
 from ingest.observe.serving import Exposition, MetricsFile, registry_of
-from ingest.task.counters import TableCounters
+from ingest.task.task import TableCounters
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

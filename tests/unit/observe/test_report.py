@@ -28,7 +28,7 @@ from ingest.observe.events import (
 )
 from ingest.observe.report import DatedChange, RunFacts, RunReport
 from ingest.observe.report_page import HEIGHT, WIDTH, Axes, between_labels, nice, short, span
-from ingest.task.counters import TableCounters
+from ingest.task.task import TableCounters
 
 if TYPE_CHECKING:
     from pathlib import Path

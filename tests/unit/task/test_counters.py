@@ -10,8 +10,8 @@ from ingest.model import types
 from ingest.model.change import Change, Kind
 from ingest.model.schema import Column, TableSchema
 from ingest.schema.evolve import Schemas, SourceTable
-from ingest.task.counters import UNREPRESENTABLE, Counters, EncoderCounters, TableCounters, add_counts
-from ingest.task.task import TaskProgress, TaskResult
+from ingest.task.task import UNREPRESENTABLE, Counters, TableCounters, TaskProgress, TaskResult, add_counts
+from ingest.task.write_half import EncoderCounters
 
 T = ("d", "t")
 SCHEMA = TableSchema((Column("id", types.BIGINT, nullable=False), Column("n", types.BIGINT)), ("id",))

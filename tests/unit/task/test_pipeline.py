@@ -22,9 +22,8 @@ from ingest.native import native
 from ingest.schema.evolve import Schemas, SourceTable
 from ingest.sinks.sink import PlainWriter
 from ingest.sources import Reader
-from ingest.task.counters import Counters, TableCounters
 from ingest.task.pipeline import run_task
-from ingest.task.task import Setup, Task
+from ingest.task.task import Counters, Setup, TableCounters, Task
 from ingest.testing.in_memory import MemoryRecord, in_memory
 from ingest.transform.rows import TRANSFORM
 from ingest.transform.spill import SpillStore

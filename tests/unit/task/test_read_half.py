@@ -9,8 +9,8 @@ from inmemory import pipeline
 
 from ingest.errors import InternalError
 from ingest.model.record import offset_of
-from ingest.task.counters import Telemetry
 from ingest.task.read_half import RangeReading, read_again
+from ingest.task.task import Telemetry
 from ingest.testing.in_memory import MemoryRecord, in_memory
 
 if TYPE_CHECKING:

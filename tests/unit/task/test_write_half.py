@@ -13,9 +13,8 @@ from ingest.errors import Unavailable
 from ingest.model.commit import CommitScope, ResumePoint
 from ingest.schema.evolve import Schemas
 from ingest.task import write_half
-from ingest.task.counters import Counters, EncoderCounters, TableCounters
-from ingest.task.task import Setup, Task, TaskProgress, TaskResult
-from ingest.task.write_half import Committer, Interval
+from ingest.task.task import Counters, Setup, TableCounters, Task, TaskProgress, TaskResult
+from ingest.task.write_half import Committer, EncoderCounters, Interval
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ingest.errors import ConfigError
 from ingest.sinks.topics.progress import ProgressNote, pack, parts, read_note, read_owner, unpack
-from ingest.task.counters import MAX_BYTES, Counters, TableCounters
+from ingest.task.task import MAX_COUNTER_BYTES, Counters, TableCounters
 
 LIMIT = 4096
 """What brokers take of an offset's metadata, unless they are told otherwise."""
@@ -23,7 +23,7 @@ def test_what_is_packed_is_read_again_and_fits(count: int, start: int, distance:
         ("shop", f"t{i}"): TableCounters(0, i, i, i, i) for i in range(count)
     }
     tally = Counters(5, 3, tables).text()
-    assert len(tally) <= MAX_BYTES
+    assert len(tally) <= MAX_COUNTER_BYTES
     texts = pack(ProgressNote(9, 7, 8, final=final, tally=msgspec.Raw(tally)), starts, positions)
     assert len(texts) == parts(starts)
     assert max(map(len, texts)) < LIMIT
