@@ -14,7 +14,7 @@ import pyarrow as pa
 from ingest.model import types
 from ingest.model.table import show
 from ingest.sinks.lake.rows import UnfitRows, rows_to_batch
-from ingest.sinks.lake.types import converted
+from ingest.sinks.lake.values import converted
 from ingest.verify.rows import KeyedRow, SinkReader, SinkTable, TableRules, key_of, table_for
 
 if TYPE_CHECKING:

@@ -33,7 +33,7 @@ from ingest.sinks.delta.tables import (
 )
 from ingest.sinks.delta.upkeep import COMPACTED, is_due
 from ingest.sinks.lake.changes import LakeChangeError, check_required
-from ingest.sinks.lake.commit import Committed, digest_of, has_batch, retried
+from ingest.sinks.lake.files import Committed, digest_of, has_batch, retried
 from ingest.sinks.lake.superseded import NOWHERE, DeadRows, SupersededRows, key_groups, superseded_rows
 
 if TYPE_CHECKING:

@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     from ingest.sinks.delta.options import DeltaSink
     from ingest.sinks.delta.warehouse import DeltaWarehouse
     from ingest.sinks.lake.changes import Changes, ExistingColumn
-    from ingest.sinks.lake.commit import Committed, Mark, TakenAway
-    from ingest.sinks.lake.files import AddedFile
+    from ingest.sinks.lake.files import AddedFile, Committed, Mark, TakenAway
     from ingest.sinks.lake.table import LakeTable, TableName
 
 

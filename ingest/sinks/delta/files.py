@@ -27,7 +27,7 @@ from ingest.sinks.delta.tables import DeltaPartitions, text_of, texts_of
 from ingest.sinks.lake.changes import LakeChangeError
 from ingest.sinks.lake.files import packed, write_parquet
 from ingest.sinks.lake.superseded import NONE_KNOWN, NOWHERE, repeated
-from ingest.sinks.lake.types import converted
+from ingest.sinks.lake.values import converted
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

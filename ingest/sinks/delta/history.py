@@ -16,7 +16,7 @@ from deltalake.exceptions import DeltaError
 
 from ingest.errors import ConfigError
 from ingest.model.table import show
-from ingest.sinks.lake.commit import Mark, TakenAway
+from ingest.sinks.lake.files import Mark, TakenAway
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

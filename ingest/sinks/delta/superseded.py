@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from ingest.sinks.delta.files import ListedFile, listed, parquet_file
 from ingest.sinks.delta.tables import arrow_schema, values_of
 from ingest.sinks.lake.superseded import FoundRows, ends_of, key_groups, repeated, rows_among
-from ingest.sinks.lake.types import converted
+from ingest.sinks.lake.values import converted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -20,7 +20,7 @@ from ingest.model.types import DecimalType
 from ingest.sinks.lake.changes import ExistingColumn, LakeChangeError, changes_of
 from ingest.sinks.lake.files import PartitionValue, column_of, rows_apart
 from ingest.sinks.lake.superseded import repeated
-from ingest.sinks.lake.types import converted
+from ingest.sinks.lake.values import converted
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

@@ -22,7 +22,7 @@ from deltalake.exceptions import DeltaError
 
 from ingest.sinks.delta.files import NewFiles, all_of, listed_files, remaining_rows, removed_file, row_groups
 from ingest.sinks.delta.tables import DeltaPartitions, arrow_schema, field_of
-from ingest.sinks.lake.types import arrow_type
+from ingest.sinks.lake.values import arrow_type
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence

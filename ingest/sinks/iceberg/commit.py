@@ -25,7 +25,7 @@ from ingest.sinks.iceberg.files import ParquetPlace, data_file, deletes_data_fil
 from ingest.sinks.iceberg.history import BATCH, CHECKPOINT, NOTE, PIPELINE
 from ingest.sinks.iceberg.superseded import SupersededFiles, superseded_by
 from ingest.sinks.iceberg.tables import partition_of
-from ingest.sinks.lake.commit import Committed, digest_of, has_batch, retried
+from ingest.sinks.lake.files import Committed, digest_of, has_batch, retried
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Sequence

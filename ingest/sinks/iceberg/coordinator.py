@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     from ingest.sinks.iceberg.options import IcebergSink
     from ingest.sinks.iceberg.warehouse import IcebergWarehouse
     from ingest.sinks.lake.changes import Changes, ExistingColumn
-    from ingest.sinks.lake.commit import Committed, Mark, TakenAway
-    from ingest.sinks.lake.files import AddedFile
+    from ingest.sinks.lake.files import AddedFile, Committed, Mark, TakenAway
     from ingest.sinks.lake.table import LakeTable, TableName
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ingest.sinks.lake.commit import Mark, TakenAway
+from ingest.sinks.lake.files import Mark, TakenAway
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata

@@ -20,7 +20,7 @@ from pyiceberg.schema import Schema
 
 from ingest.sinks.iceberg.files import dead_positions, names_in, rows_at, written_files
 from ingest.sinks.lake.superseded import FoundRows, is_bounded, key_groups, rows_among, superseded_rows
-from ingest.sinks.lake.types import converted
+from ingest.sinks.lake.values import converted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -24,8 +24,7 @@ from ingest.model.schema import NO_ORDER, Misfit
 from ingest.model.table import PLAIN, show
 from ingest.sinks import SinkCoordinator
 from ingest.sinks.lake.changes import LakeChangeError, statements
-from ingest.sinks.lake.commit import marks_of, tell, to_json
-from ingest.sinks.lake.files import AddedFile
+from ingest.sinks.lake.files import AddedFile, marks_of, marks_to_json, warn_of_lost_rows
 from ingest.sinks.lake.pending_rows import LastStates
 from ingest.sinks.lake.superseded import rows_of_other_keys
 from ingest.sinks.lake.table import TableT, has_order
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
     from ingest.model.table import TableId, TableLayout
     from ingest.model.types import DataType
     from ingest.sinks.lake.changes import Changes, ExistingColumn
-    from ingest.sinks.lake.commit import Committed, Mark, TakenAway
+    from ingest.sinks.lake.files import Committed, Mark, TakenAway
     from ingest.sinks.lake.options import LakeOptions
     from ingest.sinks.lake.table import LakeTable, TableName, Warehouse
     from ingest.sinks.lake.writer import LakeFiles
@@ -192,14 +191,14 @@ class LakeCoordinator(SinkCoordinator, Generic[TableT]):
 
     def marks(self) -> list[Any]:
         """Return the marks of all tables for the checkpoint, as JSON values."""
-        return to_json(self._marks)
+        return marks_to_json(self._marks)
 
     def _compare(self, name: TableName, existing: TableT) -> TableT:
         """Say once what somebody has taken away of a table's rows; returns the table. Raise what the library raises."""
         mark = self._marks.get(name)
         found = None if mark is None else self._taken_away(name, existing, mark)
         if found is not None:
-            tell(self._warn, name, found, self._remedy(self._places.get(name)))
+            warn_of_lost_rows(self._warn, name, found, self._remedy(self._places.get(name)))
             self._marks[name] = self._mark(name, existing, found.newest)
         return existing
 

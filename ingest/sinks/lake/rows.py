@@ -19,8 +19,7 @@ from ingest.model import types
 from ingest.model.jsontext import parse_row
 from ingest.model.reject import RowError
 from ingest.model.types import DecimalType, TimeType
-from ingest.sinks.lake.types import arrow_type
-from ingest.sinks.lake.values import reader_of
+from ingest.sinks.lake.values import arrow_type, reader_of
 
 if compiled.BUILT:
     from ingest.native.records import EncodedBatch

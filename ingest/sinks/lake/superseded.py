@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from ingest.sinks.lake.ordering import Contender, contest
 from ingest.sinks.lake.rows import UnfitRows, rows_to_batch, schema_of
-from ingest.sinks.lake.types import converted
+from ingest.sinks.lake.values import converted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

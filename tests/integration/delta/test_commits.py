@@ -61,7 +61,7 @@ def test_another_writer_that_is_faster_loses_nothing(sink: DeltaSinkSide, monkey
 
 def test_a_writer_that_is_always_faster_ends_the_run(sink: DeltaSinkSide, monkeypatch: pytest.MonkeyPatch) -> None:
     sink.side.declare({TABLE: SCHEMA})
-    monkeypatch.setattr("ingest.sinks.lake.commit._PAUSE_S", 0)
+    monkeypatch.setattr("ingest.sinks.lake.files._PAUSE_S", 0)
     before(monkeypatch, DeltaTable, "create_write_transaction", lambda call: other_writer(sink, 100 + call, n=5))
     found = sink.files(TABLE, SCHEMA, rows(1))
     with pytest.raises(Unavailable):

@@ -117,7 +117,7 @@ def test_another_writer_in_between_is_seen(filled: LakeSink, monkeypatch: pytest
 def test_a_writer_that_is_always_faster_ends_the_run_to_be_tried_again(
     filled: LakeSink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ingest.sinks.lake.commit._PAUSE_S", 0.0)
+    monkeypatch.setattr("ingest.sinks.lake.files._PAUSE_S", 0.0)
     files = filled.files(TABLE, SCHEMA, (row(1, 1),))
     rows = pa.table({"id": pa.array([0], pa.int64()), "n": pa.array([0], pa.int32())}, schema=pa.schema([
         pa.field("id", pa.int64(), nullable=False), pa.field("n", pa.int32()),

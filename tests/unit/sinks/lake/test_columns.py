@@ -16,7 +16,7 @@ from ingest.model import types
 from ingest.native import native
 from ingest.sinks.lake.rows import rows_to_batch
 from ingest.sinks.lake.table import LakeColumn, lake_columns, stored_schema
-from ingest.sinks.lake.types import arrow_type
+from ingest.sinks.lake.values import arrow_type
 
 SOURCE = schema(
     {
