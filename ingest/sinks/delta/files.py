@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 import time
-import uuid
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from itertools import chain, islice
@@ -24,8 +23,9 @@ import pyarrow.parquet as pq
 from deltalake.transaction import AddAction, RemoveAction
 
 from ingest.sinks.delta.tables import DeltaPartitions, text_of, texts_of
+from ingest.sinks.delta.writer import new_file
 from ingest.sinks.lake.changes import LakeChangeError
-from ingest.sinks.lake.files import packed, write_parquet
+from ingest.sinks.lake.files import packed
 from ingest.sinks.lake.superseded import NONE_KNOWN, NOWHERE, repeated
 from ingest.sinks.lake.values import converted
 
@@ -39,17 +39,6 @@ if TYPE_CHECKING:
     from ingest.sinks.lake.files import PartitionValue
 
     Partition = tuple[PartitionValue, ...]
-
-
-def new_file(files: FileSystem, schema: pa.Schema, batches: Iterable[pa.RecordBatch | pa.Table], kind: str) -> str:
-    """Write batches into a new file, whose columns come in the schema's order; returns its path in the table.
-
-    `kind`: a word in the file's name. Raise OSError.
-    """
-    path = f"{uuid.uuid4()}-{kind}.parquet"
-    with files.open_output_stream(path) as stream:
-        write_parquet(stream, schema, batches)
-    return path
 
 
 _PATH: Final = re.compile(r"(?!.*(?:^|/)\.\.?(?:/|$))(?:[A-Za-z0-9_-]|%25)(?:[A-Za-z0-9._/=-]|%2[05])*")

@@ -5,6 +5,7 @@ Rules: docs/spec/delta.md#types.
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -13,12 +14,12 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from ingest.model.jsontext import parse_row
-from ingest.sinks.delta.files import new_file
 from ingest.sinks.delta.tables import DeltaPartitions, arrow_schema, existing_columns
+from ingest.sinks.lake.files import write_parquet
 from ingest.sinks.lake.writer import LakeFiles, LakeWriter, TaskTable, known_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from pyarrow.fs import FileSystem
 
@@ -28,6 +29,17 @@ if TYPE_CHECKING:
     from ingest.sinks.lake.table import LakeTable
 
 _EMPTY: Final = "column {!r} of the key makes partitions, and Delta does not tell an empty text from a null there"
+
+
+def new_file(files: FileSystem, schema: pa.Schema, batches: Iterable[pa.RecordBatch | pa.Table], kind: str) -> str:
+    """Write batches into a new file, whose columns come in the schema's order; returns its path in the table.
+
+    `kind`: a word in the file's name. Raise OSError.
+    """
+    path = f"{uuid.uuid4()}-{kind}.parquet"
+    with files.open_output_stream(path) as stream:
+        write_parquet(stream, schema, batches)
+    return path
 
 
 @dataclass(frozen=True, slots=True)

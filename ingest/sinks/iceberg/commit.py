@@ -10,21 +10,24 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from copy import copy
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
+from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.manifest import DataFileContent, ManifestContent, ManifestEntry, ManifestEntryStatus, ManifestWriterV2
 from pyiceberg.table import Transaction
 from pyiceberg.table.snapshots import Operation
 from pyiceberg.table.update.snapshot import _MergeAppendFiles
 from pyiceberg.typedef import Record as Partition
 
-from ingest.sinks.iceberg.files import ParquetPlace, data_file, deletes_data_file
+from ingest.sinks.iceberg.files import DELETES, data_file, deletes_data_file
 from ingest.sinks.iceberg.history import BATCH, CHECKPOINT, NOTE, PIPELINE
 from ingest.sinks.iceberg.superseded import SupersededFiles, superseded_by
 from ingest.sinks.iceberg.tables import partition_of
+from ingest.sinks.iceberg.writer import ParquetPlace
 from ingest.sinks.lake.files import Committed, digest_of, has_batch, retried
 
 if TYPE_CHECKING:
@@ -117,7 +120,7 @@ def deletes_files(table: Table, gone: Iterable[tuple[DataFile, pa.Array]]) -> li
         places[part] = file.partition, file.spec_id
         found = parts.setdefault(part, {}).setdefault(file.file_path, [])
         found.append(positions.to_numpy(zero_copy_only=False))
-    to, out = ParquetPlace.of_deletes(table), []
+    to, out = replace(ParquetPlace.of(table), schema=schema_to_pyarrow(DELETES)), []
     for part, by_path in parts.items():
         path = to.write(
             # In the order of files and positions, as readers expect

@@ -1,12 +1,11 @@
-"""Files of Iceberg tables: how they are written, what a snapshot says of each, and how their rows are read back.
+"""Files of Iceberg tables: what a snapshot says of each, and how their rows are read back.
 
 Rules: docs/spec/iceberg.md#types.
 """
 
 from __future__ import annotations
 
-import uuid
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -18,17 +17,16 @@ from pyiceberg.io.pyarrow import (
     _task_to_record_batches,
     compute_statistics_plan,
     data_file_statistics_from_parquet_metadata,
-    schema_to_pyarrow,
 )
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.schema import Schema
 from pyiceberg.table import FileScanTask
-from pyiceberg.table.locations import load_location_provider
 from pyiceberg.types import LongType, NestedField, StringType
 
 from ingest.model.numbers import LARGEST
 from ingest.sinks.iceberg.tables import Partitions
-from ingest.sinks.lake.files import LEVEL, packed, write_parquet
+from ingest.sinks.iceberg.writer import ParquetPlace
+from ingest.sinks.lake.files import packed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -36,7 +34,6 @@ if TYPE_CHECKING:
     from pyiceberg.io import FileIO
     from pyiceberg.io.pyarrow import StatisticsCollector, StatsAggregator
     from pyiceberg.table import Table
-    from pyiceberg.table.locations import LocationProvider
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.typedef import Record as Partition
 
@@ -64,55 +61,6 @@ def names_in(found: pa.Schema, fields: Sequence[NestedField]) -> list[str]:
 _FILE_BYTES: Final = 256 << 20
 """Bytes of Arrow's columns that become one file."""
 _LAST: Final = "\U0010ffff"
-
-
-@dataclass(frozen=True, slots=True)
-class ParquetPlace:
-    """The place where files of a table are written, and their form."""
-
-    io: FileIO
-    locations: LocationProvider
-    schema: pa.Schema
-    """Columns with the ids of their fields."""
-    codec: str
-    level: int | None
-
-    @classmethod
-    def of(cls, table: Table, fields: Iterable[str] | None = None) -> ParquetPlace:
-        """Return the place of a table's files. `fields`: the names of their columns; all of them where it is None."""
-        return cls.of_metadata(table.metadata, table.io, fields)
-
-    @classmethod
-    def of_metadata(cls, metadata: TableMetadata, io: FileIO, fields: Iterable[str] | None = None) -> ParquetPlace:
-        """Return the place of the files of a table that has this metadata, or will have it."""
-        schema, properties = metadata.schema(), metadata.properties
-        if fields is not None:
-            wanted = set(fields)
-            schema = Schema(*(one for one in schema.fields if one.name in wanted))
-        codec = properties.get("write.parquet.compression-codec", "zstd").lower()
-        level = properties.get("write.parquet.compression-level")
-        return cls(
-            io,
-            load_location_provider(metadata.location, properties),
-            schema_to_pyarrow(schema),
-            "none" if codec == "uncompressed" else codec,
-            int(level) if level else LEVEL if codec == "zstd" else None,
-        )
-
-    @classmethod
-    def of_deletes(cls, table: Table) -> ParquetPlace:
-        """Return the place of a table's files of deletes."""
-        return replace(cls.of(table), schema=schema_to_pyarrow(DELETES))
-
-    def write(self, batches: Iterable[pa.RecordBatch | pa.Table], kind: str) -> str:
-        """Write batches into a new file, whose columns come in the schema's order; returns its path.
-
-        `kind`: a word in the file's name. Raise OSError.
-        """
-        path = self.locations.new_data_location(f"{uuid.uuid4()}-{kind}.parquet")
-        with self.io.new_output(path).create() as stream:
-            write_parquet(stream, self.schema, batches, self.codec, self.level)
-        return path
 
 
 def data_file(metadata: TableMetadata, io: FileIO, path: str) -> DataFile:

@@ -19,8 +19,9 @@ from pyiceberg.manifest import DataFileContent
 from pyiceberg.table.snapshots import Operation, Summary
 
 from ingest.sinks.iceberg.commit import QuickTransaction, Replacement, deletes_files, live_entries, removed_if_it_fails
-from ingest.sinks.iceberg.files import ParquetPlace, dead_positions, rows_of, written_files
+from ingest.sinks.iceberg.files import dead_positions, rows_of, written_files
 from ingest.sinks.iceberg.tables import iceberg_type, is_floating, partition_of
+from ingest.sinks.iceberg.writer import ParquetPlace
 from ingest.sinks.lake.values import converted
 
 if TYPE_CHECKING:

@@ -5,25 +5,76 @@ Rules: docs/spec/iceberg.md#types.
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table
+from pyiceberg.table.locations import load_location_provider
 
 from ingest.model.jsontext import parse_row
-from ingest.sinks.iceberg.files import ParquetPlace
 from ingest.sinks.iceberg.tables import Partitions, existing_columns
+from ingest.sinks.lake.files import LEVEL, write_parquet
 from ingest.sinks.lake.writer import LakeFiles, LakeWriter, TaskTable, known_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     import pyarrow as pa
+    from pyiceberg.io import FileIO
+    from pyiceberg.table.locations import LocationProvider
+    from pyiceberg.table.metadata import TableMetadata
 
     from ingest.sinks.iceberg.options import IcebergSink
     from ingest.sinks.lake.files import PartitionValue
     from ingest.sinks.lake.table import LakeTable
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetPlace:
+    """The place where files of a table are written, and their form."""
+
+    io: FileIO
+    locations: LocationProvider
+    schema: pa.Schema
+    """Columns with the ids of their fields."""
+    codec: str
+    level: int | None
+
+    @classmethod
+    def of(cls, table: Table, fields: Iterable[str] | None = None) -> ParquetPlace:
+        """Return the place of a table's files. `fields`: the names of their columns; all of them where it is None."""
+        return cls.of_metadata(table.metadata, table.io, fields)
+
+    @classmethod
+    def of_metadata(cls, metadata: TableMetadata, io: FileIO, fields: Iterable[str] | None = None) -> ParquetPlace:
+        """Return the place of the files of a table that has this metadata, or will have it."""
+        schema, properties = metadata.schema(), metadata.properties
+        if fields is not None:
+            wanted = set(fields)
+            schema = Schema(*(one for one in schema.fields if one.name in wanted))
+        codec = properties.get("write.parquet.compression-codec", "zstd").lower()
+        level = properties.get("write.parquet.compression-level")
+        return cls(
+            io,
+            load_location_provider(metadata.location, properties),
+            schema_to_pyarrow(schema),
+            "none" if codec == "uncompressed" else codec,
+            int(level) if level else LEVEL if codec == "zstd" else None,
+        )
+
+    def write(self, batches: Iterable[pa.RecordBatch | pa.Table], kind: str) -> str:
+        """Write batches into a new file, whose columns come in the schema's order; returns its path.
+
+        `kind`: a word in the file's name. Raise OSError.
+        """
+        path = self.locations.new_data_location(f"{uuid.uuid4()}-{kind}.parquet")
+        with self.io.new_output(path).create() as stream:
+            write_parquet(stream, self.schema, batches, self.codec, self.level)
+        return path
 
 
 @dataclass(frozen=True, slots=True)
