@@ -187,14 +187,6 @@ def _fraction(micros: int) -> str:
     return f".{micros:06d}".rstrip("0") if micros else ""
 
 
-def date_text(days: int) -> bytes:
-    """The JSON text of a date, from days since 1970; raises ValueError outside of the years 1 to 9999."""
-    try:
-        return f'"{(_EPOCH + timedelta(days=days)).date().isoformat()}"'.encode()
-    except OverflowError as exc:
-        raise ValueError(str(exc)) from exc
-
-
 def time_text(micros: int) -> bytes:
     """The JSON text of a time of day, from microseconds since midnight, or of a TIME of MySQL: `"-838:59:59"`.
 
