@@ -11,7 +11,7 @@
     └── ConfigError                78   configuration           something a person has to change first
         ├── PipelineFileError           pipeline-file           the pipeline file, with all of its diagnostics
         ├── CheckpointError             checkpoint              it is damaged, or of another pipeline
-        │   └── CheckpointInUse    73   checkpoint-in-use       another run has it: the former one is still going on
+        ├── CheckpointInUse        73   checkpoint-in-use       another run has it: the former one is still going on
         ├── ProgramMissing              program-missing         a program or package that has to be installed
         ├── AccessError                 access                  wrong credentials or missing rights
         ├── TopicMissing                topic-missing           a topic that is not there
@@ -125,7 +125,7 @@ class CheckpointError(ConfigError):
     code = "checkpoint"
 
 
-class CheckpointInUse(CheckpointError):
+class CheckpointInUse(ConfigError):
     """Another run has the checkpoint. A scheduled run that finds the former one going on ends with this."""
 
     exit_code = 73

@@ -33,12 +33,14 @@ def run_tests(
     for file, searched in _files(paths):
         try:
             scenario = read(file)
+        except NoTest:
+            if not searched:
+                raise
+            left_out.append(file)  # pipelines and their tests may live together
+            continue
         except ScenarioError as exc:
             if not searched:
                 raise
-            if isinstance(exc, NoTest):
-                left_out.append(file)  # pipelines and their tests may live together
-                continue
             tests, failed = tests + 1, failed + 1
             typer.echo(f"{_painted('FAILED')} {exc}")
             continue

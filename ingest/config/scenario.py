@@ -83,8 +83,10 @@ class ScenarioError(ConfigError):
     code = "test-file"
 
 
-class NoTest(ScenarioError):
+class NoTest(ConfigError):
     """Error about a file that is not a test."""
+
+    code = ScenarioError.code
 
 
 def read(file: Path) -> Scenario:

@@ -18,7 +18,7 @@ from ingest.checkpoint.storage import LocalStorage, MemoryStorage, holder
 from ingest.cli.status import lines
 from ingest.config.redaction import SEEN
 from ingest.driver.backlog import WaitingNotes
-from ingest.errors import CheckpointError, ConfigError
+from ingest.errors import CheckpointError, CheckpointInUse, ConfigError
 from ingest.observe.events import OptionChanged, Pending
 
 if TYPE_CHECKING:
@@ -252,7 +252,7 @@ def test_a_look_takes_the_lock_from_nobody(tmp_path: Path) -> None:
     held = holder(tmp_path)
     assert held is not None
     assert held.isdigit()
-    with pytest.raises(CheckpointError, match=f"process {held}"):
+    with pytest.raises(CheckpointInUse, match=f"process {held}"):
         LocalStorage(tmp_path)
     storage.close()
     assert holder(tmp_path) is None

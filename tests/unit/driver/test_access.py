@@ -12,7 +12,7 @@ from ingest.checkpoint.checkpoint import Checkpoint
 from ingest.checkpoint.location import CheckpointAccess, CheckpointLocation, MemoryLocation
 from ingest.checkpoint.storage import LocalStorage, MemoryStorage
 from ingest.driver.engine import refuse_speculation
-from ingest.errors import CheckpointError, ConfigError
+from ingest.errors import CheckpointError, CheckpointInUse, ConfigError
 from ingest.testing.in_process import InProcessRunner
 
 
@@ -21,7 +21,7 @@ def test_a_local_checkpoint_is_ours_until_the_end(tmp_path: Path) -> None:
     with CheckpointAccess(CheckpointLocation(where)) as access:
         assert access.early is not None
         assert access.lock is not None
-        with pytest.raises(CheckpointError, match="in use by another run"):
+        with pytest.raises(CheckpointInUse, match="in use by another run"):
             CheckpointAccess(CheckpointLocation(where))
     LocalStorage(Path(where)).close()
 

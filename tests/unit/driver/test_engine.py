@@ -17,7 +17,7 @@ from ingest.checkpoint.checkpoint import Batch, Checkpoint, Progress
 from ingest.checkpoint.storage import LocalStorage
 from ingest.driver import pacing
 from ingest.encode.coercer import Drift, RowCoercer
-from ingest.errors import CheckpointError, ConfigError, NoPrimaryKey, SchemaChangeRefused
+from ingest.errors import CheckpointError, CheckpointInUse, ConfigError, NoPrimaryKey, SchemaChangeRefused
 from ingest.kafka.failures import is_away
 from ingest.model import types
 from ingest.model.schema import Column, Misfit, TableSchema
@@ -138,7 +138,7 @@ def test_a_second_user_is_refused_and_a_dead_one_is_not_waited_for_long(tmp_path
     assert other.stdout is not None
     assert other.stdin is not None
     assert other.stdout.readline() == "open\n"
-    with pytest.raises(CheckpointError, match=f"in use by another run .process {other.pid}"):
+    with pytest.raises(CheckpointInUse, match=f"in use by another run .process {other.pid}"):
         opened(tmp_path)
     other.kill()
     other.wait()
