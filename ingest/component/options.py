@@ -1,4 +1,4 @@
-"""The parent class of the options models of all components.
+"""What the options models of components are made of: their parent, and how groups of options are asked.
 
 Keys are as the reference documents spell them; unknown keys are errors.
 """
@@ -8,18 +8,19 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, NamedTuple, Self, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, NamedTuple, TypeAlias, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationInfo, WithJsonSchema
 
 from ingest.model.text import TextError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from ingest.component.files import Files
-    from ingest.paths import SharedPlace
 
+T = TypeVar("T")
+M = TypeVar("M", bound=BaseModel)
 AnyOptions: TypeAlias = Any
 """Options of a component, or the class of them, whose own attributes are asked for."""
 
@@ -38,22 +39,30 @@ class Synonym(NamedTuple):
     """True if a file that has the other key gets a warning."""
 
 
-class Options(BaseModel):
-    """Parent of all options models. Models are frozen, unknown keys are errors, and keys are the fields' aliases.
+OPTIONS: Final = ConfigDict(
+    frozen=True,
+    extra="forbid",
+    # Pydantic would quote the value, which may be a secret: errors quote the file themselves, where that is safe
+    hide_input_in_errors=True,
+    alias_generator=key,
+    # Pydantic reads the source files for these descriptions, and a start should not wait for that
+    use_attribute_docstrings="INGEST_DOCS" in os.environ,
+)
+"""The configuration of all models: frozen, unknown keys are errors, and keys are the fields' aliases.
 
-    Attribute docstrings are the documentation. They become the fields' descriptions only where the environment has
-    INGEST_DOCS, which `make docs` sets.
+Attribute docstrings are the documentation. They become the fields' descriptions only where the environment has
+INGEST_DOCS, which `make docs` sets.
+"""
+
+
+class Options(BaseModel):
+    """Parent of the options models of components.
+
+    A group of options that several components have is a model of its own with the same configuration, which their
+    classes inherit beside this one. Each class may have the methods of `Said`, and `with_files`, for its own fields.
     """
 
-    model_config = ConfigDict(
-        frozen=True,
-        extra="forbid",
-        # Pydantic would quote the value, which may be a secret: errors quote the file themselves, where that is safe
-        hide_input_in_errors=True,
-        alias_generator=key,
-        # Pydantic reads the source files for these descriptions, and a start should not wait for that
-        use_attribute_docstrings="INGEST_DOCS" in os.environ,
-    )
+    model_config = OPTIONS
 
     codes: ClassVar[Mapping[str, str]] = {}
     """The codes of rejects that only this component makes, each with its meaning."""
@@ -61,49 +70,48 @@ class Options(BaseModel):
     synonyms: ClassVar[Mapping[str, Synonym]] = {}
     """Other keys of options. Where a file has both, the option's own key counts."""
 
-    def holding(self, **attributes: object) -> Self:
-        """Return a copy of these options with other values of private attributes."""
-        made = self.model_copy()
-        for name, value in attributes.items():
-            setattr(made, name, value)
-        return made
-
-    def warnings(self) -> list[tuple[str, str]]:
-        """Return the options that are accepted but have no effect: for each its key, and why it has none."""
-        return []
-
-    def notes(self) -> list[tuple[str, str]]:
-        """Return the options whose files are not on this machine: for each its key, and why a run would stop."""
-        return []
-
-    def packages(self) -> list[tuple[str, str]]:
-        """Return the options that need packages which may be missing: for each its key, and the name of the extra.
-
-        The key is empty in a format's options: there it stands for the option that names the format.
-        """
-        return []
-
-    def shared_places(self) -> list[SharedPlace]:
-        """Return the paths on this machine that tasks use as the driver does: on a cluster all have to see them."""
-        return []
-
     def for_keys(self) -> Options:
         """Return the options of a format of values for keys that have no options of their own."""
         return self
 
-    def with_files(self, _files: Files) -> Self:
-        """Return these options with what is in the files that they name; raises IngestError.
 
-        The driver calls this once, before it or a worker connects.
-        """
-        return self
+Said: TypeAlias = Literal["warnings", "notes", "packages", "remarks", "shared_places"]
+"""What a class says of its own options, each by a method that returns a list.
 
-    def remarks(self) -> list[tuple[str, TextError]]:
-        """Return the places in options where the text probably does not mean what its author meant.
+- `warnings`: those that are accepted but have no effect: for each its key, and why it has none.
+- `notes`: those whose files are not on this machine: for each its key, and why a run would stop.
+- `packages`: those that need packages which may be missing: for each its key, and the name of the extra. The key is
+  empty in a format's options: there it stands for the option that names the format.
+- `remarks`: the places where a text probably does not mean what its author meant: for each the option's key, and a
+  TextError with the reason and the place.
+- `shared_places`: the paths on this machine that tasks use as the driver does: on a cluster all have to see them.
+"""
 
-        Each entry has the option's key, and an error with the reason and the place.
-        """
-        return []
+
+def said(options: object, what: Said) -> Iterator[Any]:
+    """Yield what each class of these options says, those of groups and parents first."""
+    for cls in reversed(type(options).__mro__):
+        if what in vars(cls):
+            yield from vars(cls)[what](options)
+
+
+def filled(options: T, files: Files) -> T:
+    """Return options with what is in the files that they name, by `with_files` of each class; raises IngestError.
+
+    The driver calls this once, before it or a worker connects.
+    """
+    for cls in reversed(type(options).__mro__):
+        if "with_files" in vars(cls):
+            options = vars(cls)["with_files"](options, files)
+    return options
+
+
+def holding(options: M, **attributes: object) -> M:
+    """Return a copy of options with other values of private attributes."""
+    made = options.model_copy()
+    for name, value in attributes.items():
+        setattr(made, name, value)
+    return made
 
 
 WRITTEN: Final = "written"
@@ -120,15 +128,17 @@ def label_warning(name: str | None) -> list[tuple[str, str]]:
     return [] if name is None else [("name", "name has no effect: it is a label for people")]
 
 
-class Labelled(Options):
+class Labelled(BaseModel):
     """Options of a source, or a collector, that may have a name. The name is for people only."""
+
+    model_config = OPTIONS
 
     name: str | None = None
     """A label for people; it has no effect."""
 
     def warnings(self) -> list[tuple[str, str]]:
         """Return the options that are accepted but have no effect: for each its key, and why it has none."""
-        return [*super().warnings(), *label_warning(self.name)]
+        return label_warning(self.name)
 
 
 class OptionErrors(ValueError):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pydantic import ValidationError
 
-from ingest.component.options import WRITTEN, Options
+from ingest.component.options import WRITTEN, Options, said
 from ingest.component.plugins import ComponentError
 from ingest.config.document import Mapping, Scalar, Sequence
 from ingest.config.messages import OTHER_CONNECTORS, SINK_NAMES, names, problems, quoted, redacted, source_advice
@@ -322,21 +322,21 @@ class ModelReader:
 
     def note_packages(self, options: Options, where: Mapping, section: str, format_key: str = "") -> None:
         """Report what is not installed here of the packages that options need. `format_key` names a format's option."""
-        for key, extra in options.packages():
+        for key, extra in said(options, "packages"):
             found = lacking(extra)
             if found is not None:
                 span = where.keys.get(key or format_key, where.span)
                 self._document.report(span, f"{section}: {found[0]}; {found[1]}", severity="note", of_machine=True)
 
     def _warn(self, options: Options, where: Mapping, section: str) -> None:
-        for key, said in options.warnings():
-            text = redacted(said, where.items.get(key), key)
+        for key, why in said(options, "warnings"):
+            text = redacted(why, where.items.get(key), key)
             self._document.report(where.keys.get(key, where.span), text, severity="warning")
             self.warnings.append(f"{section}: {text}")
-        for key, said in options.notes():
-            text = redacted(said, where.items.get(key), key)
+        for key, why in said(options, "notes"):
+            text = redacted(why, where.items.get(key), key)
             self._document.report(where.keys.get(key, where.span), text, severity="note")
-        for key, remark in options.remarks():
+        for key, remark in said(options, "remarks"):
             value = where.items[key]
             assert isinstance(value, Scalar)
             span = self._document.within(value, remark.at, remark.length)

@@ -234,7 +234,7 @@ class MetricsOptions(Options):
 
     def packages(self) -> list[tuple[str, str]]:
         """Return the options that need packages which may be missing: for each its key, and the name of the extra."""
-        return [*super().packages(), *([] if self.metrics_otlp is None else [("metrics.otlp-url", "opentelemetry")])]
+        return [] if self.metrics_otlp is None else [("metrics.otlp-url", "opentelemetry")]
 
     @field_validator("metrics_push")
     @classmethod

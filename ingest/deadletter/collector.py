@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 from pydantic import Field, model_validator
 
-from ingest.component.options import Labelled, OptionErrors
+from ingest.component.options import Labelled, OptionErrors, Options
 from ingest.kafka.connection import KafkaConnection
 from ingest.kafka.properties import LARGEST
 
@@ -43,7 +43,7 @@ class Collector(Protocol):
         """Create the topic if it is missing, and return an identity of its cluster. Raises IngestError."""
 
 
-class DirtyDataCollector(KafkaConnection, Labelled):
+class DirtyDataCollector(KafkaConnection, Labelled, Options):
     """Options of `dirty-data.collector` in `pipeline:`."""
 
     formats: ClassVar[str | None] = None

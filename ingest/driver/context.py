@@ -20,6 +20,7 @@ from threading import Thread, current_thread, main_thread
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from ingest.component.files import Files
+from ingest.component.options import filled
 from ingest.errors import INTERRUPTED
 from ingest.observe.events import Alive, Warned
 from ingest.spark.jvm import read_hadoop_file
@@ -213,8 +214,8 @@ def read_files(pipeline: Pipeline, hadoop: Callable[[], tuple[Any, Any]], warn: 
 
     collector, options = pipeline.pipeline.collector, pipeline.pipeline
     if collector is not None:
-        options = options.model_copy(update={"collector": collector.with_files(files("pipeline.dirty-data.collector"))})
-    source, sink = pipeline.source.with_files(files("source")), pipeline.sink.with_files(files("sink"))
+        options = options.model_copy(update={"collector": filled(collector, files("pipeline.dirty-data.collector"))})
+    source, sink = filled(pipeline.source, files("source")), filled(pipeline.sink, files("sink"))
     return pipeline.model_copy(update={"source": source, "sink": sink, "pipeline": options})
 
 

@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
+from ingest.component.options import said
 from ingest.errors import ConfigError, is_denied
 from ingest.model.text import reason_of
 from ingest.paths import SharedMark, is_remote, unseen, unshared
@@ -169,7 +170,7 @@ def seen_by_all(context: RunContext, engine: SparkEngine, lock: int | None) -> I
     descriptor for child processes to hold.
     """
     settings, submitted = context.settings, SUBMITTED in os.environ
-    places = [*context.pipeline.source.shared_places(), *context.pipeline.sink.shared_places()]
+    places = [*said(context.pipeline.source, "shared_places"), *said(context.pipeline.sink, "shared_places")]
     if not submitted:
         if is_local(settings.master):
             yield

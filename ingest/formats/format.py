@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, Literal, Protocol, Self
 
 from pydantic import PrivateAttr
 
-from ingest.component.options import Options
+from ingest.component.options import Options, holding
 from ingest.model.types import DataType
 from ingest.schema.type_hints import TypeHints
 
@@ -125,7 +125,7 @@ class FormatOptions(Options):
 
     def beside(self, declared: Mapping[TableId, Mapping[str, DataType]]) -> Self:
         """Return a copy of these options for a pipeline that declares types of columns itself, by their tables."""
-        return self.holding(_declared=declared)
+        return holding(self, _declared=declared)
 
     @property
     def all_declared(self) -> Collection[Mapping[str, DataType]]:

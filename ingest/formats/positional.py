@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import PrivateAttr
 
-from ingest.component.options import Options
+from ingest.component.options import Options, holding
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -30,11 +30,11 @@ class PositionalOptions(Options, ABC):
 
     def with_tables(self, tables: Mapping[TableId, Mapping[str, DataType]]) -> Self:
         """Return a copy that knows the columns of tables, in the order of the fields."""
-        return self.holding(_tables=tables)
+        return holding(self, _tables=tables)
 
     def with_names(self, names: tuple[str, ...]) -> Self:
         """Return a copy for keys whose fields have these names (`key.fields`), in tables that declare none."""
-        return self.holding(_named=names)
+        return holding(self, _named=names)
 
     def for_keys(self) -> Self:
         """Return a copy for keys that have no options of their own: the names of columns are the values'."""

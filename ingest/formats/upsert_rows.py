@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
+from ingest.component.options import filled
 from ingest.formats.key_reading import columns_beside, compared, json_key, key_reader, read_key
 from ingest.model.change import Change, InlineSchema, Kind, Reject
 from ingest.model.jsontext import MALFORMED, key_image
@@ -65,8 +66,7 @@ class UpsertRows:
 
     def with_files(self, files: Files) -> Self:
         """Return the same with what is in the files that options name; raises IngestError."""
-        keys = None if self.keys is None else self.keys.with_files(files)
-        return replace(self, rows=self.rows.with_files(files), keys=keys)
+        return replace(self, rows=filled(self.rows, files), keys=filled(self.keys, files))
 
     def decoder(self, topic: str, *, keyed: bool = False) -> Decoder:
         """Return a decoder for one split's records; `keyed`: the key's fields are columns that the rows do not have."""

@@ -12,10 +12,10 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar, Final, Literal, Self
 
-from pydantic import Field, PrivateAttr, field_validator, model_validator
+from pydantic import BaseModel, Field, PrivateAttr, field_validator, model_validator
 
 from ingest.component.files import unreadable
-from ingest.component.options import OptionErrors, Options
+from ingest.component.options import OPTIONS, OptionErrors, holding
 from ingest.errors import InternalError
 from ingest.kafka.properties import KRB5, check, idle, store_of, translate, uses_msk
 from ingest.paths import is_remote, private_file
@@ -43,8 +43,10 @@ _STORES: Final = {
 """Properties of Java's stores, and those that take what is in them."""
 
 
-class KafkaConnection(Options):
+class KafkaConnection(BaseModel):
     """Options that Kafka sources and sinks share."""
+
+    model_config = OPTIONS
 
     scope: ClassVar[Literal["C", "P"]]
     """The client whose properties have an effect: a consumer (C) or a producer (P)."""
@@ -113,14 +115,13 @@ class KafkaConnection(Options):
 
     def with_files(self, files: Files) -> Self:
         """Return these options with what is in the files that their properties name; raises IngestError."""
-        options = super().with_files(files)
         contents = read_files(self.properties, files) if self.properties else {}
-        return options.holding(_contents=contents) if contents else options
+        return holding(self, _contents=contents) if contents else self
 
     def packages(self) -> list[tuple[str, str]]:
         """Return the options that need packages which may be missing: for each its key, and the name of the extra."""
         name = "sasl.mechanism" if "sasl.mechanism" in self.properties else "sasl.mechanisms"
-        return super().packages() + ([(f"properties.{name}", "aws")] if uses_msk(self.properties) else [])
+        return [(f"properties.{name}", "aws")] if uses_msk(self.properties) else []
 
     def connection(self) -> dict[str, str]:
         """Return librdkafka's configuration for the properties, with what is in the files that they name."""
@@ -129,7 +130,7 @@ class KafkaConnection(Options):
     def notes(self) -> list[tuple[str, str]]:
         """Return the properties whose files are not on this machine, where the driver would read them."""
         missing = missing_files(self.properties) if self.properties else []
-        return super().notes() + [(f"properties.{name}", f"properties.{text}") for name, text in missing]
+        return [(f"properties.{name}", f"properties.{text}") for name, text in missing]
 
     def _cloud(self) -> dict[str, str | None]:
         return {
@@ -142,9 +143,8 @@ class KafkaConnection(Options):
 
     def warnings(self) -> list[tuple[str, str]]:
         """Return options that are understood and do nothing: the key to point at, and why."""
-        out = super().warnings()
         whose = {"C": "a producer's", "P": "a consumer's"}[self.scope]
-        out += [
+        out = [
             (f"properties.{name}", f"properties.{name} has no effect here: it is {whose} property")
             for name in idle(self.properties, self.scope)
         ]

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from pydantic import ConfigDict, Field, PrivateAttr, ValidationInfo, model_validator
 
 from ingest.component.files import unreadable
-from ingest.component.options import OptionErrors, Options, is_written
+from ingest.component.options import OptionErrors, Options, holding, is_written
 from ingest.paths import is_remote
 
 if TYPE_CHECKING:
@@ -197,7 +197,7 @@ class RegistryOptions(Options):
 
     def warnings(self) -> list[tuple[str, str]]:
         """Return the options that are accepted but have no effect: for each its key, and why it has none."""
-        out = super().warnings()
+        out = []
         if self._written and "ignore_parse_errors" in self.model_fields_set:
             key = self._key("ignore_parse_errors")
             out.append((key, f"{key} has no effect for a sink"))
@@ -214,7 +214,7 @@ class RegistryOptions(Options):
 
     def notes(self) -> list[tuple[str, str]]:
         """Return the stores that are not on this machine: for each its key, and why a run would stop."""
-        out = super().notes()
+        out = []
         for name in ("ssl_truststore", "ssl_keystore"):
             place = getattr(self, name)
             if place is not None and _is_read(place) and (why := unreadable(place)):
@@ -232,8 +232,7 @@ class RegistryOptions(Options):
             of_key = self.client().get("ssl.key.password")
             chain, private = files.identity(self._key("ssl_keystore"), own, "", password, of_key)
             contents["ssl.certificate.pem"], contents["ssl.key.pem"] = chain, private
-        options = super().with_files(files)
-        return options.holding(_contents=contents) if contents else options
+        return holding(self, _contents=contents) if contents else self
 
     def reach(self) -> None:
         """See that the registry answers, and lets this pipeline in. Raise Unavailable, AccessError or ConfigError."""

@@ -10,9 +10,9 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Self
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import BaseModel, BeforeValidator, Field, field_validator, model_validator
 
-from ingest.component.options import OptionErrors, Options, label_warning
+from ingest.component.options import OPTIONS, OptionErrors, Options, label_warning
 from ingest.model.numbers import Numbers
 from ingest.model.table import show
 
@@ -94,11 +94,11 @@ class SinkOptions(Options):
 
     def warnings(self) -> list[tuple[str, str]]:
         """Return the options that are accepted but have no effect: for each its key, and why it has none."""
-        return [*super().warnings(), *label_warning(self.name)]
+        return label_warning(self.name)
 
     def packages(self) -> list[tuple[str, str]]:
         """Return the options that need packages which may be missing: for each its key, and the name of the extra."""
-        return [*super().packages(), *(("type", name) for name in self.capabilities.packages)]
+        return [("type", name) for name in self.capabilities.packages]
 
     parallelism: int | None = Field(None, alias="sink.parallelism", ge=1, le=10_000)
     """How many tasks write at once, at most."""
@@ -164,8 +164,10 @@ class PlainWriter(ABC):
         self.abort()
 
 
-class RowOptions(Options):
+class RowOptions(BaseModel):
     """Options of a sink whose tables can lose rows, and that can compare a change with the row that is there."""
+
+    model_config = OPTIONS
 
     delete_strategy: Literal["hard", "soft", "ignore"] = Field("hard", alias="sink.delete-strategy")
     """The fate of a row that is deleted at the source. `hard`: it is removed. `soft`: it stays, and its column

@@ -9,9 +9,9 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, TypeAlias, TypeVar
 
-from pydantic import Field, PrivateAttr
+from pydantic import BaseModel, Field, PrivateAttr
 
-from ingest.component.options import Options
+from ingest.component.options import OPTIONS, filled, holding
 from ingest.formats.written import Rounding, RowPlace, Upserts
 from ingest.model.numbers import Numbers, rounding_of
 from ingest.model.reject import RowError
@@ -56,8 +56,10 @@ class WrittenPart(NamedTuple):
         return {column.name: rounds for column in columns if (rounds := rounding_of(column.type)) is not None}
 
 
-class TypedSinkOptions(Options):
+class TypedSinkOptions(BaseModel):
     """Options of sinks whose values may be of a format with schemas."""
+
+    model_config = OPTIONS
 
     format: Any = Field(None, alias="*format", exclude=True)
     """Filled in from the options that start with the format's name."""
@@ -70,7 +72,7 @@ class TypedSinkOptions(Options):
 
     def unregistered(self) -> Self:
         """Return these options for rows that are written nowhere: no schema registry is asked."""
-        return self.holding(_asks=False)
+        return holding(self, _asks=False)
 
     def topic_of(self, table: TableId) -> str:
         """Return the topic of a sink table, or what stands for it in subjects. Raise RowError where it can be none."""
@@ -80,11 +82,8 @@ class TypedSinkOptions(Options):
         return RowPlace(self.topic_of(table), part, table, self._asks)
 
     def with_files(self, files: Files) -> Self:
-        """Return these options with what is in the files that they and their format name; raises IngestError."""
-        options = super().with_files(files)
-        if options.format is None:
-            return options
-        return options.model_copy(update={"format": options.format.with_files(files)})
+        """Return these options with what is in the files that their format names; raises IngestError."""
+        return self if self.format is None else self.model_copy(update={"format": filled(self.format, files)})
 
     @property
     def numbers(self) -> Numbers:

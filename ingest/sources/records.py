@@ -9,9 +9,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self
 
-from pydantic import Field, PrivateAttr, ValidationInfo, field_validator, model_validator
+from pydantic import BaseModel, Field, PrivateAttr, ValidationInfo, field_validator, model_validator
 
-from ingest.component.options import KeyFields, OptionErrors, Options, Synonym, metadata_names, unprefixed
+from ingest.component.options import (
+    OPTIONS,
+    KeyFields,
+    OptionErrors,
+    Options,
+    Synonym,
+    filled,
+    holding,
+    metadata_names,
+    unprefixed,
+)
 from ingest.formats import FORMATS, FormatName, ReadKeyFormatName, is_of_rows
 from ingest.formats.csv.options import Csv
 from ingest.formats.debezium.options import DebeziumJson
@@ -56,8 +66,10 @@ class SourceCapabilities:
     """Native code makes the records, in the memory that native encoders read."""
 
 
-class DeclaringOptions(Options):
+class DeclaringOptions(BaseModel):
     """Options that all sources share, whatever their records are: types that are declared, and rejects that pass."""
+
+    model_config = OPTIONS
 
     capabilities: ClassVar[SourceCapabilities] = SourceCapabilities()
 
@@ -84,12 +96,10 @@ class DeclaringOptions(Options):
 
     def warnings(self) -> list[tuple[str, str]]:
         """Return options that the file sets and that do nothing, each with the reason."""
-        ineffective = super().warnings()
-        if "max_errors" in self.model_fields_set and not self.ignore_errors:
-            key = "ingestion.error-tolerance.max-count"
-            text = f"{key} has no effect without ingestion.ignore-errors: true: the first reject stops the run"
-            ineffective.append((key, text))
-        return ineffective
+        if self.ignore_errors or "max_errors" not in self.model_fields_set:
+            return []
+        key = "ingestion.error-tolerance.max-count"
+        return [(key, f"{key} has no effect without ingestion.ignore-errors: true: the first reject stops the run")]
 
     def remarks(self) -> list[tuple[str, TextError]]:
         """Return types that are seldom meant."""
@@ -113,7 +123,7 @@ class DeclaringOptions(Options):
         return 0 if not self.ignore_errors else (1 << 62 if self.max_errors < 0 else self.max_errors)
 
 
-class RecordOptions(DeclaringOptions):
+class RecordOptions(DeclaringOptions, Options):
     """Options that sources share whose records have keys and values in some format."""
 
     formats: ClassVar[str | None] = "value.format"
@@ -209,9 +219,9 @@ class RecordOptions(DeclaringOptions):
             chosen = chosen.with_tables(self._columns_of_keys()).with_names(self._key_names)
         if isinstance(chosen, FormatOptions) and chosen.capabilities.says_types:
             chosen = chosen.beside(self._declared_with(self.key_prefix, self.value_prefix))
-        options = self.holding(_key_options=None if isinstance(chosen, JsonKeys) else chosen)
+        options = holding(self, _key_options=None if isinstance(chosen, JsonKeys) else chosen)
         if "key_format" in self.model_fields_set or chosen.model_fields_set:
-            options = options.holding(_ignored_keys=chosen.ignore_parse_errors)
+            options = holding(options, _ignored_keys=chosen.ignore_parse_errors)
         return options
 
     @property
@@ -259,14 +269,14 @@ class RecordOptions(DeclaringOptions):
         return self.model_copy(update={"format": chosen}), problems
 
     def with_files(self, files: Files) -> Self:
-        """Return these options with what is in the files that they and their formats name; raises IngestError."""
-        return super().with_files(files).with_files_of_formats(files)
+        """Return these options with what is in the files that they name; raises IngestError."""
+        return self.with_files_of_formats(files)
 
     def with_files_of_formats(self, files: Files) -> Self:
         """Return these options with what is in the files that the formats' options name; raises IngestError."""
-        options = self.model_copy(update={"format": self.format.with_files(files)})
+        options = self.model_copy(update={"format": filled(self.format, files)})
         of_keys = self._key_options
-        return options if of_keys is None else options.holding(_key_options=of_keys.with_files(files))
+        return options if of_keys is None else holding(options, _key_options=filled(of_keys, files))
 
     def _declared_with(self, prefix: str, other: str) -> Mapping[TableId, Mapping[str, DataType]]:
         """Return the types that the initial schemas say of columns whose names begin so, by table, without the prefix.

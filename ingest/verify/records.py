@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ingest.component.options import holding
 from ingest.encode.upsert_encoder import UpsertEncoder
 from ingest.formats import FORMATS, capabilities_of, is_of_rows
 from ingest.formats.avro.options import Avro
@@ -300,7 +301,7 @@ class TopicsReader(RecordsReader):
         source = self._read_as(UpsertKafkaSource if upserts else KafkaSource, source_options, schema)
         if with_key and (options.key_options is not None or source_options["key.format"] != "json"):
             source = source.with_key_format(options.key_options or _format(source_options["key.format"]))
-        return source.holding(_contents=options._contents) if options._contents else source  # noqa: SLF001
+        return holding(source, _contents=options._contents) if options._contents else source  # noqa: SLF001
 
     def _chunks(self, target: TableId) -> Iterator[Chunk]:
         coordinator = self._connected(target)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, Literal, Self
 import msgspec
 from pydantic import Field, PrivateAttr
 
-from ingest.component.options import Options
+from ingest.component.options import Options, holding
 from ingest.formats.debezium.connect import envelope_schema, key_columns, payload_of, row_columns
 from ingest.formats.debezium.unavailable import is_placeholder, known_of, may_hold
 from ingest.formats.form import Form
@@ -126,7 +126,7 @@ class RegisteredDebezium(Options):
 
     def beside_keys(self, key_format: str | None) -> Self:
         """Return these options for records whose keys have this `key.format`; None: that of the values."""
-        return self.holding(_keys_registered=key_format in {None, self.registered_keys})
+        return holding(self, _keys_registered=key_format in {None, self.registered_keys})
 
 
 _FORM: Final = Form("debezium")

@@ -66,7 +66,7 @@ class MessageOptions(Options):
         side = "sink" if self._written else "source"
         idle = ("read_default_values", "unknown_fields") if self._written else ("write_null_string_literal",)
         keys = [str(type(self).model_fields[name].alias) for name in idle if name in self.model_fields_set]
-        return [*super().warnings(), *((key, f"{key} has no effect for a {side}") for key in keys)]
+        return [(key, f"{key} has no effect for a {side}") for key in keys]
 
     @property
     def _ignores_unknown(self) -> bool:
@@ -122,13 +122,13 @@ class Protobuf(MessageOptions, RowFormat, FormatOptions):
 
     def packages(self) -> list[tuple[str, str]]:
         """Return the options that need packages which may be missing: for each its key, and the name of the extra."""
-        return [*super().packages(), *([] if self.schema_text is None else [(_SCHEMA, "protobuf")])]
+        return [] if self.schema_text is None else [(_SCHEMA, "protobuf")]
 
     def warnings(self) -> list[tuple[str, str]]:
         """Return the options that are accepted but have no effect: for each its key, and why it has none."""
         key = "protobuf.ignore-parse-errors"
         idle = self._written and "ignore_parse_errors" in self.model_fields_set
-        return [*super().warnings(), *([(key, f"{key} has no effect for a sink")] if idle else [])]
+        return [(key, f"{key} has no effect for a sink")] if idle else []
 
     @property
     def own_names(self) -> tuple[str, ...]:
@@ -182,7 +182,7 @@ class ProtobufConfluent(MessageOptions, RowFormat, FormatOptions, RegistryOption
 
     def packages(self) -> list[tuple[str, str]]:
         """Return the options that need packages which may be missing: for each its key, and the name of the extra."""
-        return [*super().packages(), ("", "protobuf")]  # a registry has texts
+        return [("", "protobuf")]  # a registry has texts
 
     def reader_of(self, _table: TableId) -> ReadRow:
         """Return a function that reads a key or a value of a table, as `RowFormat` says."""

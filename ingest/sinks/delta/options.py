@@ -14,6 +14,7 @@ from ingest.component.options import OptionErrors
 from ingest.model.reject import RowError
 from ingest.paths import SharedPlace, local_path
 from ingest.sinks.lake.options import LakeOptions
+from ingest.sinks.sink import SinkOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,7 +53,7 @@ _PROPERTIES: Final = {
 _KNOWN: Final = "write " + ", ".join(_PROPERTIES) + ", or a name of your own"
 
 
-class DeltaSink(LakeOptions):
+class DeltaSink(LakeOptions, SinkOptions):
     """Options of `sink:` with `type: delta`."""
 
     prefix_of_properties: ClassVar[str] = PREFIX

@@ -13,6 +13,7 @@ from pydantic import Field, model_validator
 from ingest.component.options import OptionErrors
 from ingest.paths import SharedPlace, local_path
 from ingest.sinks.lake.options import LakeOptions
+from ingest.sinks.sink import SinkOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,7 +37,7 @@ _SQLITE: Final = re.compile(r"sqlite:///(?:file:)?([^?]+)")
 _DATABASES: Final = re.compile(r"(?:sqlite|postgresql(?:\+psycopg2?)?)://")
 
 
-class IcebergSink(LakeOptions):
+class IcebergSink(LakeOptions, SinkOptions):
     """Options of `sink:` with `type: iceberg`."""
 
     prefix_of_properties: ClassVar[str] = PREFIX
@@ -78,14 +79,12 @@ class IcebergSink(LakeOptions):
 
     def packages(self) -> list[tuple[str, str]]:
         """Return the options that need packages which may be missing: for each its key, and the name of the extra."""
-        out = super().packages()
         kind, uri = self.catalog.get("type", "").lower(), self.catalog.get("uri", "")
         if kind in _EXTRAS:
-            out.append((f"{PREFIX}type", _EXTRAS[kind]))
-        elif kind in {"", "sql"} and uri.startswith("postgresql"):
-            driver = "psycopg2" if uri.startswith("postgresql+psycopg2:") else "postgres"
-            out.append((f"{PREFIX}uri", driver))
-        return out
+            return [(f"{PREFIX}type", _EXTRAS[kind])]
+        if kind in {"", "sql"} and uri.startswith("postgresql"):
+            return [(f"{PREFIX}uri", "psycopg2" if uri.startswith("postgresql+psycopg2:") else "postgres")]
+        return []
 
     def check_layout(self, layout: TableLayout) -> list[tuple[str, str]]:
         """Return what of a layout no table can have: properties that name code, and those that are ours."""

@@ -14,7 +14,7 @@ from ingest.model.numbers import Numbers
 from ingest.model.reject import RowError
 from ingest.model.table import show
 from ingest.sinks.lake.table import LakeTable, StatesToWrite, stored_schema, table_of
-from ingest.sinks.sink import RowOptions, SinkCapabilities, SinkOptions
+from ingest.sinks.sink import RowOptions, SinkCapabilities
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ingest.sinks.lake.table import TableName, Warehouse
 
 
-class LakeOptions(RowOptions, SinkOptions):
+class LakeOptions(RowOptions):
     """Options of a sink whose tasks write files, which the driver adds to tables."""
 
     codes: ClassVar[Mapping[str, str]] = {"bad-name": "a name that the table, its namespace or a column cannot have"}

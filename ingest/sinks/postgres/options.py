@@ -43,7 +43,7 @@ _DELETES: Final[Mapping[object, str]] = {"DELETE_ROW_ON_PK": "hard", "IGNORE_DEL
 """Words of Alibaba's connector for what becomes of deleted rows."""
 
 
-class SqlSinkOptions(RowOptions, SinkOptions):
+class SqlSinkOptions(RowOptions):
     """Options of a sink on such a server."""
 
     codes: ClassVar[Mapping[str, str]] = {"bad-name": "a name that the table, its namespace or a column cannot have"}
@@ -231,7 +231,7 @@ class SqlSinkOptions(RowOptions, SinkOptions):
         return PostgresWriter(self.server, progress, f"ingest {pipeline}", self.delete_strategy)
 
 
-class PostgresSink(SqlSinkOptions):
+class PostgresSink(SqlSinkOptions, SinkOptions):
     """Options of `sink:` with `type: postgres`."""
 
     type: Literal["postgres"]
@@ -250,7 +250,7 @@ class PostgresSink(SqlSinkOptions):
         return [("table-options", f"{name[:100]!r} {why}") for name in odd]
 
 
-class HologresSink(SqlSinkOptions):
+class HologresSink(SqlSinkOptions, SinkOptions):
     """Options of `sink:` with `type: hologres`."""
 
     port: ClassVar[int] = 80

@@ -13,7 +13,7 @@ from zlib import crc32
 import msgspec
 from pydantic import Field, PrivateAttr, field_validator, model_validator
 
-from ingest.component.options import KeyFields, OptionErrors, Synonym, unprefixed
+from ingest.component.options import KeyFields, OptionErrors, Synonym, holding, unprefixed
 from ingest.encode.change_encoder import ChangeEncoder, RecordTemplate, TypedKey
 from ingest.expressions.user_code import CodeError
 from ingest.formats import WrittenFormatName, WrittenKeyFormatName, capabilities_of, is_of_rows, value_of
@@ -22,7 +22,7 @@ from ingest.model.reject import RowError
 from ingest.model.table import Selector, SelectorError, selector, show
 from ingest.model.types import TimestampNTZType, TimeType
 from ingest.model.values import has_times
-from ingest.sinks.sink import SinkCapabilities
+from ingest.sinks.sink import SinkCapabilities, SinkOptions
 from ingest.sinks.topics.options import TopicDestination, TopicsOptions, topic_name
 from ingest.sinks.topics.partitioner import NAMES, Partitioner, load, packed
 from ingest.sinks.topics.writer import PartitioningWriter
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from ingest.sinks import Writer
 
 
-class KafkaSink(TopicsOptions):
+class KafkaSink(TopicsOptions, SinkOptions):
     """Options of `sink:` with `type: kafka`."""
 
     synonyms: ClassVar[Mapping[str, Synonym]] = {**TopicsOptions.synonyms, "format": Synonym("value.format")}
@@ -144,7 +144,7 @@ class KafkaSink(TopicsOptions):
 
     def warnings(self) -> list[tuple[str, str]]:
         """Return options that the file sets and that do nothing, each with the reason."""
-        out = super().warnings()
+        out = []
         if is_of_rows(self.value_format) and self.key_format is None:
             text = f"value.format: {self.value_format} has no way to say a delete without key.format"
             out.append(("value.format", text))
@@ -195,7 +195,7 @@ class KafkaSink(TopicsOptions):
 
     def packed(self, folder: Path | None) -> Self:
         """Return these options with the user's partitioner, for workers. Raise ConfigError."""
-        return self.holding(_partitioner_code=packed(self.partitioner or "", folder))
+        return holding(self, _partitioner_code=packed(self.partitioner or "", folder))
 
     def writer(self, pipeline: str, run: int) -> Writer:
         """Return the writer that a task writes to the sink with."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Name
 
 from pydantic import BeforeValidator, Field, PrivateAttr, WithJsonSchema, field_validator, model_validator
 
-from ingest.component.options import OptionErrors, Synonym, metadata_names
+from ingest.component.options import OptionErrors, Synonym, filled, holding, metadata_names
 from ingest.encode.record_metadata import WRITABLE, RecordMetadata
 from ingest.errors import ProgramMissing
 from ingest.formats import FORMATS
@@ -20,7 +20,6 @@ from ingest.kafka.properties import CREATE, FALSE
 from ingest.model.record import METADATA
 from ingest.model.reject import RowError
 from ingest.model.table import TableId, show
-from ingest.sinks.sink import SinkOptions
 from ingest.sinks.typed import TypedSinkOptions
 
 if TYPE_CHECKING:
@@ -82,7 +81,7 @@ Headers = Annotated[
 ]
 
 
-class TopicsOptions(KafkaConnection, TypedSinkOptions, SinkOptions):
+class TopicsOptions(KafkaConnection, TypedSinkOptions):
     """Options that sinks in Kafka share."""
 
     scope: ClassVar[Literal["C", "P"]] = "P"
@@ -166,13 +165,11 @@ class TopicsOptions(KafkaConnection, TypedSinkOptions, SinkOptions):
 
     def with_key_format(self, chosen: AnyOptions) -> Self:
         """Return these options with those of the keys' format."""
-        return self.holding(_key_options=chosen)
+        return holding(self, _key_options=chosen)
 
     def with_files(self, files: Files) -> Self:
-        """Return these options with what is in the files that they and their formats name; raises IngestError."""
-        options = super().with_files(files)
-        of_keys: AnyOptions = self._key_options
-        return options if of_keys is None else options.with_key_format(of_keys.with_files(files))
+        """Return these options with what is in the files that the keys' format names; raises IngestError."""
+        return self if self._key_options is None else self.with_key_format(filled(self._key_options, files))
 
     def key_by_options(
         self, name: str, table: TableId, sink: TableSchema, columns: Sequence[str], first: bytes | None
@@ -231,7 +228,6 @@ class TopicsOptions(KafkaConnection, TypedSinkOptions, SinkOptions):
 
     def warnings(self) -> list[tuple[str, str]]:
         """Return options that the file sets and that do nothing, each with the reason."""
-        out = super().warnings()
         once, creates = self.guarantee == "exactly-once", not self.uncreated
         needs_once = "without sink.delivery-guarantee: exactly-once"
         needs_create = "where the sink creates no topics"
@@ -241,7 +237,7 @@ class TopicsOptions(KafkaConnection, TypedSinkOptions, SinkOptions):
             ("sink.topic.partitions", not creates and self.partitions is not None, needs_create),
             ("sink.topic.replication-factor", not (creates or once) and self.replication is not None, needs_create),
         )
-        return out + [(key, f"{key} has no effect {why}") for key, idle, why in given if idle]
+        return [(key, f"{key} has no effect {why}") for key, idle, why in given if idle]
 
     def prefix(self, pipeline: str) -> str | None:
         """Return what the names of its transactions begin with; None where it has none."""

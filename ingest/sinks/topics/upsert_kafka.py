@@ -17,7 +17,7 @@ from ingest.formats.json.options import Json
 from ingest.formats.template import KeyForm, ValueTemplate, json_key
 from ingest.model.schema import TableSchema
 from ingest.model.values import has_times
-from ingest.sinks.sink import SinkCapabilities
+from ingest.sinks.sink import SinkCapabilities, SinkOptions
 from ingest.sinks.topics.options import TopicsOptions
 from ingest.sinks.topics.writer import Buffer
 from ingest.sinks.typed import WrittenPart
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from ingest.sinks import Writer
 
 
-class UpsertKafka(TopicsOptions):
+class UpsertKafka(TopicsOptions, SinkOptions):
     """Options of `sink:` with `type: upsert-kafka`."""
 
     synonyms: ClassVar[Mapping[str, Synonym]] = {**TopicsOptions.synonyms, "format": Synonym("value.format")}
@@ -79,12 +79,10 @@ class UpsertKafka(TopicsOptions):
 
     def warnings(self) -> list[tuple[str, str]]:
         """Return options that the file sets and that do nothing, each with the reason."""
-        out = super().warnings()
-        if bool(self.max_rows) != bool(self.interval):
-            set_one = "max-rows" if self.max_rows else "interval"
-            key = f"sink.buffer-flush.{set_one}"
-            out.append((key, "sink.buffer-flush.max-rows and sink.buffer-flush.interval have an effect together only"))
-        return out
+        if bool(self.max_rows) == bool(self.interval):
+            return []
+        key = f"sink.buffer-flush.{'max-rows' if self.max_rows else 'interval'}"
+        return [(key, "sink.buffer-flush.max-rows and sink.buffer-flush.interval have an effect together only")]
 
     @property
     def capabilities(self) -> SinkCapabilities:

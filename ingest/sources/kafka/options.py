@@ -161,7 +161,7 @@ class TopicSourceOptions(KafkaConnection):
 
     def warnings(self) -> list[tuple[str, str]]:
         """Return options that the file sets and that do nothing, each with the reason."""
-        ineffective = super().warnings()
+        ineffective = []
         of_modes = (
             ("startup", self.startup_mode, "timestamp", "timestamp-millis", self.startup_timestamp),
             ("startup", self.startup_mode, "specific-offsets", "specific-offsets", self.startup_offsets),

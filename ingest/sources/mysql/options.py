@@ -9,7 +9,7 @@ from zlib import crc32
 
 from pydantic import Field, field_validator, model_validator
 
-from ingest.component.options import Duration, Labelled, OptionErrors, metadata_names
+from ingest.component.options import Duration, Labelled, OptionErrors, Options, metadata_names
 from ingest.formats.metadata_columns import ExtraColumns
 from ingest.model.reject import IgnoredErrors
 from ingest.model.table import MAX_ID, selector
@@ -59,7 +59,7 @@ _NO_EFFECT: Final = {
 """Options of Flink CDC that do nothing here, by attribute: why."""
 
 
-class MySqlSource(Labelled, DeclaringOptions):
+class MySqlSource(Labelled, DeclaringOptions, Options):
     """Options of `source:` with `type: mysql`."""
 
     capabilities: ClassVar[SourceCapabilities] = SourceCapabilities(left_out="not-selected", native_records=True)
@@ -330,7 +330,7 @@ class MySqlSource(Labelled, DeclaringOptions):
 
     def warnings(self) -> list[tuple[str, str]]:
         """Return options that the file sets and that do nothing, each with the reason."""
-        found = super().warnings()
+        found = []
         for attribute, why in _NO_EFFECT.items():
             if attribute in self.model_fields_set:
                 key = type(self).model_fields[attribute].alias or attribute

@@ -11,6 +11,7 @@ from commands import called
 from driverparts import Told
 from inmemory import pipeline
 
+from ingest.component.options import said
 from ingest.driver.context import RunContext, Settings
 from ingest.driver.engine import MARK, seen_by_all
 from ingest.errors import ConfigError
@@ -90,7 +91,7 @@ def test_a_relative_path_is_refused_before_java_starts(
     ],
 )
 def test_what_is_no_directory_of_this_machine_is_not_shared(options: dict[str, Any], found: list[str]) -> None:
-    assert [place.path for place in pipeline(sink=options).sink.shared_places()] == found
+    assert [place.path for place in said(pipeline(sink=options).sink, "shared_places")] == found
 
 
 class Cluster:

@@ -13,6 +13,7 @@ import pytest
 from key_stores import KEY_PASSWORD, PASSWORD, key_store, trust_store
 
 from ingest.component.files import Files
+from ingest.component.options import filled
 from ingest.config.loader import load_text
 from ingest.errors import ConfigError, InternalError
 from ingest.sandbox.secure import Authority
@@ -39,7 +40,7 @@ def read(source: dict[str, str], remote: dict[str, bytes] | None = None, told: l
     """Return a pipeline that has read the files of its source."""
     made = pipeline(source)
     reader = Files("source", (remote or {}).__getitem__, ([] if told is None else told).append)
-    return made.model_copy(update={"source": made.source.with_files(reader)})
+    return made.model_copy(update={"source": filled(made.source, reader)})
 
 
 def without_group(made: Pipeline) -> dict[str, str]:
