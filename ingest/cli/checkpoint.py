@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ingest.checkpoint.inspect import apply_reset, as_offsets, exported, opened, overview, plan_reset
-from ingest.cli.completing import TARGETS, sink_topics, topics
+from ingest.cli.completing import TARGETS
+from ingest.cli.completing_checkpoints import sink_topics, topics
 from ingest.cli.parameters import FormatOption, OutputFormat, SetOption, parse_variables
 from ingest.cli.screen import CommandGroup, counted
 from ingest.config.loader import load_strictly

@@ -1,4 +1,4 @@
-"""What shells complete after an option or an argument: values out of the pipeline file, its checkpoint, the package.
+"""What shells complete after an option or an argument: values out of the pipeline file, and of the package.
 
 A function here gets what the command line has so far, and returns the words that may stand there; typer keeps those
 that begin as what is typed. A shell shows no errors: what cannot be read completes nothing.
@@ -17,16 +17,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
-from ingest.errors import IngestError
+from ingest.cli.installation import schema_text
 from ingest.kafka.catalogue import CLIENT
-from ingest.model.reject import CODES
-from ingest.model.table import show
-from ingest.paths import is_remote, usual_checkpoint
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from ingest.checkpoint.checkpoint import Checkpoint
+    from collections.abc import Iterator
 
 _BREAKS: Final = re.compile(r"[=:]+")
 """What bash takes for words of their own (COMP_WORDBREAKS)."""
@@ -42,7 +37,7 @@ TARGETS: Final = ("earliest", "latest", "offset:", "timestamp:")
 def set_values(incomplete: str) -> list[str]:
     """Return `NAME=` for each placeholder of the pipeline file; after the sign, values of the option that it fills."""
     with suppress(OSError, UnicodeDecodeError):
-        text = _place().read_text(encoding="utf-8")
+        text = named_place().read_text(encoding="utf-8")
         name, equals, _ = incomplete.partition("=")
         if not equals:
             names = dict.fromkeys(_PLACEHOLDER.findall(text))
@@ -56,8 +51,6 @@ def values_of(option: str) -> list[str]:
     """Return the values of an option that has a few, by the JSON Schema of pipeline files, or of Kafka's client."""
     if option.startswith("properties."):
         return _property_values(option.removeprefix("properties."))
-    from ingest.cli.installation import schema_text
-
     return list(dict.fromkeys(_enumerated(json.loads(schema_text()), option)))
 
 
@@ -92,50 +85,7 @@ def _property_values(name: str) -> list[str]:
     return option.values.split("|") if option is not None and "|" in option.values else []
 
 
-def codes() -> list[str]:
-    """Return the codes of rejects."""
-    from ingest.formats import FORMATS
-    from ingest.sinks import SINKS
-
-    return sorted({*CODES, *FORMATS.codes(), *SINKS.codes()})
-
-
-def source_tables() -> list[str]:
-    """Return the source tables that the pipeline's checkpoint knows."""
-    return _from_checkpoint(lambda checkpoint: _tables(checkpoint, observed=True))
-
-
-def tables() -> list[str]:
-    """Return the tables of the sink that the checkpoint knows; with --observed those of the source."""
-    return _from_checkpoint(lambda checkpoint: _tables(checkpoint, observed="--observed" in _typed()))
-
-
-def _tables(checkpoint: Checkpoint, *, observed: bool) -> list[str]:
-    from ingest.checkpoint.schema_history import current, history
-
-    return [show(version.table) for version in current(history(checkpoint, observed=observed), None)]
-
-
-def topics() -> list[str]:
-    """Return the topics that the pipeline has read."""
-    return _from_checkpoint(lambda checkpoint: sorted({topic for topic, _ in checkpoint.progress()[0].positions}))
-
-
-def sink_topics() -> list[str]:
-    """Return the topics of the sink over whose partitions keys are hashed."""
-    from ingest.checkpoint.inspect import overview
-
-    return _from_checkpoint(
-        lambda checkpoint: [spread["topic"] for spread in overview(checkpoint, None)["key_partitions"]]
-    )
-
-
-def records() -> list[str]:
-    """Return `TOPIC:PARTITION:` for each partition that the pipeline has read."""
-    return _from_checkpoint(lambda checkpoint: [f"{t}:{p}:" for t, p in sorted(checkpoint.progress()[0].positions)])
-
-
-def _typed() -> list[str]:
+def typed_words() -> list[str]:
     """Return the words of the command line. The parser has none where the word of an option is still missing."""
     text = os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS", "")
     try:
@@ -144,26 +94,11 @@ def _typed() -> list[str]:
         return text.split()
 
 
-def _place() -> Path:
+def named_place() -> Path:
     """Return the pipeline file that the command line names, or the folder."""
-    return next((Path(word) for word in _typed()[2:] if not word.startswith("-") and Path(word).exists()), Path("-"))
-
-
-def _from_checkpoint(words: Callable[[Checkpoint], list[str]]) -> list[str]:
-    """Return words out of the checkpoint that the command line means, where it is on this machine."""
-    from ingest.checkpoint.inspect import opened
-    from ingest.config.loader import load
-
-    typed, file = _typed(), _place()
-    where = typed[typed.index("--checkpoint") + 1] if "--checkpoint" in typed[:-1] else str(file)
-    with suppress(IngestError, OSError):
-        if where == str(file) and file.is_file():
-            pipeline = load(file, {}, code=False).pipeline
-            where = str(usual_checkpoint(file.stem if pipeline is None else pipeline.pipeline.name))
-        if not is_remote(where):
-            with opened(where, {}, write=False) as checkpoint:
-                return words(checkpoint)
-    return []
+    return next(
+        (Path(word) for word in typed_words()[2:] if not word.startswith("-") and Path(word).exists()), Path("-")
+    )
 
 
 @contextmanager

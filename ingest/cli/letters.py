@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ingest.cli.checkpoint import warner
-from ingest.cli.completing import codes, source_tables
+from ingest.cli.completing_checkpoints import source_tables
 from ingest.cli.parameters import (
     FilesConfOption,
     FormatOption,
@@ -48,6 +48,12 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
+
+def _codes() -> list[str]:
+    """Return the codes of rejects."""
+    return sorted({*CODES, *FORMATS.codes(), *SINKS.codes()})
+
+
 FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="The pipeline file.")]
 TableOption = Annotated[
     str | None,
@@ -57,7 +63,9 @@ TableOption = Annotated[
 ]
 CodeOption = Annotated[
     list[str] | None,
-    typer.Option("--code", metavar="CODE", help="Only rejected with this code; may be repeated.", autocompletion=codes),
+    typer.Option(
+        "--code", metavar="CODE", help="Only rejected with this code; may be repeated.", autocompletion=_codes
+    ),
 ]
 SinceOption = Annotated[
     str | None,

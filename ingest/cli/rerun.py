@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from ingest.cli.completing import source_tables
+from ingest.cli.completing_checkpoints import source_tables
 from ingest.cli.letters import CodeOption, SinceOption, TableOption, UntilOption, by_code, selection_of
 from ingest.cli.parameters import OutputFormat, SetOption, parse_variables
 from ingest.cli.run import (

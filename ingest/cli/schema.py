@@ -13,7 +13,7 @@ import typer
 from ingest.checkpoint.inspect import opened
 from ingest.checkpoint.schema_history import check_version, current, difference, history, told
 from ingest.cli.checkpoint import CheckpointOption, ConfOption, TargetArgument
-from ingest.cli.completing import tables
+from ingest.cli.completing_checkpoints import tables
 from ingest.cli.parameters import FormatOption, OutputFormat, SetOption, parse_variables
 from ingest.cli.screen import CommandGroup, counted
 from ingest.config.loader import load

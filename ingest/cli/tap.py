@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from ingest.cli.completing import records, source_tables
+from ingest.cli.completing_checkpoints import records, source_tables
 from ingest.cli.parameters import FormatOption, OutputFormat, SetOption, parse_variables, selector_of
 from ingest.cli.run import CheckpointOption, ConfOption, running
 from ingest.cli.screen import counted, with_headings

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from ingest.cli.completing import source_tables
+from ingest.cli.completing_checkpoints import source_tables
 from ingest.cli.parameters import FormatOption, OutputFormat, SetOption, parse_variables
 from ingest.cli.run import CheckpointOption, ConfOption, running
 from ingest.cli.screen import counted, with_headings
