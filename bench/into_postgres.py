@@ -31,6 +31,7 @@ from ingest.sandbox import postgres
 from ingest.sandbox.process import any_port
 from ingest.schema.evolve import Schemas, SourceTable
 from ingest.schema.infer import Inference
+from ingest.sinks.postgres.connection import server_of
 from ingest.sinks.postgres.options import PostgresSink
 from ingest.sinks.postgres.tables import table_of
 from ingest.testing.in_memory import MemoryRecord
@@ -101,7 +102,7 @@ class Server:
 
     def empty(self) -> None:
         """Create the table again."""
-        server = self.sink.server
+        server = server_of(self.sink)
         with psycopg.connect(
             host=server.host, port=server.port, dbname=server.database, user=server.user, password=server.password,
             autocommit=True,
@@ -126,7 +127,7 @@ class Server:
 
     def count(self) -> tuple[int, Any]:
         """Return how many rows there are, and a digest of them."""
-        server = self.sink.server
+        server = server_of(self.sink)
         with psycopg.connect(
             host=server.host, port=server.port, dbname=server.database, user=server.user, password=server.password,
         ) as connection:  # fmt: skip

@@ -5,15 +5,17 @@ Nobody can lock there: runs fence each other by their numbers (see `checkpoint.p
 
 from __future__ import annotations
 
+import tempfile
 import uuid
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ingest.errors import CheckpointError, ConfigError
 from ingest.spark.jvm import has_no_file_system, java_failure
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from py4j.java_gateway import JavaObject, JVMView
 
@@ -130,3 +132,19 @@ def _java_array(jvm: JVMView, enum: JavaObject, *names: str) -> JavaObject:
     for i, value in enumerate(values):
         array[i] = value
     return array
+
+
+@contextmanager
+def started_hadoop(name: str, conf: Mapping[str, str]) -> Iterator[tuple[JVMView, JavaObject]]:
+    """Yield the JVM and a Hadoop configuration of a Java that runs as long; raises IngestError.
+
+    `conf`: settings of Spark, for file systems that need some.
+    """
+    from ingest.spark.session import Session  # noqa: PLC0415  (pyspark is slow to import, and local files need none)
+
+    with tempfile.TemporaryDirectory() as folder:
+        session = Session(name, "local[1]", conf, lock=None, log=Path(folder) / "spark.log")
+        try:
+            yield session.hadoop
+        finally:
+            session.stop()

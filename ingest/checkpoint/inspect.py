@@ -6,14 +6,13 @@ Rules: docs/spec/delivery.md#a-pipeline-file-that-changes.
 
 from __future__ import annotations
 
-import tempfile
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from ingest.checkpoint.checkpoint import Checkpoint, Progress
-from ingest.checkpoint.hadoop_storage import HadoopStorage
+from ingest.checkpoint.hadoop_storage import HadoopStorage, started_hadoop
 from ingest.checkpoint.run_status import has_notes, standing_of, status
 from ingest.checkpoint.storage import LocalStorage
 from ingest.errors import CheckpointError, ConfigError
@@ -48,17 +47,11 @@ def opened(where: str, conf: Mapping[str, str], *, write: bool, begun: bool = Tr
         finally:
             storage.close()
         return
-    from ingest.spark.session import Session  # noqa: PLC0415  (pyspark is slow to import, and local checkpoints need none)
-
-    with tempfile.TemporaryDirectory() as folder:
-        session = Session("ingest checkpoint", "local[1]", conf, lock=None, log=Path(folder) / "spark.log")
-        try:
-            checkpoint = Checkpoint(HadoopStorage(where, *session.hadoop, make=write))
-            if not checkpoint.exists and (begun or not has_notes(checkpoint)):
-                raise _nothing(where)
-            yield checkpoint
-        finally:
-            session.stop()
+    with started_hadoop("ingest checkpoint", conf) as hadoop:
+        checkpoint = Checkpoint(HadoopStorage(where, *hadoop, make=write))
+        if not checkpoint.exists and (begun or not has_notes(checkpoint)):
+            raise _nothing(where)
+        yield checkpoint
 
 
 def _nothing(where: str) -> CheckpointError:

@@ -7,7 +7,7 @@ the PEM texts of a store. Nothing is written.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ingest.errors import ConfigError
 from ingest.keystore.jks import StoreError
@@ -16,6 +16,8 @@ from ingest.paths import is_remote
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from ingest.keystore.keystore import Identity, Trusted
 
 MAX_BYTES: Final = 16 << 20
 """The largest file that is read, in bytes."""
@@ -52,14 +54,7 @@ class Files:
 
     def trusted(self, option: str, place: str, kind: str, password: str | None) -> str:
         """Return the certificates of a trust store as PEM; raises IngestError. `kind`: its type, if that is said."""
-        # Slow to import, and most pipelines have no stores
-        from ingest.keystore.keystore import trusted  # noqa: PLC0415
-
-        try:
-            found = trusted(self.read(option, place), kind, password)
-        except StoreError as exc:
-            raise self._refusal(option, place, str(exc), _HINT) from exc
-        self._tell(option, place, found.expired)
+        found: Trusted = self._opened(option, place, lambda stores, data: stores.trusted(data, kind, password))
         return found.pem
 
     def identity(
@@ -69,20 +64,24 @@ class Files:
 
         `key_password`: the password of the key where it is not that of the store.
         """
-        from ingest.keystore.keystore import identity  # noqa: PLC0415  (as in `trusted`)
-
-        try:
-            found = identity(self.read(option, place), kind, password, key_password)
-        except StoreError as exc:
-            raise self._refusal(option, place, str(exc), _HINT) from exc
-        self._tell(option, place, found.expired)
+        found: Identity = self._opened(
+            option, place, lambda stores, data: stores.identity(data, kind, password, key_password)
+        )
         return found.chain, found.key
 
-    def _tell(self, option: str, place: str, expired: list[str]) -> None:
-        for text in expired[:_MAX_TOLD]:
+    def _opened(self, option: str, place: str, read: Callable[[Any, bytes], Any]) -> Any:
+        """Return what a function of the module of stores reads, and warn of certificates that have expired."""
+        from ingest.keystore import keystore  # noqa: PLC0415  (slow to import, and most pipelines have no stores)
+
+        try:
+            found = read(keystore, self.read(option, place))
+        except StoreError as exc:
+            raise self._refusal(option, place, str(exc), _HINT) from exc
+        for text in found.expired[:_MAX_TOLD]:
             self._warn(f"{self._section}.{option}: {place}: {text}")
-        if len(expired) > _MAX_TOLD:
-            self._warn(f"{self._section}.{option}: {place}: {len(expired) - _MAX_TOLD} more certificates have expired")
+        if (more := len(found.expired) - _MAX_TOLD) > 0:
+            self._warn(f"{self._section}.{option}: {place}: {more} more certificates have expired")
+        return found
 
     def _refusal(self, option: str, place: str, why: str, hint: str) -> ConfigError:
         return ConfigError(f"cannot use {self._section}.{option}: {place}: {why}", hint)

@@ -84,12 +84,10 @@ class DirtyDataCollector(KafkaConnection, Labelled, Options):
         """
         if self.topic is None:
             return None
-        from ingest.deadletter.letter import DeadLetterTopic  # noqa: PLC0415  (as below)
+        from ingest.deadletter.letter import DeadLetterTopic  # noqa: PLC0415  (the client is slow to import; `check` needs none)
 
         if self.properties:
-            from ingest.kafka.writer import KafkaWriter  # noqa: PLC0415  (the client is slow to import; `check` needs none)
-
-            return DeadLetterTopic(self.topic, pipeline, KafkaWriter(self.client(pipeline), checked=True), shared=False)
+            return DeadLetterTopic.elsewhere(self.topic, pipeline, self.client(pipeline))
         return DeadLetterTopic(self.topic, pipeline, writer, shared=True)
 
     def prepare(

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from ingest.kafka.refusals import Letter
+from ingest.kafka.writer import KafkaWriter
 from ingest.model.record import origin
 from ingest.model.table import selector, show, table_id
 
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from ingest.kafka.refusals import Shorter
-    from ingest.kafka.writer import KafkaWriter
     from ingest.model.change import Reject
     from ingest.model.record import Headers, Record, Split
 
@@ -104,6 +104,11 @@ class DeadLetterTopic:
         self._bytes = 0
         if not shared:
             writer.apart(on=True)
+
+    @classmethod
+    def elsewhere(cls, topic: str, pipeline: str, conf: Mapping[str, str]) -> DeadLetterTopic:
+        """Return the way to a topic of a cluster of its own, whose client has this configuration."""
+        return cls(topic, pipeline, KafkaWriter(conf, checked=True), shared=False)
 
     def add(self, record: Record, stage: str, reject: Reject) -> None:
         """Queue a letter; raises IngestError."""

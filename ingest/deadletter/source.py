@@ -58,7 +58,7 @@ class LetterSource(DerivedSource):
         """Return the reader that a task reads the source with."""
         rows = self.source.row_letters
         if rows is not None:
-            return LetterReader(self, RangeReader(self.conf), None, rows.letter_rows().of)
+            return LetterReader(self, RangeReader(self.conf), None, rows.of)
         return LetterReader(self, RangeReader(self.conf), Originals(lambda: self.source.reader(self.pipeline)))
 
     def lister(self) -> LetterReader:

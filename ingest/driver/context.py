@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import os
 import signal
-import tempfile
 import time
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
-from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread, current_thread, main_thread
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from ingest.checkpoint.hadoop_storage import started_hadoop
 from ingest.component.files import Files
 from ingest.component.options import filled
 from ingest.errors import INTERRUPTED
@@ -28,6 +27,7 @@ from ingest.spark.jvm import read_hadoop_file
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from contextlib import AbstractContextManager
+    from pathlib import Path
 
     from ingest.config.pipeline import Pipeline
     from ingest.observe.events import Observer
@@ -225,13 +225,5 @@ def with_files(pipeline: Pipeline, conf: Mapping[str, str], warn: Callable[[str]
     `conf`: settings of Spark, for file systems that need some.
     """
     with ExitStack() as resources:
-
-        def hadoop() -> tuple[Any, Any]:
-            from ingest.spark.session import Session  # noqa: PLC0415  (pyspark is slow to import)
-
-            folder = resources.enter_context(tempfile.TemporaryDirectory())
-            session = Session("ingest files", "local[1]", conf, lock=None, log=Path(folder) / "spark.log")
-            resources.callback(session.stop)
-            return session.hadoop
-
-        return read_files(pipeline, cache(hadoop), warn)
+        hadoop = cache(lambda: resources.enter_context(started_hadoop("ingest files", conf)))
+        return read_files(pipeline, hadoop, warn)

@@ -144,9 +144,7 @@ class SparkEngine:
 
     def transforms(self, compiler: TransformCompiler, shards: int) -> TransformRunner:
         """Return what runs tasks through Spark SQL."""
-        from ingest.transform.runner import SparkTransformRunner  # noqa: PLC0415  (most pipelines need no Spark SQL)
-
-        return SparkTransformRunner(self._session.result(), compiler, shards)
+        return compiler.runner(self._session.result(), shards)
 
     def ask(self, setup: Broadcast[Setup]) -> list[list[str]]:
         """Return what workers say: one of this machine, or some of others, which may not be as this one is."""

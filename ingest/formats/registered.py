@@ -107,9 +107,7 @@ def schemas_by_id(options: RegistryOptions, kind: str, compiled: Callable[[Found
 
     `kind` is that of the schemas. Schemas with an equal `key` are compiled alike.
     """
-    from ingest.schema_registry.client import client_of  # noqa: PLC0415  (`check` needs no client)
-
-    client = client_of(options.client())
+    client = options.registry()
     found = _SCHEMAS.get((client, key))
     if found is None:
         found = _SCHEMAS[client, key] = SchemasById(client, kind, compiled)

@@ -20,6 +20,9 @@ from ingest import compiled
 from ingest.kafka import msk, reference
 from ingest.model.commit import LoggingClient
 
+if compiled.BUILT:
+    from ingest.kafka.native import consumer, library, producer
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
@@ -160,8 +163,6 @@ def unusable() -> str:
     """Return why librdkafka cannot be called directly in this process; empty where it can."""
     if not compiled.USED:
         return compiled.ABSENT
-    from ingest.kafka.native import library
-
     try:
         library.load()
     except LookupError as exc:
@@ -176,8 +177,6 @@ def make_consumer(conf: Conf) -> Consumer:
     """
     if unusable():
         return reference.Consumer(msk.with_login(conf))
-    from ingest.kafka.native import consumer
-
     return msk.made(consumer.Consumer, conf)
 
 
@@ -185,6 +184,4 @@ def make_producer(conf: Conf) -> Producer:
     """Return a new producer; raises as `make_consumer` does."""
     if unusable():
         return reference.Producer(msk.with_login(conf))
-    from ingest.kafka.native import producer
-
     return msk.made(producer.Producer, conf)

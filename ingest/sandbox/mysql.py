@@ -25,10 +25,11 @@ from ingest.errors import ConfigError, ProgramMissing, Unavailable
 from ingest.packages import require
 from ingest.sandbox import sample
 from ingest.sandbox.process import HOST, chosen_port, launch, noted, running, starting, stop, wait_for
+from ingest.sources.mysql.server import MySqlServer, Tls
 
 if TYPE_CHECKING:
     from ingest.sandbox.sample import Row, RunningSample
-    from ingest.sources.mysql.connection import Connection, MySqlServer
+    from ingest.sources.mysql.connection import Connection
 
 PORT: Final = 23306
 USER: Final = "ingest"
@@ -85,15 +86,13 @@ def programs() -> Path:
 
 def login(server: RunningMariaDb, user: str = USER) -> MySqlServer:
     """Return how to log in to a server."""
-    from ingest.sources.mysql.connection import MySqlServer, Tls  # noqa: PLC0415  (an extra that not everybody has)
-
     password = Path(server.password_file).read_text(encoding="ascii")
     return MySqlServer(server.host, server.port, user, password, Tls("disabled"))
 
 
 def _connect(server: RunningMariaDb, user: str, database: str | None = None) -> Connection:
     """Log in to a server. Raise IngestError."""
-    from ingest.sources.mysql.connection import connect  # noqa: PLC0415  (as above)
+    from ingest.sources.mysql.connection import connect  # noqa: PLC0415  (an extra that not everybody has)
 
     return connect(login(server, user), database=database)
 

@@ -18,6 +18,7 @@ from ingest.paths import is_remote
 
 if TYPE_CHECKING:
     from ingest.component.files import Files
+    from ingest.schema_registry.client import RegistryClient
 
 KEYS: Final = {
     "url": "url",
@@ -234,11 +235,15 @@ class RegistryOptions(Options):
             contents["ssl.certificate.pem"], contents["ssl.key.pem"] = chain, private
         return holding(self, _contents=contents) if contents else self
 
-    def reach(self) -> None:
-        """See that the registry answers, and lets this pipeline in. Raise Unavailable, AccessError or ConfigError."""
+    def registry(self) -> RegistryClient:
+        """Return this process's client of the registry. Raise ConfigError."""
         from ingest.schema_registry.client import client_of
 
-        client_of(self.client()).schema(_NO_ID)
+        return client_of(self.client())
+
+    def reach(self) -> None:
+        """See that the registry answers, and lets this pipeline in. Raise Unavailable, AccessError or ConfigError."""
+        self.registry().schema(_NO_ID)
 
     def switch(self, name: str, *, default: bool) -> bool:
         """Return one of the properties that are true or false."""

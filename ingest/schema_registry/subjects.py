@@ -12,7 +12,6 @@ from ingest.errors import ConfigError
 from ingest.schema_registry.options import NORMALIZES, REGISTERS, STRATEGIES
 
 if TYPE_CHECKING:
-    from ingest.schema_registry.client import RegistryClient
     from ingest.schema_registry.options import RegistryOptions
 
 
@@ -53,7 +52,7 @@ class SchemaNumber:
 
         Raise as `get` does, also where a run would stop because it cannot register the schema.
         """
-        client = self._client()
+        client = self._options.registry()
         if client.number_of(self._subject, self._kind, self._text, normalize=self._normalizes) is not None:
             return None
         if not self._registers:
@@ -62,18 +61,13 @@ class SchemaNumber:
         return self._subject
 
     def _ask(self) -> int:
-        client = self._client()
+        client = self._options.registry()
         if self._registers:
             return client.register(self._subject, self._kind, self._text, normalize=self._normalizes)
         number = client.number_of(self._subject, self._kind, self._text, normalize=self._normalizes)
         if number is None:
             raise self._lacking()
         return number
-
-    def _client(self) -> RegistryClient:
-        from ingest.schema_registry.client import client_of
-
-        return client_of(self._options.client())
 
     @property
     def _registers(self) -> bool:

@@ -160,7 +160,7 @@ class StatefulReader(Protocol):
 
 
 class RowLetters(Protocol):
-    """The options of a source whose records are no messages: what a dead letter of one is, and how it is read again."""
+    """Records of a source that are no messages: what a dead letter of one is, and how it is read again."""
 
     def as_letter(self, assigned: Any, shared: Any, split: Split, record: Record, place: Any) -> Record:
         """Return the record that a dead letter is of.
@@ -168,5 +168,5 @@ class RowLetters(Protocol):
         `assigned`, `shared`: what the task got. `place`: what the chunk of the record says of its place.
         """
 
-    def letter_rows(self) -> Any:
-        """Return what makes a record of the source of a dead letter again, by its method `of`."""
+    def of(self, letter: Any) -> Any:
+        """Return a dead letter as a record of the source again."""

@@ -74,9 +74,7 @@ class InProcessEngine:
 
     def transforms(self, compiler: TransformCompiler, _shards: int) -> LocalTransformRunner:
         """Return what runs both stages of a transform in this process."""
-        from ingest.transform.runner import LocalTransformRunner  # noqa: PLC0415  (most tests need no Spark SQL)
-
-        return LocalTransformRunner(compiler)
+        return compiler.local_runner()
 
     def ask(self, _setup: Broadcast[Setup]) -> list[list[str]]:
         """Return no answers: there are no workers."""

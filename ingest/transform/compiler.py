@@ -19,6 +19,7 @@ from ingest.spark.readable import readable
 from ingest.transform.analyser import Analyser
 from ingest.transform.binder import Binder
 from ingest.transform.rules import check_key
+from ingest.transform.runner import LocalTransformRunner, SparkTransformRunner
 from ingest.transform.spark_plan import SparkPlan
 from ingest.transform.spark_types import SLOT_TYPES, literal_type, sql_name
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from ingest.model.table import TableId
     from ingest.schema.evolve import SourceTable
     from ingest.schema.routes import TransformRule
+    from ingest.spark.session import Session
     from ingest.transform.rules import CompiledRule
     from ingest.transform.spark_plan import Stage
 
@@ -62,6 +64,14 @@ class TransformCompiler:
     def spark(self) -> SparkSession:
         """The Spark session, with the settings that the plan needs. The first use waits for it."""
         return self._analyser.spark
+
+    def runner(self, session: Session, shards: int) -> SparkTransformRunner:
+        """Return what runs tasks with these transforms as Spark jobs."""
+        return SparkTransformRunner(session, self, shards)
+
+    def local_runner(self) -> LocalTransformRunner:
+        """Return what runs both stages of them in this process."""
+        return LocalTransformRunner(self)
 
     def shape(self, table: TableId, source: TableSchema) -> Shaped | None:
         """Return the schema of a table's rows after its rule, with the columns that it passes on. None: there is none.

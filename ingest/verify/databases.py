@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import psycopg
 
-from ingest.sinks.postgres.connection import connect, explain
+from ingest.sinks.postgres.connection import connect, explain, server_of
 from ingest.sinks.postgres.stored_rows import ExpectedTexts, rows_by_key
 from ingest.sinks.postgres.tables import look_up
 from ingest.verify.rows import KeyedRow, SinkReader, SinkTable, TableRules, cells_of, key_of, table_for
@@ -37,7 +37,7 @@ class DatabaseReader(SinkReader):
 
     def __init__(self, sink: SqlSinkOptions, pipeline: str, resources: ExitStack) -> None:
         resources.callback(self._close)
-        self.sink = sink
+        self.sink, self._server = sink, server_of(sink)
         self._application = f"ingest verify {pipeline}"
         self._connection: Connection | None = None
         self._tables: dict[TableId, tuple[SqlTable, ExistingTable | None]] = {}
@@ -99,7 +99,7 @@ class DatabaseReader(SinkReader):
         wanted = destination.written_to(existing)
         texts = self._texts.get(wanted)
         if texts is None:
-            stages = self.sink.dialect.stages
+            stages = self._server.dialect.stages
             texts = self._texts[wanted] = ExpectedTexts(wanted, existing.kinds, stages=stages)
         with self._asking(f"ask what the table {wanted} has of rows") as connection:
             rows = texts.of(connection, records)
@@ -131,11 +131,11 @@ class DatabaseReader(SinkReader):
         """Yield the connection, in which transactions end with their statements. Raise IngestError."""
         try:
             if self._connection is None or self._connection.closed:
-                self._connection = connect(self.sink.server, self._application)
+                self._connection = connect(self._server, self._application)
                 self._connection.autocommit = True
             yield self._connection
         except psycopg.Error as exc:
-            raise explain(exc, what, self.sink.server) from exc
+            raise explain(exc, what, self._server) from exc
 
     def _close(self) -> None:
         connection, self._connection = self._connection, None

@@ -170,14 +170,12 @@ class DeltaReader(LakeReader):
         self._warehouse = sink.warehouse
 
     def _schema(self, name: tuple[str, ...]) -> pa.Schema | None:
-        from ingest.sinks.delta.tables import arrow_schema  # noqa: PLC0415  (the library is slow to import)
-
         with self._warehouse.asking(f"look the table {show(name)} up"):
             table = self._warehouse.find(name)
             if table is None:
                 return None
             self._emptied[name] = frozenset(table.metadata().partition_columns)
-            return arrow_schema(table)
+            return pa.schema(table.schema().to_arrow())
 
     def _batches(self, name: tuple[str, ...], columns: list[str]) -> Iterator[pa.RecordBatch]:
         with self._warehouse.asking(f"read the table {show(name)}"):

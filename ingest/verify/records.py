@@ -16,6 +16,7 @@ from ingest.encode.upsert_encoder import UpsertEncoder
 from ingest.formats import FORMATS, capabilities_of, is_of_rows
 from ingest.formats.avro.options import Avro
 from ingest.formats.metadata_columns import MetadataColumns
+from ingest.kafka.properties import idle
 from ingest.model.change import Change, Reject
 from ingest.model.jsontext import key_image
 from ingest.model.schema import TableSchema
@@ -373,7 +374,5 @@ def _format(name: str) -> AnyOptions:
 
 def _of_consumer(properties: Mapping[str, str]) -> dict[str, str]:
     """Return the properties of a producer that a consumer has, too."""
-    from ingest.kafka.properties import idle  # noqa: PLC0415  (a file has none)
-
     unknown = set(idle(properties, "C"))
     return {name: value for name, value in properties.items() if name not in unknown}

@@ -33,6 +33,7 @@ from ingest.paths import is_remote
 from ingest.testing.sample_run import session_on_demand
 from ingest.verify.comparison import ComparedSides, Comparison, Spool
 from ingest.verify.expected import ExpectedRows, Readings, SnapshotRows, unread
+from ingest.verify.lakes import DeltaReader, IcebergReader
 from ingest.verify.records import FilesReader, TopicsReader
 from ingest.verify.rows import Counts, TableVerdict
 
@@ -418,8 +419,6 @@ def reader_of(pipeline: Pipeline, resources: ExitStack) -> SinkReader:
 
             return DatabaseReader(sink, pipeline.pipeline.name, resources)
         case "iceberg" | "delta":
-            from ingest.verify.lakes import DeltaReader, IcebergReader  # noqa: PLC0415  (as above)
-
             return DeltaReader(sink) if sink.type == "delta" else IcebergReader(sink, resources)
         case "kafka" | "upsert-kafka":
             return TopicsReader(sink, pipeline.pipeline.name, resources)

@@ -20,10 +20,10 @@ from replay_server import _fake_format
 
 from ingest.errors import IngestError
 from ingest.model.record import offset_of
-from ingest.sources.mysql.connection import MySqlServer
 from ingest.sources.mysql.log_model import NO_TRANSACTIONS, LogPlace
 from ingest.sources.mysql.log_reader import LogReader
 from ingest.sources.mysql.reader import _Tables
+from ingest.sources.mysql.server import MySqlServer
 
 if TYPE_CHECKING:
     from hypothesis.strategies import DrawFn

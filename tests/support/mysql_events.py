@@ -6,9 +6,9 @@ import zlib
 from struct import pack
 from typing import TYPE_CHECKING, Any
 
-from ingest.sources.mysql.connection import MySqlServer
 from ingest.sources.mysql.log_model import LogPlace
 from ingest.sources.mysql.log_reader import LogReader
+from ingest.sources.mysql.server import MySqlServer
 from ingest.sources.mysql.types import Column, Table
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ import orjson
 from mysql_servers import PASSWORD, USER
 
 from ingest.sources.mysql.cascades import referenced
-from ingest.sources.mysql.connection import MySqlServer, Tls
 from ingest.sources.mysql.history import History, SchemaEntry
 from ingest.sources.mysql.log_model import LogPlace
 from ingest.sources.mysql.log_reader import LogReader
+from ingest.sources.mysql.server import MySqlServer, Tls
 from ingest.sources.mysql.types import Column, Table
 
 if TYPE_CHECKING:

@@ -31,8 +31,8 @@ from ingest.sources.mysql.tokens import ServerRules
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from ingest.sources.mysql.connection import MySqlServer
     from ingest.sources.mysql.log_model import Statement
+    from ingest.sources.mysql.server import MySqlServer
     from ingest.sources.mysql.types import Table
 
 RECORDED: Final = Path(__file__).parents[1] / "unit" / "sources" / "mysql" / "recorded"

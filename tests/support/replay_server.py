@@ -28,8 +28,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from examples import seed
 
-from ingest.sources.mysql.connection import MySqlServer, Tls
 from ingest.sources.mysql.gtids import GtidSet
+from ingest.sources.mysql.server import MySqlServer, Tls
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -155,6 +155,12 @@ class RowSchema:
         """The types of columns, as messages declare them whose times are those of their types."""
         self._widened: dict[frozenset[str], InlineSchema] = {}
 
+    @classmethod
+    def named(cls, message: str, descriptors: bytes, *, read_defaults: bool, ignore_unknown: bool) -> Self:
+        """Compile the message type of this name in a descriptor set. Raise SchemaError."""
+        descriptor = DescriptorSet(descriptors).message(message)
+        return cls(descriptor, read_defaults=read_defaults, ignore_unknown=ignore_unknown)
+
     @property
     def columns(self) -> tuple[str, ...]:
         """The names of the columns."""

@@ -215,7 +215,5 @@ def _compiled(text: str) -> bytes:
 def _row_schema(content: bytes, message: str, read_defaults: bool, ignore_unknown: bool) -> RowSchema:
     """Return the compiled type of a message in a descriptor set; raises SchemaError."""
     from ingest.formats.protobuf.messages import RowSchema
-    from ingest.formats.protobuf.schema import DescriptorSet
 
-    descriptor = DescriptorSet(content).message(message)
-    return RowSchema(descriptor, read_defaults=read_defaults, ignore_unknown=ignore_unknown)
+    return RowSchema.named(message, content, read_defaults=read_defaults, ignore_unknown=ignore_unknown)

@@ -36,7 +36,6 @@ from ingest.model.types import (
     StructType,
     TimestampType,
 )
-from ingest.schema_registry.client import client_of
 from ingest.schema_registry.subjects import SchemaNumber, subject_of
 
 if TYPE_CHECKING:
@@ -284,7 +283,7 @@ class RegisteredRows:
 
     def _newest_is_taken(self) -> bool:
         """Return whether the subject's newest schema is taken. Raise RowError, or IngestError."""
-        latest = client_of(self._options.client()).latest(self._subject)
+        latest = self._options.registry().latest(self._subject)
         return self._options.schema_text is None and latest is not None and self._take(*latest)
 
     def _number(self) -> SchemaNumber:

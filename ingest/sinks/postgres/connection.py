@@ -14,10 +14,12 @@ import psycopg
 from ingest.errors import AccessError, ConfigError, IngestError, Unavailable
 from ingest.model.probe import PROBE_S
 from ingest.model.text import one_line
-from ingest.sinks.postgres.dialect import POSTGRES, SqlDialect
+from ingest.sinks.postgres.dialect import POSTGRES, SqlDialect, dialect_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from ingest.sinks.postgres.options import SqlSinkOptions
 
     Connection = psycopg.Connection[tuple[Any, ...]]
 
@@ -67,6 +69,14 @@ class Server(msgspec.Struct, frozen=True):
     def name(self) -> str:
         """The database as messages name it."""
         return f"{self.host}:{self.port}/{self.database}"
+
+
+def server_of(options: SqlSinkOptions) -> Server:
+    """Return the database that the options of a sink name."""
+    files = {"sslrootcert": options.sslrootcert, "sslcert": options.sslcert, "sslkey": options.sslkey}
+    properties = {"sslmode": options.sslmode, **{name: file for name, file in files.items() if file is not None}}
+    database, user, password = options.dbname, options.username, options.password
+    return Server(*options.address, database, user, password, properties, dialect_of(options))
 
 
 def connect(server: Server, application: str) -> Connection:

@@ -18,7 +18,7 @@ from ingest.model.commit import old_copy
 from ingest.model.reject import RowError
 from ingest.model.table import PLAIN, show
 from ingest.sinks import SinkCoordinator
-from ingest.sinks.postgres.connection import ServerProbe, connect, explain
+from ingest.sinks.postgres.connection import ServerProbe, connect, explain, server_of
 from ingest.sinks.postgres.ddl import ChangeError, comment_statements, planned, unfit
 from ingest.sinks.postgres.progress import ProgressTables, RunOwner
 from ingest.sinks.postgres.stored_rows import keep_only
@@ -44,9 +44,10 @@ class PostgresCoordinator(SinkCoordinator):
     def __init__(self, options: SqlSinkOptions, pipeline: str, warn: Callable[[str], None]) -> None:
         self.schemas = self.tables = self.comments = self.transactions = self
         self.rows = None if options.delete_strategy == "ignore" else self
-        self.probe = ServerProbe(options.server, f"ingest {pipeline}")
         self._options = options
-        self._server, self._dialect = options.server, options.dialect
+        self._server = server_of(options)
+        self._dialect = self._server.dialect
+        self.probe = ServerProbe(self._server, f"ingest {pipeline}")
         self._pipeline = pipeline
         self._warn = warn
         self._prefix = options.prefix(pipeline)

@@ -20,6 +20,7 @@ from ingest.sinks.postgres import types
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator, Mapping
 
+    from ingest.component.options import AnyOptions
     from ingest.model.types import DataType
     from ingest.sinks.postgres.connection import Connection
 
@@ -251,3 +252,8 @@ def _guard(connection: Connection) -> None:
 
 POSTGRES: Final = SqlDialect()
 """The dialect of PostgreSQL."""
+
+
+def dialect_of(options: AnyOptions) -> SqlDialect:
+    """Return the dialect of the server of a sink."""
+    return POSTGRES if options.type == "postgres" else HologresDialect(options.strategy, options.table_properties)

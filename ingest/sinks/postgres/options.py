@@ -26,9 +26,7 @@ if TYPE_CHECKING:
     from ingest.model.table import TableId, TableLayout
     from ingest.schema.evolve import SourceTable
     from ingest.schema.infer import Inference
-    from ingest.sinks.postgres.connection import Server
     from ingest.sinks.postgres.coordinator import PostgresCoordinator
-    from ingest.sinks.postgres.dialect import SqlDialect
     from ingest.sinks.postgres.tables import SqlTable
     from ingest.sinks.postgres.writer import PostgresWriter
 
@@ -156,30 +154,11 @@ class SqlSinkOptions(RowOptions):
         )
 
     @property
-    def dialect(self) -> SqlDialect:
-        """What the server does otherwise than PostgreSQL."""
-        from ingest.sinks.postgres.dialect import POSTGRES
-
-        return POSTGRES
-
-    @property
-    def server(self) -> Server:
-        """The database, and how to reach it."""
-        from ingest.sinks.postgres.connection import Server
-
-        address = _ENDPOINT.fullmatch(self.endpoint)
-        assert address is not None, "it was checked"
-        files = {"sslrootcert": self.sslrootcert, "sslcert": self.sslcert, "sslkey": self.sslkey}
-        properties = {"sslmode": self.sslmode, **{name: file for name, file in files.items() if file is not None}}
-        return Server(
-            address["host"].strip("[]"),
-            int(address["port"] or self.port),
-            self.dbname,
-            self.username,
-            self.password,
-            properties,
-            self.dialect,
-        )
+    def address(self) -> tuple[str, int]:
+        """The host and the port of the server."""
+        found = _ENDPOINT.fullmatch(self.endpoint)
+        assert found is not None, "it was checked"
+        return found["host"].strip("[]"), int(found["port"] or self.port)
 
     def prefix(self, pipeline: str) -> str:
         """Return the name under which progress is kept."""
@@ -191,11 +170,9 @@ class SqlSinkOptions(RowOptions):
 
     def table_for(self, table: TableId, schema: TableSchema) -> SqlTable:
         """Return the table that rows of a target go to. Raise RowError for names that it cannot have."""
-        from ingest.sinks.postgres.tables import HistoryColumns, table_of
+        from ingest.sinks.postgres.tables import table_by
 
-        dialect = self.dialect
-        history = HistoryColumns(self.valid_from, self.valid_to, dialect.unit) if self.write_mode == "history" else None
-        return table_of(table, schema, self.default_schema, self.deleted, dialect, self.sequence_by, history)
+        return table_by(self, table, schema)
 
     def encoder(
         self, table: TableId, source: SourceTable, target: TableId, sink: TableSchema, inference: Inference
@@ -224,11 +201,9 @@ class SqlSinkOptions(RowOptions):
 
     def writer(self, pipeline: str, _run: int) -> PostgresWriter:
         """Return the writer that a task writes to the sink with."""
-        from ingest.sinks.postgres.progress import ProgressTables
-        from ingest.sinks.postgres.writer import PostgresWriter
+        from ingest.sinks.postgres.writer import postgres_writer
 
-        progress = ProgressTables(self.default_schema, self.prefix(pipeline), self.dialect)
-        return PostgresWriter(self.server, progress, f"ingest {pipeline}", self.delete_strategy)
+        return postgres_writer(self, pipeline)
 
 
 class PostgresSink(SqlSinkOptions, SinkOptions):
@@ -295,13 +270,6 @@ class HologresSink(SqlSinkOptions, SinkOptions):
         """Return what of a layout no table can have: names that no property has."""
         odd = [name for name, _ in layout.options if _PROPERTY_NAME.fullmatch(name) is None]
         return [("table-options", f"{name[:100]!r} is no name of a property") for name in odd]
-
-    @property
-    def dialect(self) -> SqlDialect:
-        """What Hologres does otherwise than PostgreSQL."""
-        from ingest.sinks.postgres.dialect import HologresDialect
-
-        return HologresDialect(self.strategy, self.table_properties)
 
 
 def _is_property(key: str) -> bool:

@@ -12,7 +12,7 @@ from psycopg import sql
 
 from ingest.model.numbers import LARGEST
 from ingest.model.reject import RowError
-from ingest.sinks.postgres.dialect import POSTGRES
+from ingest.sinks.postgres.dialect import POSTGRES, dialect_of
 from ingest.sinks.postgres.types import MAX_NAME, SYSTEM_COLUMNS
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ingest.model.table import TableId
     from ingest.sinks.postgres.connection import Connection
     from ingest.sinks.postgres.dialect import SqlDialect
+    from ingest.sinks.postgres.options import SqlSinkOptions
 
 MAX_COLUMNS: Final = 1600
 OWN: Final = ("ingest_run", "ingest_progress")
@@ -188,6 +189,14 @@ class ExistingTable:
         """Types by the names of the columns, with their collations, as SQL: values are equal by both."""
         collated = {name: f"{self.columns[name]} COLLATE {by}" for name, by in self.collations.items()}
         return {**self.columns, **collated}
+
+
+def table_by(options: SqlSinkOptions, table: TableId, schema: TableSchema) -> SqlTable:
+    """Return the table that rows of a target go to by a sink's options. Raise RowError as `table_of` does."""
+    dialect, history = dialect_of(options), None
+    if options.write_mode == "history":
+        history = HistoryColumns(options.valid_from, options.valid_to, dialect.unit)
+    return table_of(table, schema, options.default_schema, options.deleted, dialect, options.sequence_by, history)
 
 
 def table_of(

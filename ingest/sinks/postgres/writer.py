@@ -20,8 +20,9 @@ from ingest.errors import CommitOutcomeUnknown, InternalError, Unavailable
 from ingest.model.commit import NO_ROW, OLDER, RefusedRow, RowsRefused
 from ingest.sinks.postgres.all_states import KeyStates, WrittenAndDeleted
 from ingest.sinks.postgres.array_statements import ArrayRows
-from ingest.sinks.postgres.connection import LOCKED, RETRIED, TIMED_OUT, connect, explain
+from ingest.sinks.postgres.connection import LOCKED, RETRIED, TIMED_OUT, connect, explain, server_of
 from ingest.sinks.postgres.partial_rows import KeyedChanges, PartialRows, add_part
+from ingest.sinks.postgres.progress import ProgressTables
 from ingest.sinks.postgres.refusals import find_refused, refusal_of
 from ingest.sinks.postgres.statements import StagedRows, make_staging
 from ingest.sinks.postgres.tables import look_up
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from ingest.model.commit import CommitScope, ResumePoint
     from ingest.model.record import Split
     from ingest.sinks.postgres.connection import Connection, Server
-    from ingest.sinks.postgres.progress import ProgressTables
+    from ingest.sinks.postgres.options import SqlSinkOptions
     from ingest.sinks.postgres.refusals import Refusal
     from ingest.sinks.postgres.tables import SqlTable
 
@@ -388,3 +389,10 @@ class PostgresWriter:
         if connection is not None:
             with suppress(psycopg.Error):
                 connection.close()
+
+
+def postgres_writer(options: SqlSinkOptions, pipeline: str) -> PostgresWriter:
+    """Return a task's side of the sink."""
+    server = server_of(options)
+    progress = ProgressTables(options.default_schema, options.prefix(pipeline), server.dialect)
+    return PostgresWriter(server, progress, f"ingest {pipeline}", options.delete_strategy)

@@ -294,10 +294,6 @@ class TopicsOptions(KafkaConnection, TypedSinkOptions):
     def kafka_writer(self, pipeline: str) -> KafkaWriter | TransactionalWriter:
         """Return a writer to the sink's cluster, with the sink's guarantee."""
         # The client is slow to import, and `check` needs none
-        from ingest.kafka.writer import KafkaWriter
-        from ingest.sinks.topics.transactions import TransactionalWriter
+        from ingest.sinks.topics.transactions import writer_of
 
-        prefix = self.prefix(pipeline)
-        if prefix is not None:
-            return TransactionalWriter(self.client(pipeline), prefix)
-        return KafkaWriter(self.client(pipeline), checked=self.guarantee != "none")
+        return writer_of(self.client(pipeline), self.prefix(pipeline), checked=self.guarantee != "none")

@@ -21,7 +21,7 @@ from ingest.sinks.topics.progress import Groups, ProgressNote, transactional_id
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from ingest.kafka.handle import EncodedRecords
+    from ingest.kafka.handle import Conf, EncodedRecords
     from ingest.kafka.refusals import Letter
     from ingest.model.commit import ClientReport, CommitScope, ResumePoint
     from ingest.model.record import Split
@@ -192,3 +192,11 @@ class TransactionalWriter:
         channel, self._channel, self._begun = self._channel, None, False
         if channel is not None:
             channel.close()
+
+
+def writer_of(conf: Conf, prefix: str | None, *, checked: bool) -> KafkaWriter | TransactionalWriter:
+    """Return a task's writer. `prefix`: begins the names of its transactions; None for a writer that has none.
+
+    `checked`: whether each delivery is looked at.
+    """
+    return KafkaWriter(conf, checked=checked) if prefix is None else TransactionalWriter(conf, prefix)

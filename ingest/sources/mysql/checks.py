@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
     from ingest.model.record import Split
-    from ingest.sources.mysql.connection import Connection, MySqlServer, ServerVersion
+    from ingest.sources.mysql.connection import Connection, ServerVersion
     from ingest.sources.mysql.log_model import LogFiles
+    from ingest.sources.mysql.server import MySqlServer
     from ingest.sources.mysql.types import TableName
 
 _VARIABLES: Final = (

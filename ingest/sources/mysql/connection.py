@@ -15,7 +15,7 @@ import struct
 import time
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 import pymysql
@@ -29,19 +29,16 @@ from ingest.sources.mysql.log_model import WAYS
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
+    from ingest.sources.mysql.server import MySqlServer, Tls
+
     Connection = pymysql.Connection[pymysql.cursors.Cursor]
     _PyMySql = Connection
 else:
     _PyMySql = pymysql.Connection
 
-CONNECT_S: Final = 15
-"""Time that each step of a login may take, in seconds."""
-READ_S: Final = 600.0
-"""Time that a server may leave a statement, or the rows of one, without any answer, in seconds."""
 SQL_MODE: Final = "STRICT_TRANS_TABLES,STRICT_ALL_TABLES,ALLOW_INVALID_DATES,ERROR_FOR_DIVISION_BY_ZERO"
 """The sql_mode of each session. Backslashes escape, `"` quotes texts, CHAR is returned without padding, and a zero or
 invalid date, which a key may hold, may stand in a condition."""
-TlsMode = Literal["disabled", "preferred", "required", "verify-ca", "verify-identity", "by-host"]
 
 _PAUSE_S: Final = 0.3
 """Seconds between two tries of connecting, as in Flink CDC."""
@@ -61,48 +58,6 @@ _KEEPALIVES: Final = (
 """So a peer that has vanished is an error after a minute, also in the middle of a long query. 0: not on this system."""
 _WITH_ROWS: Final = ("SELECT", "SHOW")
 """The first words of statements whose answer has columns, also where it has no row."""
-
-
-class Tls(msgspec.Struct, frozen=True):
-    """How a connection is encrypted."""
-
-    mode: TlsMode = "by-host"
-    """`preferred` encrypts where the server can and verifies nothing, as MySQL's own clients do. `required` verifies
-    nothing either; `verify-ca` verifies who signed the certificate, `verify-identity` also the host's name in it.
-    `by-host` encrypts where the server can, and verifies both then, but on this machine's loopback device."""
-    ca: str | None = None
-    """A PEM file of authorities that are trusted; None: those of the system."""
-    cert: str | None = None
-    key: str | None = None
-    key_password: str | None = None
-
-    def __repr__(self) -> str:
-        """The mode alone: there is a secret."""
-        return f"Tls({self.mode!r})"
-
-
-class MySqlServer(msgspec.Struct, frozen=True):
-    """A server, and how to log in to it."""
-
-    host: str
-    port: int
-    user: str
-    password: str | None
-    tls: Tls = Tls()
-    connect_s: float = CONNECT_S
-    tries: int = 1
-    """How often connecting is tried at most, where what is wrong may pass."""
-    read_s: float | None = READ_S
-    """Seconds without any answer to a statement after which it has failed; None: as long as the peer is alive."""
-
-    @property
-    def name(self) -> str:
-        """The server as messages name it."""
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-    def __repr__(self) -> str:
-        """The address alone: there are secrets."""
-        return f"MySqlServer({self.name!r})"
 
 
 @contextmanager

@@ -150,6 +150,8 @@ class LetterRows:
         self._known: dict[bytes, dict[int, SchemaEntry]] = {}
         """By the header: the entries, by the ids that they had."""
 
+    as_letter = staticmethod(as_letter)
+
     def of(self, letter: LetterOfRow) -> LetterRow:
         """Return the row that a letter is of; one that cannot be read is a reject, `malformed`."""
         value = letter.value()

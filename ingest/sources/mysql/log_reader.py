@@ -37,8 +37,8 @@ from ingest.sources.mysql.transactions import Pieces, TablesAt, rows_of_prepared
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 
-    from ingest.sources.mysql.connection import MySqlServer
     from ingest.sources.mysql.log_model import LogTables, PartOfTransaction
+    from ingest.sources.mysql.server import MySqlServer
 
 CHUNK_BYTES: Final = 1 << 20
 """Bytes of records after which a chunk is given on."""

@@ -33,9 +33,10 @@ from ingest.sources.mysql.row_decoder import name_in
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
 
-    from ingest.sources.mysql.connection import Connection, MySqlServer, ServerVersion
+    from ingest.sources.mysql.connection import Connection, ServerVersion
     from ingest.sources.mysql.events import EventHeader, Gtid
     from ingest.sources.mysql.log_model import LogPlace
+    from ingest.sources.mysql.server import MySqlServer
 
 _STARTS: Final = frozenset({events.GTID, events.ANONYMOUS_GTID, events.GTID_TAGGED, events.MARIADB_GTID})
 """Kinds with which a transaction begins; before MySQL 5.7 without GTIDs it begins with the statement BEGIN."""

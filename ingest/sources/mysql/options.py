@@ -16,22 +16,18 @@ from ingest.model.table import MAX_ID, selector
 from ingest.schema.infer import Inference
 from ingest.sources.mysql.chunks import chunk_columns
 from ingest.sources.mysql.format import MySqlRows
+from ingest.sources.mysql.server import READ_S, MySqlServer, Tls
 from ingest.sources.records import DeclaringOptions, SourceCapabilities
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ingest.formats import Decoder
-    from ingest.model.record import Record, Split
+    from ingest.model.record import Split
     from ingest.model.table import TableId
-    from ingest.sources.mysql.connection import MySqlServer
     from ingest.sources.mysql.coordinator import MySqlCoordinator
-    from ingest.sources.mysql.history import History
     from ingest.sources.mysql.letters import LetterRows
-    from ingest.sources.mysql.log_model import NumberedTransactions
     from ingest.sources.mysql.reader import MySqlReader
-    from ingest.sources.mysql.state import MySqlAssignment
-    from ingest.sources.stateful import RowLetters
 
 PREFIX: Final = "jdbc.properties."
 MAX_SERVER_ID: Final = (1 << 32) - 1
@@ -426,8 +422,6 @@ class MySqlSource(Labelled, DeclaringOptions, Options):
     @property
     def server(self) -> MySqlServer:
         """The server, and how to log in to it."""
-        from ingest.sources.mysql.connection import READ_S, MySqlServer, Tls
-
         tls = Tls(self._tls_mode, self.tls_ca, self.tls_cert, self.tls_key, self.tls_password)
         connect_s = self.connect_timeout
         if "connect_timeout" not in self.model_fields_set and int(self.jdbc.get("connectTimeout", "0")):
@@ -456,25 +450,8 @@ class MySqlSource(Labelled, DeclaringOptions, Options):
         return MySqlCoordinator(self, pipeline, warn)
 
     @property
-    def row_letters(self) -> RowLetters:
-        """What makes dead letters of rows."""
-        return self
-
-    def as_letter(
-        self,
-        assigned: MySqlAssignment,
-        history: History,
-        split: Split,
-        record: Record,
-        place: tuple[str, int] | NumberedTransactions | None,
-    ) -> Record:
-        """Return the record that a dead letter of a row is of (`RowLetters` of `sources/stateful.py`)."""
-        from ingest.sources.mysql.letters import as_letter
-
-        return as_letter(assigned, history, split, record, place)
-
-    def letter_rows(self) -> LetterRows:
-        """Return what makes rows of such letters again."""
+    def row_letters(self) -> LetterRows:
+        """What makes dead letters of rows, and rows of these again."""
         from ingest.sources.mysql.letters import LetterRows
 
         return LetterRows(self.format.schemas, booleans=self.booleans)

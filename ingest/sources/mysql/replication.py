@@ -21,7 +21,8 @@ from ingest.sources.mysql.connection import connect, explain, version
 if TYPE_CHECKING:
     import socket
 
-    from ingest.sources.mysql.connection import Connection, MySqlServer
+    from ingest.sources.mysql.connection import Connection
+    from ingest.sources.mysql.server import MySqlServer
 
 HEARTBEAT_S: Final = 5.0
 """Seconds after which the server says that nothing happened."""

@@ -28,10 +28,11 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
     from ingest.model.change import InlineSchema
-    from ingest.sources.mysql.connection import Connection, MySqlServer
+    from ingest.sources.mysql.connection import Connection
     from ingest.sources.mysql.format import MySqlRows
     from ingest.sources.mysql.history import SchemaEntry
     from ingest.sources.mysql.marks import LogPoint
+    from ingest.sources.mysql.server import MySqlServer
     from ingest.sources.mysql.types import Column
 
 _WAIT_S: Final = 60.0

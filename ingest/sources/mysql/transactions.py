@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
     from ingest.model.record import Record
     from ingest.sources.mysql.cascades import Referenced
-    from ingest.sources.mysql.connection import MySqlServer
     from ingest.sources.mysql.events import Gtid
     from ingest.sources.mysql.log_decoder import LogDecoder
     from ingest.sources.mysql.log_model import LogTables, Statement
     from ingest.sources.mysql.log_reader import LogReader
     from ingest.sources.mysql.log_search import End
+    from ingest.sources.mysql.server import MySqlServer
     from ingest.sources.mysql.types import Table
 
 

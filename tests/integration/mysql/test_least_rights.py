@@ -16,7 +16,8 @@ from verified import FilePipeline, found
 from ingest.driver.context import Settings
 from ingest.errors import AccessError
 from ingest.sources.mysql.catalogue import unreadable
-from ingest.sources.mysql.connection import MySqlServer, Tls, connect
+from ingest.sources.mysql.connection import connect
+from ingest.sources.mysql.server import MySqlServer, Tls
 
 if TYPE_CHECKING:
     from mysql_servers import MySql

@@ -16,7 +16,8 @@ from ingest.encode.upsert_encoder import Record
 from ingest.errors import SchemaChangeRefused
 from ingest.model.commit import RowsRefused
 from ingest.sinks.postgres.array_statements import MAX_ROWS
-from ingest.sinks.postgres.dialect import HologresDialect
+from ingest.sinks.postgres.connection import server_of
+from ingest.sinks.postgres.dialect import HologresDialect, dialect_of
 
 if TYPE_CHECKING:
     from postgres import Database
@@ -216,9 +217,9 @@ def test_properties_of_tables_are_set_when_they_are_made(postgres: Database, nam
 
 def test_options_are_those_of_alibabas_connector(postgres: Database) -> None:
     ignored = hologres(postgres, **{"sink.delete-strategy": "IGNORE_DELETE"})
-    assert (ignored.delete_strategy, ignored.server.dialect) == ("ignore", HologresDialect("STANDARD"))
+    assert (ignored.delete_strategy, dialect_of(ignored)) == ("ignore", HologresDialect("STANDARD"))
     assert hologres(postgres, **{"sink.delete-strategy": "DELETE_ROW_ON_PK"}).delete_strategy == "hard"
-    assert hologres(postgres, endpoint="db.example.org").server.port == 80
+    assert server_of(hologres(postgres, endpoint="db.example.org")).port == 80
     for odd in ({"sink.type-normalize-strategy": "WIDE"}, {"table_property.a b": "c"}, {"sink.delete-strategy": "x"}):
         with pytest.raises(ValidationError):
             hologres(postgres, **odd)

@@ -14,7 +14,7 @@ from ingest.encode.upsert_encoder import Record
 from ingest.errors import AccessError, CommitOutcomeUnknown, ConfigError, Fenced, IngestError, Unavailable
 from ingest.model.commit import ResumePoint
 from ingest.sinks.postgres import dialect
-from ingest.sinks.postgres.connection import ServerProbe
+from ingest.sinks.postgres.connection import ServerProbe, server_of
 from ingest.sinks.postgres.writer import PostgresWriter
 
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ def test_a_server_that_was_restarted_between_two_batches_fails_none(
     writer.commit({SPLIT: 2}, b"", final=True)
     assert postgres.rows(f"{name}.t", "id") == [(1,)]
     with pytest.raises(Unavailable, match="Connection refused"):
-        ServerProbe(msgspec.structs.replace(sink.server, port=1), "p").ask({})
+        ServerProbe(msgspec.structs.replace(server_of(sink), port=1), "p").ask({})
 
 
 def _end_sessions(postgres: Database) -> None:

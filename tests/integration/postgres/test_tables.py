@@ -376,7 +376,8 @@ def test_infinity_of_a_message_arrives_as_such(
     owned(sink, run)
     writer = task(sink, run)  # is closed with the test
     monkeypatch.setattr(type(sink), "writer", lambda *_: writer)
-    setup: Any = Sent(Setup("checkpoint", run, "p", source, sink, None, inference, 3, rules))
+    into: Any = sink
+    setup: Any = Sent(Setup("checkpoint", run, "p", source, into, None, inference, 3, rules))
     base: Any = Sent(known)
     try:
         result = run_task(Task(1, run, 0, {SPLIT: (0, 3)}, {"topic": "id"}, 0, 60.0, "", setup, base, 1, ()))

@@ -17,8 +17,9 @@ from ingest.sources.mysql.checks import (
     retention_warnings,
     settings_problems,
 )  # fmt: skip
-from ingest.sources.mysql.connection import MySqlServer, Tls, parse_version
+from ingest.sources.mysql.connection import parse_version
 from ingest.sources.mysql.log_search import status_statement
+from ingest.sources.mysql.server import MySqlServer, Tls
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -18,16 +18,15 @@ from ingest.errors import AccessError, ConfigError, DataLoss, IngestError, Unava
 from ingest.sandbox.secure import Authority
 from ingest.sources.mysql import connection
 from ingest.sources.mysql.connection import (
-    MySqlServer,
     NumberTaken,
     ServerVersion,
-    Tls,
     connect,
     explain,
     log_error,
     parse_version,
     version,
 )  # fmt: skip
+from ingest.sources.mysql.server import MySqlServer, Tls
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

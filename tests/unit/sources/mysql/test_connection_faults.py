@@ -15,11 +15,12 @@ from replay_server import ReplayServer, ServerError
 
 from ingest.errors import AccessError, ConfigError, IngestError, Unavailable
 from ingest.sources.mysql.chunks import split_key
-from ingest.sources.mysql.connection import READ_S, connect, explain
+from ingest.sources.mysql.connection import connect, explain
 from ingest.sources.mysql.history import History, SchemaEntry
 from ingest.sources.mysql.log_model import LogPlace
 from ingest.sources.mysql.options import MySqlSource
 from ingest.sources.mysql.reader import MySqlReader
+from ingest.sources.mysql.server import READ_S
 from ingest.sources.mysql.snapshot import ChunkReader, Reading
 from ingest.sources.mysql.state import SNAPSHOT, AssignedChunk, MySqlAssignment
 from ingest.sources.mysql.types import Column, Table

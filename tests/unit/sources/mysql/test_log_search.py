@@ -10,11 +10,11 @@ from mysql_events import Log
 from mysql_servers import MARIADB_10, MYSQL_5, PASSWORD, USER, clone
 
 from ingest.errors import ConfigError, DataLoss
-from ingest.sources.mysql.connection import MySqlServer, Tls
 from ingest.sources.mysql.events import read_header
 from ingest.sources.mysql.gtids import GtidSet
 from ingest.sources.mysql.log_model import FIRST, KnownFile, LogFiles, LogPlace
 from ingest.sources.mysql.log_search import FileHead, LogSearch, PlacedEvent, mariadb_executed, mariadb_transactions
+from ingest.sources.mysql.server import MySqlServer, Tls
 
 if TYPE_CHECKING:
     from collections.abc import Callable

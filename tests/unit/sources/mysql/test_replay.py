@@ -15,11 +15,12 @@ from replay_server import ReplayServer, ServerError, log_of, made_event
 from ingest.errors import AccessError, ConfigError, DataLoss, IngestError, Unavailable
 from ingest.sandbox.secure import Authority
 from ingest.sources.mysql.checks import ServerNeeds, check_server
-from ingest.sources.mysql.connection import NumberTaken, Tls, connect
+from ingest.sources.mysql.connection import NumberTaken, connect
 from ingest.sources.mysql.gtids import GtidSet
 from ingest.sources.mysql.log_model import LogPlace
 from ingest.sources.mysql.log_reader import LogReader
 from ingest.sources.mysql.log_search import LogSearch
+from ingest.sources.mysql.server import Tls
 from ingest.sources.mysql.types import Column, Table
 
 if TYPE_CHECKING:
