@@ -20,27 +20,7 @@ import structlog
 from ingest.cli.summary import print_lines, print_summary
 from ingest.config.redaction import masked
 from ingest.model.text import one_line
-from ingest.observe.events import (
-    Alive,
-    BatchDone,
-    BatchMeasured,
-    ClientLogged,
-    ClientStatistics,
-    DirtyRecord,
-    Event,
-    OptionChanged,
-    Pending,
-    Printed,
-    RejectEvent,
-    RunEnded,
-    RunStarted,
-    SchemaChanged,
-    Serving,
-    SideAnswers,
-    Stopping,
-    TopicGrown,
-    Warned,
-)
+from ingest.observe import events
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -132,10 +112,10 @@ class Log:
     def _mask(self, _logger: object, _method: str, event: Any) -> Any:
         return masked(event, self._secrets)
 
-    def __call__(self, event: Event) -> None:
+    def __call__(self, event: events.Event) -> None:
         """Write the event."""
         match event:
-            case RunStarted():
+            case events.RunStarted():
                 self._log.info(
                     "run started",
                     pipeline=event.pipeline,
@@ -147,9 +127,9 @@ class Log:
                     native=event.native,
                     **({"in_python": [*event.in_python]} if event.in_python else {}),
                 )
-            case OptionChanged():
+            case events.OptionChanged():
                 self._log.info("option changed", option=event.option, before=event.before, now=event.now)
-            case BatchDone():
+            case events.BatchDone():
                 self._log.info(
                     "batch done",
                     batch=event.batch,
@@ -161,36 +141,36 @@ class Log:
                     worker_rss_mib=event.worker_rss_kib >> 10,
                     first_ack=event.first_ack,
                 )
-            case Serving():
+            case events.Serving():
                 self._log.info("metrics", host=event.host, port=event.port)
-            case SchemaChanged():
+            case events.SchemaChanged():
                 self._log.info("schema changed", table=event.table, change=event.change, why=event.why)
-            case RejectEvent() | DirtyRecord():
+            case events.RejectEvent() | events.DirtyRecord():
                 self._reject(event)
-            case Printed():
+            case events.Printed():
                 print_lines(event, self._secrets)
-            case Warned():
+            case events.Warned():
                 self._log.warning(event.text)
-            case ClientLogged() | ClientStatistics() | SideAnswers():
+            case events.ClientLogged() | events.ClientStatistics() | events.SideAnswers():
                 self._beside(event)
-            case Stopping():
+            case events.Stopping():
                 self._stopping(event)
-            case BatchMeasured() | Pending():
+            case events.BatchMeasured() | events.Pending():
                 self._detail(event)
-            case TopicGrown() | Alive():
+            case events.TopicGrown() | events.Alive():
                 pass  # for whoever counts
-            case RunEnded():
+            case events.RunEnded():
                 self._ended(event)
 
-    def _detail(self, event: BatchMeasured | Pending) -> None:
-        if isinstance(event, Pending):
+    def _detail(self, event: events.BatchMeasured | events.Pending) -> None:
+        if isinstance(event, events.Pending):
             lag = {"records": event.records} if event.standing is None else standing_fields(event.standing)
             self._log.debug("backlog", **lag)
         else:
             self._log.debug("batch measured", **measured_fields(event))
 
-    def _reject(self, event: RejectEvent | DirtyRecord) -> None:
-        if isinstance(event, DirtyRecord):
+    def _reject(self, event: events.RejectEvent | events.DirtyRecord) -> None:
+        if isinstance(event, events.DirtyRecord):
             self._log.warning("dirty data", **asdict(event))
         else:
             self._log.warning("record rejected", table=event.table, reason=event.text)
@@ -199,7 +179,7 @@ class Log:
         """Write the options in effect, with --verbose."""
         self._log.debug("options", options=dict(options))
 
-    def _ended(self, event: RunEnded) -> None:
+    def _ended(self, event: events.RunEnded) -> None:
         for client, level, facility, count in self._repeats.rest():
             self._client_line(level, client=client, facility=facility, more=count)
         log = self._log.error if event.exit_code else self._log.info
@@ -222,12 +202,12 @@ class Log:
         if not self._options.quiet:
             print_summary(event, self._secrets)
 
-    def _beside(self, event: ClientLogged | ClientStatistics | SideAnswers) -> None:
-        if isinstance(event, SideAnswers):
+    def _beside(self, event: events.ClientLogged | events.ClientStatistics | events.SideAnswers) -> None:
+        if isinstance(event, events.SideAnswers):
             if event.news:
                 self._side(event)
             return
-        if isinstance(event, ClientStatistics):
+        if isinstance(event, events.ClientStatistics):
             self._log.info("kafka client", client=event.client, statistics=json.loads(event.json))
             return
         more = 0 if self._options.verbose else self._repeats.more(event.client, event.level, event.facility)
@@ -240,13 +220,13 @@ class Log:
         log = self._log.error if level < WARNING else self._log.warning
         log("kafka client", **fields)
 
-    def _side(self, event: SideAnswers) -> None:
+    def _side(self, event: events.SideAnswers) -> None:
         if event.answers:
             self._log.info("answers again", side=event.side, away_s=round(event.away_s))
         else:
             self._log.warning("waiting", side=event.side, away_s=round(event.away_s), why=event.why)
 
-    def _stopping(self, event: Stopping) -> None:
+    def _stopping(self, event: events.Stopping) -> None:
         if event.now:
             end_now()
         else:
@@ -256,7 +236,7 @@ class Log:
         """Nothing to put back."""
 
 
-def lag_fields(event: RunStarted | BatchDone) -> dict[str, object]:
+def lag_fields(event: events.RunStarted | events.BatchDone) -> dict[str, object]:
     """Return the lag by the names of fields: records, or the position and lag of a database's log."""
     return {"lag": event.lag} if event.standing is None else standing_fields(event.standing)
 
@@ -279,7 +259,7 @@ def standing_fields(standing: Standing) -> dict[str, object]:
     return fields
 
 
-def measured_fields(event: BatchMeasured) -> dict[str, object]:
+def measured_fields(event: events.BatchMeasured) -> dict[str, object]:
     """Return the numbers of a batch, by the names of fields."""
     return {
         "records_in": event.records_in,

@@ -18,27 +18,7 @@ from ingest.cli.log import STOPPING, USUAL, Log, LogFormat, LogOptions, end_now,
 from ingest.cli.screen import counted, lag_text, length
 from ingest.cli.summary import print_lines, print_summary
 from ingest.config.redaction import mask
-from ingest.observe.events import (
-    Alive,
-    BatchDone,
-    BatchMeasured,
-    ClientLogged,
-    ClientStatistics,
-    DirtyRecord,
-    Event,
-    OptionChanged,
-    Pending,
-    Printed,
-    RejectEvent,
-    RunEnded,
-    RunStarted,
-    SchemaChanged,
-    Serving,
-    SideAnswers,
-    Stopping,
-    TopicGrown,
-    Warned,
-)
+from ingest.observe import events
 from ingest.observe.pace import Pace, is_backlog, window_s
 
 if TYPE_CHECKING:
@@ -98,44 +78,44 @@ class Terminal:
         """Sides that do not answer."""
         self._shown = 0
 
-    def __call__(self, event: Event) -> None:
+    def __call__(self, event: events.Event) -> None:
         """Show the event."""
         match event:
-            case RunStarted():
+            case events.RunStarted():
                 self._started(event)
-            case BatchDone():
+            case events.BatchDone():
                 self._records += event.records
                 self._batch_s = event.seconds
                 self._note_numbers(event.lag, event.standing)
                 self._live.update(Text(self._line()))
-            case Pending() | Alive():
+            case events.Pending() | events.Alive():
                 self._pass_time(event)
-            case RejectEvent():
+            case events.RejectEvent():
                 self._shown += 1
                 if self._shown <= MAX_LINES or self._verbose:
                     self._say(f"rejected: {event.text}", "yellow")
-            case DirtyRecord():
+            case events.DirtyRecord():
                 where = f"{event.topic}[{event.partition}] at offset {event.offset}"
                 self._say(f"dirty data: {where}: {event.stage}/{event.code}: {event.message}: {event.value}", "yellow")
-            case Printed():
+            case events.Printed():
                 self._live.stop()
                 print_lines(event, self._secrets)
                 self._live.start()
-            case Warned() | Serving() | OptionChanged() | SchemaChanged():
+            case events.Warned() | events.Serving() | events.OptionChanged() | events.SchemaChanged():
                 self._say(*said(event))
-            case Stopping():
+            case events.Stopping():
                 self._stopping(event)
-            case SideAnswers():
+            case events.SideAnswers():
                 self._side(event)
-            case ClientLogged() | BatchMeasured():
+            case events.ClientLogged() | events.BatchMeasured():
                 self._detail(event)
-            case ClientStatistics() | TopicGrown():
+            case events.ClientStatistics() | events.TopicGrown():
                 pass  # these are to be counted
-            case RunEnded():
+            case events.RunEnded():
                 self._live.stop()
                 print_summary(event, self._secrets)
 
-    def _started(self, event: RunStarted) -> None:
+    def _started(self, event: events.RunStarted) -> None:
         how, standing = "resumes" if event.resumed else "starts", event.standing
         if standing is None:
             waits = bool(event.lag)
@@ -155,11 +135,11 @@ class Terminal:
             for name, value in options.items():
                 self._say(f"{name}: {value}", "dim")
 
-    def _detail(self, event: ClientLogged | BatchMeasured) -> None:
+    def _detail(self, event: events.ClientLogged | events.BatchMeasured) -> None:
         """Show what only --verbose shows; what librdkafka cannot deal with itself is an error of the run."""
         if not self._verbose:
             return
-        if isinstance(event, ClientLogged):
+        if isinstance(event, events.ClientLogged):
             self._say(f"{event.client}: {event.facility}: {event.text}", "dim")
         else:
             self._say(f"batch measured:{fields_text(measured_fields(event))}", "dim")
@@ -170,9 +150,9 @@ class Terminal:
         self._waiting, self._standing = waiting, standing
         self._pace.note(self._now(), {"records": self._records, "waiting": waiting}, self._batch_s or 0.0)
 
-    def _pass_time(self, event: Pending | Alive) -> None:
+    def _pass_time(self, event: events.Pending | events.Alive) -> None:
         """Let the rate fall while nothing comes; a run of `--once` has its end, behind which more may wait."""
-        if isinstance(event, Pending) and not self._once:
+        if isinstance(event, events.Pending) and not self._once:
             self._note_numbers(event.records, event.standing)
         else:
             self._note_numbers(self._waiting, self._standing)
@@ -194,7 +174,7 @@ class Terminal:
             parts.append(WAITING)
         return "  ".join(parts)
 
-    def _side(self, event: SideAnswers) -> None:
+    def _side(self, event: events.SideAnswers) -> None:
         (self._away.discard if event.answers else self._away.add)(event.side)
         if not event.answers:
             self._live.update(Text(f"waiting for the {event.side} for {event.away_s:,.0f} s"))
@@ -204,7 +184,7 @@ class Terminal:
             self._live.update(Text("batch …"))
             self._say(f"the {event.side} answers again, after {event.away_s:,.0f} s")
 
-    def _stopping(self, event: Stopping) -> None:
+    def _stopping(self, event: events.Stopping) -> None:
         if event.now:
             end_now("\x1b[?25h\n")  # with its cursor back
         else:
@@ -218,13 +198,13 @@ class Terminal:
         self._live.stop()
 
 
-def said(event: Warned | Serving | OptionChanged | SchemaChanged) -> tuple[str, str]:
+def said(event: events.Warned | events.Serving | events.OptionChanged | events.SchemaChanged) -> tuple[str, str]:
     """Return what people read of an event, and its style."""
     match event:
-        case Warned():
+        case events.Warned():
             return f"warning: {event.text}", "yellow"
-        case Serving():
+        case events.Serving():
             return f"serving /metrics, /livez and /readyz on port {event.port} of {event.host}", ""
-        case SchemaChanged():
+        case events.SchemaChanged():
             return str(event), ""
     return f"changed since the last run: {event}", ""

@@ -19,17 +19,7 @@ from prometheus_client.registry import Collector
 
 from ingest import __version__
 from ingest.model.cache import count_up
-from ingest.observe.events import (
-    BatchDone,
-    BatchMeasured,
-    ClientStatistics,
-    Pending,
-    RunEnded,
-    RunStarted,
-    SchemaChanged,
-    TopicGrown,
-    Warned,
-)
+from ingest.observe import events
 from ingest.observe.serving import Family
 
 if TYPE_CHECKING:
@@ -38,7 +28,6 @@ if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
     from ingest.model.standing import Standing
-    from ingest.observe.events import Event, SideName
     from ingest.observe.observers import Health
 
 OTHERS: Final = "(others)"
@@ -51,7 +40,7 @@ MAX_NAMES: Final = 100_000
 """Tables that are counted, at most."""
 MAX_CLEAN: Final = 20_000
 """Labels that need not be cleaned again."""
-SIDES: Final[tuple[SideName, ...]] = ("source", "sink")
+SIDES: Final[tuple[events.SideName, ...]] = ("source", "sink")
 WINDOW_S: Final = 60.0
 """The time that rates are of, in seconds."""
 BUCKETS: Final = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
@@ -137,7 +126,7 @@ class Metrics(Collector):
         """Hashes of the names of all tables with changes."""
         self._schema_changes: dict[str, int] = {}
         self._rejects: dict[tuple[str, str], int] = {}
-        self._measured: BatchMeasured | None = None
+        self._measured: events.BatchMeasured | None = None
         self._outcomes = {"succeeded": 0, "failed": 0}
         self._batch_times, self._commit_times = Times(), Times()
         self._cpu_s, self._rss_kib = 0.0, 0
@@ -151,32 +140,32 @@ class Metrics(Collector):
         self._warnings = 0
         self._unused: dict[str, int] = {}
 
-    def __call__(self, event: Event) -> None:
+    def __call__(self, event: events.Event) -> None:
         """Count the event."""
         match event:
-            case RunStarted() | Pending():
+            case events.RunStarted() | events.Pending():
                 self._wait(event.waiting, event.standing)
-            case BatchMeasured():
+            case events.BatchMeasured():
                 self._measure(event)
-            case BatchDone():
+            case events.BatchDone():
                 self._last_batch = time.time()
                 self._batch_times.add(event.seconds)
                 self._cpu_s += event.cpu_s
                 self._rss_kib = event.worker_rss_kib
-            case ClientStatistics():
+            case events.ClientStatistics():
                 self._clients.tell(event.client, event.json)
-            case SchemaChanged():
+            case events.SchemaChanged():
                 count_up(self._schema_changes, self._clean(event.table), 1, OTHERS, self._max_tables)
-            case TopicGrown():
+            case events.TopicGrown():
                 self._unused[event.topic] = event.unused
-            case Warned():
+            case events.Warned():
                 self._warnings += 1
-            case RunEnded():
+            case events.RunEnded():
                 self._exit_code = event.exit_code
             case _:
                 pass
 
-    def _measure(self, event: BatchMeasured) -> None:
+    def _measure(self, event: events.BatchMeasured) -> None:
         now = time.time()
         for name, flow in self._flows.items():
             flow.add(getattr(event, name), now)

@@ -12,20 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from ingest.model.text import one_line
-from ingest.observe.events import (
-    BatchDone,
-    BatchMeasured,
-    DirtyRecord,
-    Pending,
-    RejectEvent,
-    RunEnded,
-    RunStarted,
-    SchemaChanged,
-    SideAnswers,
-    Stopping,
-    TableSummary,
-    Warned,
-)
+from ingest.observe import events
 from ingest.observe.observers import AtomicFile
 from ingest.observe.report_page import page
 
@@ -34,7 +21,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ingest.model.standing import Standing
-    from ingest.observe.events import Event, Observer
 
 MAX_POINTS: Final = 600
 """Points of a chart; when there are more, neighbours that are a few pixels apart become one."""
@@ -94,7 +80,7 @@ class RunFacts:
     version: str
     options: Mapping[str, str]
     """The options of the pipeline, without secrets."""
-    started: RunStarted | None = None
+    started: events.RunStarted | None = None
     since: float = 0.0
     """When the run began, before anything was connected, in seconds since 1970."""
     until: float = 0.0
@@ -106,9 +92,9 @@ class RunFacts:
     """When about so many rows of a database's tables were to be read as they are there."""
     standing: Standing | None = None
     """Where the reading of a database stands."""
-    tables: dict[str, TableSummary] = field(default_factory=dict)
+    tables: dict[str, events.TableSummary] = field(default_factory=dict)
     """Counters of tables so far, but for schema changes, which are known by tables of the sink."""
-    away: dict[str, SideAnswers] = field(default_factory=dict)
+    away: dict[str, events.SideAnswers] = field(default_factory=dict)
     """The source or the sink, while it does not answer."""
     changes: deque[DatedChange] = field(default_factory=lambda: deque(maxlen=MAX_CHANGES))
     """Schema changes of this run."""
@@ -117,13 +103,13 @@ class RunFacts:
     rejects: dict[tuple[str, str], int] = field(default_factory=dict)
     samples: dict[tuple[str, str], list[str]] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
-    ended: RunEnded | None = None
+    ended: events.RunEnded | None = None
 
 
 class RunReport:
     """An observer that writes a page about the run: when it starts, now and then, and when it ends."""
 
-    def __init__(self, path: Path, facts: RunFacts, tell: Observer, clean: Callable[[str], str] = str) -> None:
+    def __init__(self, path: Path, facts: RunFacts, tell: events.Observer, clean: Callable[[str], str] = str) -> None:
         """`tell` hears where the page cannot be written, once. `clean` removes secrets from texts."""
         self._file = AtomicFile(path, "the report", tell, private=True)
         self._facts = facts
@@ -132,61 +118,63 @@ class RunReport:
         self._event_lag_s: float | None = None
         facts.since = time.time()
 
-    def __call__(self, event: Event) -> None:
+    def __call__(self, event: events.Event) -> None:
         """Keep what the event says."""
-        if isinstance(event, Stopping):
+        if isinstance(event, events.Stopping):
             return  # this event comes in a signal handler
         facts = self._facts
         match event:
-            case RunStarted():
+            case events.RunStarted():
                 facts.started = event
                 self._waits(event.lag, event.standing)
                 self.write()
-            case RunEnded():
+            case events.RunEnded():
                 self._waits(None if event.left is None else sum(event.left.values()), event.standing)
                 self.write(ended=event)
-            case BatchMeasured() | BatchDone() | Pending() | SideAnswers():
+            case events.BatchMeasured() | events.BatchDone() | events.Pending() | events.SideAnswers():
                 self._keep_numbers(event)
             case _:
                 self._keep_texts(event)
         if facts.ended is None and time.monotonic() - self._written > WRITTEN_S:
             self.write()  # also while no batch ends: that is when somebody looks
 
-    def _keep_numbers(self, event: BatchMeasured | BatchDone | Pending | SideAnswers) -> None:
+    def _keep_numbers(
+        self, event: events.BatchMeasured | events.BatchDone | events.Pending | events.SideAnswers
+    ) -> None:
         facts = self._facts
         match event:
-            case BatchMeasured():
+            case events.BatchMeasured():
                 self._event_lag_s = event.emit_lag_s
                 for code, count in event.rejects.items():
                     if code in facts.rejects or len(facts.rejects) < MAX_CODES:
                         facts.rejects[code] = facts.rejects.get(code, 0) + count
                 self._count(event)
-            case BatchDone():
+            case events.BatchDone():
                 self._add(event)
-            case Pending():
+            case events.Pending():
                 self._waits(event.records, event.standing)
-            case SideAnswers():
+            case events.SideAnswers():
                 facts.away.pop(event.side, None)
                 if not event.answers:
                     facts.away[event.side] = event
 
-    def _keep_texts(self, event: Event) -> None:
+    def _keep_texts(self, event: events.Event) -> None:
         facts = self._facts
         match event:
-            case SchemaChanged():
+            case events.SchemaChanged():
                 facts.changes.append(DatedChange(time.time(), event.table, event.change))
-            case RejectEvent():
+            case events.RejectEvent():
                 self._sample(event.stage, event.code, event.text)
-            case DirtyRecord():
+            case events.DirtyRecord():
                 where = f"{event.topic}[{event.partition}] at offset {event.offset}"
                 self._sample(event.stage, event.code, f"{where}: {event.message}; record: {event.value}")
-            case Warned():
+            case events.Warned():
                 if len(facts.warnings) < MAX_WARNINGS:
                     facts.warnings.append(event.text)
             case _:
                 pass
 
-    def write(self, kept: list[DatedChange] | None = None, ended: RunEnded | None = None) -> None:
+    def write(self, kept: list[DatedChange] | None = None, ended: events.RunEnded | None = None) -> None:
         """Write the page again. `kept`: all schema changes that the checkpoint knows. `ended`: the run is over."""
         facts = self._facts
         if kept is not None:
@@ -196,7 +184,7 @@ class RunReport:
         self._written = time.monotonic()
         self._file.write(page(facts, self._clean).encode("utf-8", "backslashreplace"))
 
-    def _add(self, event: BatchDone) -> None:
+    def _add(self, event: events.BatchDone) -> None:
         points, now = self._facts.points, time.time()
         before = points[-1].ended if points else self._facts.since
         began = min(max(before, now - event.seconds), now)
@@ -223,11 +211,11 @@ class RunReport:
         facts.backlog = _with_step(facts.backlog, standing.lag_bytes)
         facts.unread = _with_step(facts.unread, standing.rows_left)
 
-    def _count(self, event: BatchMeasured) -> None:
+    def _count(self, event: events.BatchMeasured) -> None:
         tables = self._facts.tables
         for name, counts in event.tables.items():
             known = name if name in tables or len(tables) < MAX_TABLES else OTHERS
-            line = tables.setdefault(known, TableSummary())
+            line = tables.setdefault(known, events.TableSummary())
             line.read += counts.read
             line.inserted += counts.inserted
             line.updated += counts.updated
