@@ -15,7 +15,7 @@ from ingest.checkpoint.inspect import apply_reset, as_offsets, exported, opened,
 from ingest.cli.completing import TARGETS
 from ingest.cli.completing_checkpoints import sink_topics, topics
 from ingest.cli.parameters import FormatOption, OutputFormat, SetOption, parse_variables
-from ingest.cli.screen import CommandGroup, counted
+from ingest.cli.screen import command_group, counted
 from ingest.config.loader import load_strictly
 from ingest.config.redaction import mask
 from ingest.driver.context import with_files
@@ -31,13 +31,7 @@ if TYPE_CHECKING:
     from ingest.config.pipeline import Pipeline
     from ingest.sources.kafka.coordinator import KafkaSourceCoordinator
 
-app = typer.Typer(
-    cls=CommandGroup,
-    help="Show, set or export a pipeline's progress.",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-)
+app = command_group("Show, set or export a pipeline's progress.")
 
 
 class Export(StrEnum):

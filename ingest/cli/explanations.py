@@ -6,12 +6,11 @@ Models have the texts of their options only where INGEST_DOCS is set before they
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import ingest.config.scenario
 import ingest.model.commit  # noqa: F401  (both have kinds of errors)
-from ingest import errors
+from ingest.cli.installation import packaged_text
 from ingest.config.pipeline import PipelineOptions, Route, Transform, UserFunction
 from ingest.deadletter.collector import DirtyDataCollector
 from ingest.errors import kinds_of_errors
@@ -36,8 +35,6 @@ _EXIT_CODES: Final = {
     "78": "A person has to change something: the file, credentials, rights, a topic or a primary key that is missing.",
     "130": "A second signal ended the run at once; the next run repeats the batch in progress.",
 }
-_PACKAGED: Final = Path(errors.__file__).with_suffix(".md")
-_REPOSITORY: Final = Path(errors.__file__).parent.parent / "docs" / "errors.md"
 _LINK: Final = re.compile(r"\[([^\]]*)\]\(([^)#]*)(#[^)]*)?\)")
 
 
@@ -109,14 +106,6 @@ def _options(model: AnyOptions) -> dict[str, str]:
     return out
 
 
-def page() -> str:
-    """Return the page; an empty text where there is none."""
-    for place in (_PACKAGED, _REPOSITORY):
-        if place.is_file():
-            return place.read_text(encoding="utf-8")
-    return ""
-
-
 def _told(link: re.Match[str]) -> str:
     """Return a link as plain text: with its page, where that is another one."""
     text, page = link[1], link[2]
@@ -126,7 +115,7 @@ def _told(link: re.Match[str]) -> str:
 def explanations() -> dict[str, str]:
     """Return what the page says of each code, as plain text, with lines as the page has them."""
     texts = {}
-    for section in re.split(r"^### ", page(), flags=re.MULTILINE)[1:]:
+    for section in re.split(r"^### ", packaged_text("errors.md", "docs"), flags=re.MULTILINE)[1:]:
         code, _, text = section.partition("\n")
         text = text.partition("\n## ")[0]
         texts[code.strip()] = _LINK.sub(_told, text).replace("**", "").strip()

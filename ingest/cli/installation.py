@@ -39,8 +39,6 @@ def _version(name: str) -> str:
 
 SCHEMA_PLACE: Final = Path(".ingest", "pipeline.schema.json")
 """The place of the schema that first pipelines name, seen from their folder."""
-_PACKAGED: Final = Path(errors.__file__).with_name("pipeline.schema.json")
-_REPOSITORY: Final = Path(errors.__file__).parent.parent / "schemas" / "pipeline.schema.json"
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
@@ -53,7 +51,14 @@ def json_schema() -> None:
 
 def schema_text() -> str:
     """Return the schema. Raise ProgramMissing where the package was built without it."""
-    for place in (_PACKAGED, _REPOSITORY):
-        if place.is_file():
-            return place.read_text(encoding="utf-8")
-    raise ProgramMissing("this package has no JSON Schema", "install it from a wheel or the source distribution")
+    text = packaged_text("pipeline.schema.json", "schemas")
+    if not text:
+        raise ProgramMissing("this package has no JSON Schema", "install it from a wheel or the source distribution")
+    return text
+
+
+def packaged_text(name: str, folder: str) -> str:
+    """Return the text of a file of the package, which a checkout has in a folder; an empty text where there is none."""
+    package = Path(errors.__file__).parent
+    places = (package / name, package.parent / folder / name)
+    return next((place.read_text(encoding="utf-8") for place in places if place.is_file()), "")

@@ -22,7 +22,7 @@ from ingest.cli.parameters import (
     parse_variables,
     selector_of,
 )
-from ingest.cli.screen import CommandGroup, counted, rows_as_text
+from ingest.cli.screen import command_group, counted, rows_as_text
 from ingest.config.diagnostics import did_you_mean
 from ingest.config.loader import load_strictly
 from ingest.deadletter.browse import about, find, letters, tally, whole
@@ -40,13 +40,7 @@ if TYPE_CHECKING:
 
     from ingest.config.pipeline import Pipeline
 
-app = typer.Typer(
-    cls=CommandGroup,
-    help="List the records that a pipeline rejected, or look at one.",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-)
+app = command_group("List the records that a pipeline rejected, or look at one.")
 
 
 def _codes() -> list[str]:

@@ -15,7 +15,7 @@ import typer
 
 from ingest.cli import tap as one_by_one
 from ingest.cli.parameters import FormatOption, OutputFormat, SetOption, parse_variables, selector_of
-from ingest.cli.run import CheckpointOption, ConfOption, running
+from ingest.cli.run import CheckpointOption, ConfOption, looking
 from ingest.cli.screen import counted, lag_text, with_headings
 from ingest.config.redaction import mask, masked
 from ingest.errors import IngestError
@@ -65,11 +65,7 @@ def plan(
         raise typer.BadParameter(msg)
     only = selector_of(tables, "--tables")
     values, spark = parse_variables(variables), parse_variables(conf)
-    with running(file, values, spark, checkpoint, "local[1]", once=True, start=None, looks=True) as (
-        pipeline,
-        settings,
-        observer,
-    ):
+    with looking(file, values, spark, checkpoint) as (pipeline, settings, observer):
         records: list[dict[str, Any]] = []
 
         def look(sample_run: SampleRun) -> None:
@@ -92,11 +88,7 @@ def plan(
 def show_plan(file: Path, variables: dict[str, str]) -> None:
     """Print what a run of a file would do, and the error that it would end with."""
     try:
-        with running(file, variables, {}, None, "local[1]", once=True, start=None, looks=True) as (
-            pipeline,
-            settings,
-            _,
-        ):
+        with looking(file, variables, {}, None) as (pipeline, settings, _):
             report, error = dry_run(pipeline, settings, tell=lambda text: typer.echo(f"warning: {text}", err=True))
             typer.echo(mask("\n".join(lines(report)), pipeline.secrets))
             if error is not None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from ingest.cli.screen import CommandGroup, counted
+from ingest.cli.screen import command_group, counted
 from ingest.config.deployment import SETTINGS, pipelines_in, read_deployments
 from ingest.config.diagnostics import render as render_all
 from ingest.config.loader import load
@@ -25,13 +25,7 @@ if TYPE_CHECKING:
 _HEAD: Final = "# Made by `ingest render k8s`; do not edit. Change the pipeline, or kubernetes.yaml beside it.\n"
 _KUSTOMIZATION: Final = "kustomization"
 
-app = typer.Typer(
-    cls=CommandGroup,
-    help="Write manifests that run pipelines elsewhere, on Kubernetes.",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-)
+app = command_group("Write manifests that run pipelines elsewhere, on Kubernetes.")
 
 
 @app.callback()

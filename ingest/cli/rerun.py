@@ -61,11 +61,8 @@ def replay(
     selection = selection_of(table, code, since, until)
     values, spark = parse_variables(variables), parse_variables(conf)
     log = log_options(log_format, quiet=quiet, verbose=verbose)
-    with running(file, values, spark, checkpoint, master, once=True, start=None, log=log) as (
-        pipeline,
-        settings,
-        observer,
-    ):
+    prepared = running(file, values, spark, checkpoint, master, once=True, start=None, log=log)
+    with prepared as (pipeline, settings, observer):
         if not dry_run:
             run_replay(pipeline, settings, observer, selection)
             return
@@ -118,11 +115,8 @@ def backfill(
     tables = [] if table is None else table
     values, spark = parse_variables(variables), parse_variables(conf)
     log = log_options(log_format, quiet=quiet, verbose=verbose)
-    with running(file, values, spark, checkpoint, master, once=True, start=None, log=log) as (
-        pipeline,
-        settings,
-        observer,
-    ):
+    prepared = running(file, values, spark, checkpoint, master, once=True, start=None, log=log)
+    with prepared as (pipeline, settings, observer):
         taken = beside(pipeline, settings, tables, partial(typer.echo, err=True))
         if taken is not None:
             names = ", ".join(map(one_line, taken))

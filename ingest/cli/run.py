@@ -113,12 +113,9 @@ def run(
     """
     values, spark = parse_variables(variables), parse_variables(conf)
     start, log = parse_start(from_timestamp, "--from-timestamp"), log_options(log_format, quiet=quiet, verbose=verbose)
+    prepared = running(file, values, spark, checkpoint, master, once=once, start=start, log=log)
     with (
-        running(file, values, spark, checkpoint, master, once=once, start=start, log=log) as (
-            pipeline,
-            settings,
-            observer,
-        ),
+        prepared as (pipeline, settings, observer),
         reported(observer, report, pipeline, settings) as heard,
         entered(measured(heard, pipeline, metrics, metrics_file, metrics_push), settings.checkpoint) as told,
     ):
@@ -224,6 +221,13 @@ def running(
             yield pipeline, settings_of(pipeline, checkpoint, master, conf, once=once, start=start), observer
     finally:
         observer.close()
+
+
+def looking(
+    file: Path, variables: dict[str, str], conf: dict[str, str], checkpoint: str | None
+) -> AbstractContextManager[tuple[Pipeline, Settings, Observer]]:
+    """Return what a command needs that only looks at what a run would do."""
+    return running(file, variables, conf, checkpoint, "local[1]", once=True, start=None, looks=True)
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ingest.cli.parameters import FormatOption, OutputFormat
-from ingest.cli.screen import CommandGroup
+from ingest.cli.screen import command_group
 from ingest.model.text import one_line
 from ingest.sandbox import broker, mysql, postgres, registry, sample
 from ingest.sandbox.secure import USER, Secure, client_properties
@@ -27,13 +27,7 @@ if TYPE_CHECKING:
     from ingest.sandbox.registry import RunningRegistry
     from ingest.sandbox.sample import RunningSample
 
-app = typer.Typer(
-    cls=CommandGroup,
-    help="Start a real single-node Apache Kafka for development and tests; no Docker needed.",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-)
+app = command_group("Start a real single-node Apache Kafka for development and tests; no Docker needed.")
 
 
 FolderOption = Annotated[

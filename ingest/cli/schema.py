@@ -15,7 +15,7 @@ from ingest.checkpoint.schema_history import check_version, current, difference,
 from ingest.cli.checkpoint import CheckpointOption, ConfOption, TargetArgument
 from ingest.cli.completing_checkpoints import tables
 from ingest.cli.parameters import FormatOption, OutputFormat, SetOption, parse_variables
-from ingest.cli.screen import CommandGroup, counted
+from ingest.cli.screen import command_group, counted
 from ingest.config.loader import load
 from ingest.errors import ConfigError
 from ingest.model.table import show as shown
@@ -29,13 +29,7 @@ if TYPE_CHECKING:
     from ingest.checkpoint.checkpoint import Checkpoint
     from ingest.checkpoint.schema_history import Version
 
-app = typer.Typer(
-    cls=CommandGroup,
-    help="Show the schemas that a pipeline has inferred, and how they changed.",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-)
+app = command_group("Show the schemas that a pipeline has inferred, and how they changed.")
 
 TableArgument = Annotated[
     str | None, typer.Argument(metavar="TABLE", help="Only this table. [default: all]", autocompletion=tables)

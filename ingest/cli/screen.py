@@ -109,6 +109,11 @@ def _short_help(command: Command) -> str:
     return " ".join((command.help or "").split("\n\n", 1)[0].split())
 
 
+def command_group(text: str) -> typer.Typer:
+    """Return a group of commands with this help."""
+    return typer.Typer(cls=CommandGroup, help=text, no_args_is_help=True, add_completion=False, rich_markup_mode=None)
+
+
 class LazyGroup(CommandGroup):
     """A group that begins with names and short helps: its own help, and the completion of shells, need no more."""
 

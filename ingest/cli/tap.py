@@ -13,7 +13,7 @@ import typer
 
 from ingest.cli.completing_checkpoints import records, source_tables
 from ingest.cli.parameters import FormatOption, OutputFormat, SetOption, parse_variables, selector_of
-from ingest.cli.run import CheckpointOption, ConfOption, running
+from ingest.cli.run import CheckpointOption, ConfOption, looking
 from ingest.cli.screen import counted, with_headings
 from ingest.config.redaction import mask, masked
 from ingest.config.scenario import ScenarioError, accept, read, write
@@ -87,11 +87,7 @@ def tap_(
     messages: list[dict[str, Any]] = []
     if as_test is not None and as_test.exists():
         raise ScenarioError(f"{as_test} is there already", "give the test a name of its own")
-    with running(file, values, spark, checkpoint, "local[1]", once=True, start=None, looks=True) as (
-        pipeline,
-        settings,
-        observer,
-    ):
+    with looking(file, values, spark, checkpoint) as (pipeline, settings, observer):
 
         def shown(tapped: Tapped) -> None:
             reports.append(about(tapped))

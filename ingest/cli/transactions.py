@@ -12,7 +12,7 @@ import typer
 
 from ingest.cli.checkpoint import warner
 from ingest.cli.parameters import FilesConfOption, FormatOption, OutputFormat, SetOption, parse_variables
-from ingest.cli.screen import CommandGroup, rows_as_text
+from ingest.cli.screen import command_group, rows_as_text
 from ingest.config.loader import load_strictly
 from ingest.driver.context import with_files
 from ingest.errors import ConfigError
@@ -23,13 +23,7 @@ from ingest.kafka.transaction_log import abort as end
 if TYPE_CHECKING:
     from ingest.kafka.transaction_log import Transaction
 
-app = typer.Typer(
-    cls=CommandGroup,
-    help="List the transactions of a cluster, and end those that were left open.",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-)
+app = command_group("List the transactions of a cluster, and end those that were left open.")
 
 PipelineOption = Annotated[
     Path | None, typer.Option("--pipeline", metavar="FILE", help="A pipeline file, for its sink's cluster and rights.")

@@ -12,7 +12,7 @@ import typer
 
 from ingest.cli.completing_checkpoints import source_tables
 from ingest.cli.parameters import FormatOption, OutputFormat, SetOption, parse_variables
-from ingest.cli.run import CheckpointOption, ConfOption, running
+from ingest.cli.run import CheckpointOption, ConfOption, looking
 from ingest.cli.screen import counted, with_headings
 from ingest.config.redaction import mask, masked
 from ingest.errors import SinkDiffers
@@ -76,11 +76,7 @@ def verify(
     what differs then is compared once more when it has passed that place. Exit code 66 means that the sink differs.
     """
     values, spark = parse_variables(variables), parse_variables(conf)
-    with running(file, values, spark, checkpoint, "local[1]", once=True, start=None, looks=True) as (
-        pipeline,
-        settings,
-        observer,
-    ):
+    with looking(file, values, spark, checkpoint) as (pipeline, settings, observer):
 
         def tell(text: str) -> None:
             observer(Warned(text))
