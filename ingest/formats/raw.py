@@ -6,7 +6,7 @@ a row as bytes. Rules: docs/spec/raw.md.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal, TypeVar
 
 import msgspec
 from pydantic import AfterValidator, Field
@@ -14,25 +14,26 @@ from pydantic import AfterValidator, Field
 from ingest.formats.format import FormatCapabilities, FormatOptions
 from ingest.formats.positional import PositionalOptions
 from ingest.formats.raw_values import READABLE, charset_of, codec_of
+from ingest.formats.row_decoder import RowDecoder
 from ingest.formats.template import ColumnRef
 from ingest.model import types
-from ingest.model.change import TOMBSTONE, Change, InlineSchema, Kind, Reject
+from ingest.model.change import InlineSchema, Kind, Reject
 from ingest.model.floats import NotANumber
 from ingest.model.reject import RowError
 from ingest.model.table import show
 from ingest.model.types import FloatType
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     from ingest.formats.raw_values import Codec
     from ingest.formats.template import Image, Segments, Value
-    from ingest.model.change import Decoded
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
     from ingest.model.types import DataType
 
 _NO_TYPES: Final = InlineSchema()
+_Undeclared = TypeVar("_Undeclared", InlineSchema, None)
 
 
 class Raw(PositionalOptions, FormatOptions):
@@ -74,46 +75,40 @@ class Raw(PositionalOptions, FormatOptions):
         """The name of `raw.column`."""
         return () if self.column is None else (self.column,)
 
-    def decoder(self, topic: str, *, keyed: bool = False) -> RawDecoder:
+    def decoder(self, topic: str, *, keyed: bool = False) -> RowDecoder:
         """Return a decoder for one split's records; `keyed`: it reads their keys, too: a null value is a delete."""
-        read, declared = self._reader((topic,), "value")
-        return RawDecoder(read, topic, declared, keyed=keyed)
+        return RowDecoder(self._reader((topic,), "value", None), topic, keyed=keyed)
 
     def reader_of(self, table: TableId) -> Callable[[bytes], tuple[msgspec.Raw, InlineSchema] | Reject]:
         """Return a function that reads the keys of a table: a row as JSON text with what it declares, or a reject."""
-        read_row, declared = self._reader(table, "key")
-
-        def read(key: bytes) -> tuple[msgspec.Raw, InlineSchema] | Reject:
-            found = read_row(key)
-            return found if isinstance(found, Reject) else (found, declared or _NO_TYPES)
-
-        return read
+        return self._reader(table, "key", _NO_TYPES)
 
     def _codec(self, data_type: DataType) -> Codec | None:
         return codec_of(data_type, self.charset, little=self.endianness == "little-endian")
 
     def _reader(
-        self, table: TableId, default: str
-    ) -> tuple[Callable[[bytes], msgspec.Raw | Reject], InlineSchema | None]:
-        """Return a function that reads the values of a table as rows, and what these declare.
+        self, table: TableId, default: str, undeclared: _Undeclared
+    ) -> Callable[[bytes], tuple[msgspec.Raw, InlineSchema | _Undeclared] | Reject]:
+        """Return a function that reads the values of a table: a row with what it declares, or a reject.
 
         A FLOAT is a binary number, of which the text has no more digits than tell it from others.
         """
-        declared = self.columns_of(table) or {(*self.own_names, *self._named, default)[0]: types.STRING}
-        ((name, data_type),) = declared.items()
+        columns = self.columns_of(table) or {(*self.own_names, *self._named, default)[0]: types.STRING}
+        ((name, data_type),) = columns.items()
+        declared = InlineSchema({name: data_type}) if isinstance(data_type, FloatType) else undeclared
         codec = self._codec(data_type)
         assert codec is not None, "it was checked"
         begin, decode = b"{" + msgspec.json.encode(name) + b":", codec.read
 
-        def read(value: bytes) -> msgspec.Raw | Reject:
+        def read(value: bytes) -> tuple[msgspec.Raw, InlineSchema | _Undeclared] | Reject:
             try:
-                return msgspec.Raw(begin + decode(value) + b"}")
+                return msgspec.Raw(begin + decode(value) + b"}"), declared
             except NotANumber as exc:
                 return Reject("not-a-number", str(exc))
             except ValueError as exc:
                 return Reject("malformed", str(exc))
 
-        return read, InlineSchema({name: data_type}) if isinstance(data_type, FloatType) else None
+        return read
 
     def value_of(self, table: TableId, schema: TableSchema, *, include_schema: bool = False) -> Value:
         """Return a function that makes the values of a table's records. Raise RowError for a table of other columns."""
@@ -152,24 +147,3 @@ class Raw(PositionalOptions, FormatOptions):
                 raise RowError("not-raw", f"column {name!r}: {exc}") from None
 
         return write
-
-
-class RawDecoder:
-    """Decodes one split."""
-
-    def __init__(
-        self, read: Callable[[bytes], msgspec.Raw | Reject], topic: str, declared: InlineSchema | None, *, keyed: bool
-    ) -> None:
-        """Take the topic for the table; `read` returns a value's row, or its reject. `declared`: what rows declare."""
-        self._table: TableId = (topic,)
-        self._read = read
-        self._declared = declared
-        self._null: Decoded = Change(self._table, Kind.DELETE, None, None) if keyed else TOMBSTONE
-
-    def decode(self, _keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> list[Decoded]:
-        """One result per value, in order."""
-        return [self._null if value is None else self._one(value) for value in values]
-
-    def _one(self, value: bytes) -> Decoded:
-        row = self._read(value)
-        return row if isinstance(row, Reject) else Change(self._table, Kind.INSERT, None, row, None, self._declared)

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, TypeAlias
 
 from ingest.component.options import Options
-from ingest.model.change import TOMBSTONE, Change, Kind, Reject
+from ingest.model.change import TOMBSTONE, Change, Kind, Reject, Skip
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -17,13 +17,14 @@ if TYPE_CHECKING:
     from ingest.model.table import TableId
 
     ReadRow: TypeAlias = Callable[[bytes], tuple[msgspec.Raw, InlineSchema] | Reject]
+    ReadValue: TypeAlias = Callable[[bytes], tuple[msgspec.Raw, InlineSchema | None] | Reject | Skip]
 
 
 class RowDecoder:
     """Decodes one split."""
 
-    def __init__(self, read: ReadRow, topic: str, *, keyed: bool) -> None:
-        """Take the topic for the table; `read` returns a row with what its message declares, or its reject."""
+    def __init__(self, read: ReadValue, topic: str, *, keyed: bool) -> None:
+        """`topic` is the table. `read` returns a row with what its message declares, or why there is none."""
         self._table: TableId = (topic,)
         self._read = read
         self._null: Decoded = Change(self._table, Kind.DELETE, None, None) if keyed else TOMBSTONE
@@ -34,7 +35,7 @@ class RowDecoder:
 
     def _one(self, value: bytes) -> Decoded:
         found = self._read(value)
-        if isinstance(found, Reject):
+        if isinstance(found, (Reject, Skip)):
             return found
         row, declared = found
         return Change(self._table, Kind.INSERT, None, row, None, declared)

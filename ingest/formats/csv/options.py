@@ -20,8 +20,9 @@ from ingest.formats.csv.values import of_field
 from ingest.formats.form import Form, Lines
 from ingest.formats.format import FormatCapabilities, FormatOptions
 from ingest.formats.positional import PositionalOptions
+from ingest.formats.row_decoder import RowDecoder
 from ingest.formats.template import ColumnRef, ValueTemplate, csv_cells
-from ingest.model.change import TOMBSTONE, Change, InlineSchema, Kind, Reject, Skip
+from ingest.model.change import InlineSchema, Reject, Skip
 from ingest.model.reject import RowError
 
 if TYPE_CHECKING:
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
     from ingest.formats.csv.values import Read
     from ingest.formats.template import Segments, Value
-    from ingest.model.change import Decoded
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
     from ingest.model.types import DataType
@@ -174,11 +174,20 @@ class Csv(PositionalOptions, FormatOptions):
         """The names of `csv.columns`."""
         return () if self.columns is None else tuple(_names(self.columns))
 
-    def decoder(self, topic: str, *, keyed: bool = False) -> CsvDecoder:
+    def decoder(self, topic: str, *, keyed: bool = False) -> RowDecoder:
         """Return a decoder for one split's records; `keyed`: it reads their keys, too: a null value is a delete."""
-        return CsvDecoder(CsvRows(self, self._names_of((topic,)), "_c"), topic, keyed=keyed)
+        return self._decoder(self._names_of((topic,)), topic, keyed=keyed)
 
-    def decoder_under(self, line: bytes, file: str, topic: str, *, keyed: bool = False) -> CsvDecoder:
+    def _decoder(self, columns: Mapping[str, DataType | None] | None, topic: str, *, keyed: bool) -> RowDecoder:
+        rows = CsvRows(self, columns, "_c")
+
+        def read(value: bytes) -> tuple[msgspec.Raw, None] | Reject | Skip:
+            row = rows.read(value)
+            return (row, None) if isinstance(row, msgspec.Raw) else row or _COMMENT
+
+        return RowDecoder(read, topic, keyed=keyed)
+
+    def decoder_under(self, line: bytes, file: str, topic: str, *, keyed: bool = False) -> RowDecoder:
         """Return a decoder for the lines of a file, whose first one has the names. Raise ConfigError."""
         try:
             names = [name or "" for name in self.dialect.split(line.decode()) or ()]
@@ -187,7 +196,7 @@ class Csv(PositionalOptions, FormatOptions):
             msg = f"the first line of {file} has no names of columns (csv.header): {exc}"
             raise ConfigError(msg, "correct the line, or declare the columns and leave out csv.header") from exc
         types = self.columns_of((topic,)) or {}
-        return CsvDecoder(CsvRows(self, {name: types.get(name) for name in names}, "_c"), topic, keyed=keyed)
+        return self._decoder({name: types.get(name) for name in names}, topic, keyed=keyed)
 
     def reader_of(self, table: TableId) -> Callable[[bytes], tuple[msgspec.Raw, InlineSchema] | Reject]:
         """Return a function that reads the keys of a table: a row as JSON text with what it declares, or a reject."""
@@ -264,23 +273,3 @@ class CsvRows:
             if at < len(fields) and (content := fields[at]) is not None:
                 values[at] = read(content)
         return msgspec.Raw(msgspec.json.encode(dict(zip(names, values, strict=False))))
-
-
-class CsvDecoder:
-    """Decodes one split."""
-
-    def __init__(self, rows: CsvRows, topic: str, *, keyed: bool) -> None:
-        """Take the topic for the table."""
-        self._table: TableId = (topic,)
-        self._read = rows.read
-        self._null: Decoded = Change(self._table, Kind.DELETE, None, None) if keyed else TOMBSTONE
-
-    def decode(self, _keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> list[Decoded]:
-        """One result per value, in order."""
-        return [self._null if value is None else self._one(value) for value in values]
-
-    def _one(self, value: bytes) -> Decoded:
-        row = self._read(value)
-        if row is None:
-            return _COMMENT
-        return row if isinstance(row, Reject) else Change(self._table, Kind.INSERT, None, row, None, None)
