@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from ingest.kafka.refusals import Letter
 from ingest.kafka.writer import KafkaWriter
-from ingest.model.record import origin
+from ingest.model.record import WrappedRecord, origin
 from ingest.model.table import selector, show, table_id
 
 if TYPE_CHECKING:
@@ -198,42 +198,22 @@ class DeadLetter:
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(WrappedRecord):
     """A letter's record, where it stood when it was rejected."""
 
-    letter: DeadLetter
-
-    def key(self) -> bytes | None:
-        """Return the original key."""
-        return self.letter.key()
-
-    def value(self) -> bytes | None:
-        """Return the original value."""
-        return self.letter.value()
+    record: DeadLetter
 
     def topic(self) -> str:
         """Return the original topic."""
-        return self.letter.topic()
+        return self.record.topic()
 
     def partition(self) -> int:
         """Return the original partition."""
-        return _number(self.letter.reject.get("partition"))
+        return _number(self.record.reject.get("partition"))
 
     def offset(self) -> int:
         """Return the original offset."""
-        return _number(self.letter.reject.get("offset"))
-
-    def timestamp(self) -> tuple[int, int]:
-        """Return the original time."""
-        return self.letter.timestamp()
-
-    def headers(self) -> Headers:
-        """Return the original headers."""
-        return self.letter.headers()
-
-    def leader_epoch(self) -> None:
-        """Return nothing: it is not kept."""
-        return
+        return _number(self.record.reject.get("offset"))
 
 
 def _number(text: str | None) -> int:

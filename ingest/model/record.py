@@ -66,6 +66,45 @@ class Record(Protocol):
         """The epoch of the partition's leader, where that is known."""
 
 
+class WrappedRecord:
+    """A record that is another one but for what a class says itself."""
+
+    __slots__ = ()
+    record: Record
+
+    def key(self) -> bytes | None:
+        """Return the key's bytes."""
+        return self.record.key()
+
+    def value(self) -> bytes | None:
+        """Return the value's bytes."""
+        return self.record.value()
+
+    def topic(self) -> str | None:
+        """Return the topic, or what stands for it."""
+        return self.record.topic()
+
+    def partition(self) -> int | None:
+        """Return the partition."""
+        return self.record.partition()
+
+    def offset(self) -> int | None:
+        """Return the position."""
+        return self.record.offset()
+
+    def timestamp(self) -> tuple[int, int]:
+        """Return the kind of time, and the time."""
+        return self.record.timestamp()
+
+    def headers(self) -> Headers | None:
+        """Return names and values."""
+        return self.record.headers()
+
+    def leader_epoch(self) -> int | None:
+        """Return the epoch of the partition's leader."""
+        return self.record.leader_epoch()
+
+
 def size_of(records: Sequence[Record]) -> int:
     """Return the bytes of the keys and values of records."""
     size: int | None = getattr(records, "size", None)  # records of the native client know it

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 
-from ingest.model.record import Record, offset_of
+from ingest.model.record import Record, WrappedRecord, offset_of
 from ingest.sources.mysql.format import HEAD, head_of
 from ingest.sources.mysql.history import History, SchemaEntry
 from ingest.sources.mysql.log_model import NumberedTransactions
@@ -204,11 +204,10 @@ def _entries_of(header: bytes) -> Iterator[SchemaEntry]:
 
 
 @dataclass(frozen=True, slots=True)
-class LetterRow:
+class LetterRow(WrappedRecord):
     """A letter's row, as a record of the source; only its position is the letter's."""
 
-    kept: LetterOfRow
-    """What a letter is of that is rejected again."""
+    record: LetterOfRow
     data: bytes | None
 
     def key(self) -> None:
@@ -218,35 +217,21 @@ class LetterRow:
         """Return the envelope, behind the id of its table's entry in the history of schemas."""
         return self.data
 
-    def topic(self) -> str | None:
-        """Return what stood for the topic."""
-        return self.kept.topic()
-
-    def partition(self) -> int | None:
-        """Return the letter's partition."""
-        return self.kept.partition()
-
-    def offset(self) -> int | None:
-        """Return the letter's position."""
-        return self.kept.offset()
-
-    def timestamp(self) -> tuple[int, int]:
-        """Return when the change was made."""
-        return self.kept.timestamp()
-
     def headers(self) -> Headers:
         """Return none, as rows have none."""
         return []
 
-    def leader_epoch(self) -> None:
-        """Return None: there is no such thing."""
+    @property
+    def kept(self) -> LetterOfRow:
+        """What a letter is of that is rejected again."""
+        return self.record
 
     @property
     def missing(self) -> str:
         """What the letter lacks."""
-        return self.kept.missing
+        return self.record.missing
 
     @property
     def origin(self) -> Record:
         """The row as it stood when it was rejected."""
-        return self.kept.origin
+        return self.record.origin

@@ -22,7 +22,7 @@ import msgspec
 
 from ingest.errors import ConfigError
 from ingest.model.jsontext import object_of
-from ingest.model.record import offset_of
+from ingest.model.record import WrappedRecord, offset_of
 from ingest.sources.mysql.chunks import FLOATS, INTEGERS, NUMBERED, literal
 from ingest.sources.mysql.query_values import is_selectable
 from ingest.sources.mysql.types import BINARIES, FIXED, TEXTS
@@ -30,7 +30,7 @@ from ingest.sources.mysql.types import BINARIES, FIXED, TEXTS
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from ingest.model.record import Headers, Record
+    from ingest.model.record import Record
     from ingest.sources.mysql.chunks import Bound, TableChunk
     from ingest.sources.mysql.types import Column, Table
 
@@ -302,43 +302,15 @@ class Passing:
 
 
 @dataclass(slots=True)
-class ChangedRecord:
+class ChangedRecord(WrappedRecord):
     """A record of which a part is written."""
 
     record: Record
     text: bytes
 
-    def key(self) -> bytes | None:
-        """Return the key's bytes."""
-        return self.record.key()
-
     def value(self) -> bytes:
         """Return the part that is written."""
         return self.text
-
-    def topic(self) -> str | None:
-        """Return what stands for the topic."""
-        return self.record.topic()
-
-    def partition(self) -> int | None:
-        """Return the partition."""
-        return self.record.partition()
-
-    def offset(self) -> int | None:
-        """Return the record's position."""
-        return self.record.offset()
-
-    def timestamp(self) -> tuple[int, int]:
-        """Return the record's time."""
-        return self.record.timestamp()
-
-    def headers(self) -> Headers | None:
-        """Return names and values."""
-        return self.record.headers()
-
-    def leader_epoch(self) -> int | None:
-        """Return what the record has."""
-        return self.record.leader_epoch()
 
 
 def passed(records: Sequence[Record], tables: Mapping[int, Passing]) -> Sequence[Record]:
