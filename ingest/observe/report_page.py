@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from html import escape
+from importlib.resources import files
 from math import ceil, floor, log10
 from shlex import quote
 from typing import TYPE_CHECKING, Final
@@ -22,30 +23,6 @@ if TYPE_CHECKING:
 
 MAX_TABLES: Final = 1_000
 """Tables that have a line of their own: those with the most records."""
-_STYLE: Final = """\
-:root { color-scheme: light dark; --ink: #1b1f24; --dim: #667080; --paper: #fff; --line: #d8dde4; --mark: #1f6feb;
-  --bad: #c9302c }
-@media (prefers-color-scheme: dark) { :root { --ink: #e6e9ed; --dim: #98a2b0; --paper: #15181d; --line: #343b45;
-  --mark: #58a6ff; --bad: #ff7b72 } }
-body { margin: 2rem auto; max-width: 72rem; padding: 0 1.5rem; background: var(--paper); color: var(--ink);
-  font: 15px/1.5 system-ui, sans-serif }
-h1 { font-size: 1.6rem; margin: 0 } h2 { font-size: 1.15rem; margin: 2.2rem 0 .6rem }
-.when { white-space: nowrap } .dim { color: var(--dim) } .bad { color: var(--bad); font-weight: 600 }
-.facts { display: flex; flex-wrap: wrap; gap: .8rem; margin: 1.2rem 0 }
-.facts div { border: 1px solid var(--line); border-radius: 8px; padding: .5rem .9rem; min-width: 7rem }
-.facts b { display: block; font-size: 1.25rem; font-variant-numeric: tabular-nums }
-.charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(24rem, 1fr)); gap: 1rem }
-figure { margin: 0; border: 1px solid var(--line); border-radius: 8px; padding: .6rem .8rem }
-figcaption { font-size: .9rem; color: var(--dim) }
-svg { width: 100%; height: auto } svg text { font: 11px system-ui, sans-serif; fill: var(--dim) }
-svg .grid { stroke: var(--line) } svg .area { fill: var(--mark); opacity: .12 }
-svg .curve { fill: none; stroke: var(--mark); stroke-width: 1.6 } svg .bar { fill: var(--mark) }
-.wide { overflow-x: auto } table { border-collapse: collapse; width: 100%; font-size: .92rem }
-th, td { text-align: left; padding: .3rem .7rem .3rem 0; border-bottom: 1px solid var(--line); vertical-align: top }
-th { color: var(--dim); font-weight: 500 } .n { text-align: right; font-variant-numeric: tabular-nums }
-code { font: .88em/1.5 ui-monospace, monospace; overflow-wrap: anywhere }
-details { margin: .3rem 0 } summary { cursor: pointer }
-"""
 
 
 def page(facts: RunFacts, clean: Callable[[str], str]) -> str:
@@ -67,6 +44,7 @@ def page(facts: RunFacts, clean: Callable[[str], str]) -> str:
         _options(facts, text),
     )
     body = "\n".join(line for part in parts for line in part)
+    style = files("ingest.observe").joinpath("report.css").read_text(encoding="utf-8")
     return f"""\
 <!doctype html>
 <html lang="en">
@@ -76,7 +54,7 @@ def page(facts: RunFacts, clean: Callable[[str], str]) -> str:
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
 <title>{name}: report of a run</title>
 <style>
-{_STYLE}</style>
+{style}</style>
 </head>
 <body>
 {body}
