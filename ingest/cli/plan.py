@@ -131,7 +131,8 @@ def lines(report: DryRunReport, *, ddl: bool = False, chosen: bool = False) -> I
             continue
         yield f"\n{_title(block)}{':' if len(block) > 1 else ''}"
         if len(block) > 1:
-            yield from _cut([_way(table) for table in block], width, _SHOWN)
+            ways = [f"{one_line(table.table)} -> {_targets(table)}" for table in block]
+            yield from _cut(ways, width, _SHOWN)
         if ddl:
             statements = dict.fromkeys(statement for table in block for statement in table.ddl)
             yield from (f"    {one_line(line)}" for statement in statements for line in statement.split("\n"))
@@ -164,10 +165,6 @@ def _title(block: Sequence[TableReport]) -> str:
 
 def _targets(table: TableReport) -> str:
     return ", ".join(map(one_line, table.sink_tables))
-
-
-def _way(table: TableReport) -> str:
-    return f"{one_line(table.table)} -> {_targets(table)}"
 
 
 def _cut(words: Sequence[str], width: int, most: int) -> Iterator[str]:

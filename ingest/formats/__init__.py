@@ -138,16 +138,8 @@ def _able(value: str, can: Callable[[FormatCapabilities], bool]) -> str:
     return value
 
 
-def _reads_keys(value: str) -> str:
-    return _able(value, lambda found: found.reads_keys)
-
-
-def _reads_upserts(value: str) -> str:
-    return _able(value, lambda found: found.rows)
-
-
-def _writes_keys(value: str) -> str:
-    return _able(value, lambda found: found.writes_keys)
+def _that_can(can: Callable[[FormatCapabilities], bool]) -> AfterValidator:
+    return AfterValidator(lambda value: _able(value, can))
 
 
 def _writes_upserts(value: str) -> str:
@@ -161,11 +153,11 @@ FormatName = Annotated[str, AfterValidator(_name), _SCHEMA]
 WrittenFormatName = Annotated[str, AfterValidator(_written), _SCHEMA]
 """The name of a format that can also be written."""
 _OURS_SCHEMA: Final = WithJsonSchema({"enum": list(OF_ROWS), "type": "string"})
-ReadKeyFormatName = Annotated[str, AfterValidator(_reads_keys), _OURS_SCHEMA]
+ReadKeyFormatName = Annotated[str, _that_can(lambda found: found.reads_keys), _OURS_SCHEMA]
 """The name of a format of keys that a source reads."""
-ReadUpsertFormatName = Annotated[str, AfterValidator(_reads_upserts), _OURS_SCHEMA]
+ReadUpsertFormatName = Annotated[str, _that_can(lambda found: found.rows), _OURS_SCHEMA]
 """The name of a format of the rows that an upsert topic holds."""
-WrittenKeyFormatName = Annotated[str, AfterValidator(_writes_keys), _OURS_SCHEMA]
+WrittenKeyFormatName = Annotated[str, _that_can(lambda found: found.writes_keys), _OURS_SCHEMA]
 """The name of a format of keys that a sink writes."""
 WrittenUpsertFormatName = Annotated[str, AfterValidator(_writes_upserts), _OURS_SCHEMA]
 """The name of a format of the rows that a sink writes to an upsert topic."""

@@ -424,7 +424,7 @@ class _Turning:
             self._leave(
                 self._copy.line, f"PRIMARY KEY ({', '.join(key)}): {', '.join(lacks)} is no column of the result"
             )
-        keys = key if keyed and key and not declared and not lacks and self._names_no_key else ()
+        keys = key if keyed and key and not declared and not lacks and self._format in OF_ROWS else ()
         if items is None and not where and not keys:
             return []
         out = ["", "transform:", "  - source-table: \\.*"]
@@ -439,11 +439,6 @@ class _Turning:
         if keys:
             out.append(f"    primary-keys: {scalar(', '.join(keys))}")
         return out
-
-    @property
-    def _names_no_key(self) -> bool:
-        """True if messages of the source do not name a primary key."""
-        return self._format in OF_ROWS
 
 
 def _placed(lines: Sequence[_Line | str]) -> list[_Line]:

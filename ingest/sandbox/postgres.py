@@ -18,6 +18,7 @@ import signal
 import subprocess
 import tempfile
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -119,7 +120,8 @@ def _start(folder: Path, bin_folder: Path, account: _Account, lock: int, port: i
     server = RunningDatabase(f"{HOST}:{chosen}", process.pid, str(log), _version(bin_folder), str(home), str(password))
     (folder / _NOTE).write_text(json.dumps(asdict(server)), encoding="utf-8")
     ready = [str(bin_folder / "pg_isready"), "--quiet", "-h", HOST, "-p", str(chosen), "-d", DATABASE, "-U", USER]
-    wait_for(process, lambda: _succeeds(ready), f"PostgreSQL server at {server.endpoint}", server.log)
+    asked = partial(subprocess.run, ready, check=False, capture_output=True)
+    wait_for(process, lambda: asked().returncode == 0, f"PostgreSQL server at {server.endpoint}", server.log)
     return server
 
 
@@ -178,11 +180,6 @@ def _version(bin_folder: Path) -> str:
     done = subprocess.run([str(bin_folder / "postgres"), "--version"], capture_output=True, text=True, check=False)
     words = done.stdout.split()
     return next((word for word in words if word[0].isdigit()), "")
-
-
-def _succeeds(command: list[str]) -> bool:
-    """Return whether a program says yes."""
-    return subprocess.run(command, check=False, capture_output=True).returncode == 0
 
 
 def down(folder: Path, *, wipe: bool = False) -> bool:

@@ -122,6 +122,7 @@ def report(
     known = run.rules.reroute(stored)
     withheld = {**known.withheld, **run.withheld}
     rejects = [*_rejects(run, run.start.source.ignored_errors)]
+    seen = {*schemas.sources, *without_key, *refused, *(table for _, table in rejects if table is not None)}
     chosen = {table: source for table, source in sorted(schemas.sources.items()) if _wanted(table, only)}
     targets = {target for source in chosen.values() for target in source.targets}
     shown = {show(target) for target in targets}
@@ -148,7 +149,7 @@ def report(
         skipped=dict(run.summary.skipped),
         without_key=[_first_line(exc) for table, exc in without_key.items() if _wanted(table, only)],
         refused=[_first_line(exc) for table, exc in refused.items() if _wanted(table, only)],
-        unmatched=_unmatched(run, pipeline, {*schemas.sources, *without_key, *refused, *_tables_of(rejects)}, only),
+        unmatched=_unmatched(run, pipeline, seen, only),
         options=[str(e) for e in run.happened if isinstance(e, OptionChanged)],
         warnings=[*sample_run.warnings],
         error=None if error is None else {"exit_code": error.exit_code, "message": error.message, "hint": error.hint},
@@ -158,10 +159,6 @@ def report(
 
 def _wanted(table: TableId, only: Selector | None) -> bool:
     return only is None or only.match(table) is not None
-
-
-def _tables_of(rejects: Iterable[tuple[dict[str, Any], TableId | None]]) -> set[TableId]:
-    return {table for _, table in rejects if table is not None}
 
 
 def _refusals(sample_run: SampleRun, run: DryRun) -> tuple[dict[TableId, IngestError], dict[TableId, IngestError]]:

@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from ingest.sinks.topics.upsert_kafka import UpsertKafka
     from ingest.sources import SourceCoordinator
 
-_TABLE_ID = "TableId"
-
 
 class KeyedRows:
     """A sink's options, by which rows become JSON under their keys, whatever the sink's own format is."""

@@ -140,13 +140,8 @@ def settled(connection: Any, wanted: Collection[TableName], about: ServerRules) 
     return tables(connection, wanted, about)
 
 
-def count_of_rows(connection: Any, table: TableName) -> int | None:
-    """Return about how many rows a table has, as information_schema counts them; None where it does not know."""
-    return counts_of_rows(connection, [table]).get(table)
-
-
 def counts_of_rows(connection: Any, wanted: Collection[TableName]) -> dict[TableName, int]:
-    """Return the same of several tables, but for those of which it does not know."""
+    """Return about how many rows tables have, as information_schema counts them; none for one that it does not know."""
     out: dict[TableName, int] = {}
     for database, some in _by_database(wanted):
         marks = ", ".join(["%s"] * len(some))

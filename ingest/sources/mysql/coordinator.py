@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from ingest.model.standing import Standing
     from ingest.model.table import TableId
     from ingest.sources.mysql.options import MySqlSource
-    from ingest.sources.mysql.state import ChunkNote, LaneChunk, TableSnapshot
+    from ingest.sources.mysql.state import ChunkNote, LaneChunk
     from ingest.sources.mysql.types import Table, TableName
 
 _BYTES_A_RECORD: Final = 160
@@ -96,7 +96,8 @@ class MySqlCoordinator(SourceCoordinator):
             return MySqlAssignment(chunks=chunks, server=state.files.identity)
         last = state.files.place(state.place.position)[0]
         bases = {file.name: file.base for file in state.files.files if file.base >= last.base}
-        regions = [self._regions(one) for one in state.snapshots if not one.again]
+        snapshots = (one for one in state.snapshots if not one.again)
+        regions = [TableRegions(one.name, self._key(one.name), tuple(one.regions())) for one in snapshots]
         return MySqlAssignment(
             state.place, bases, regions, chunks, state.skip, state.left_out, last.first_time, state.files.identity,
             [one.entry for one in state.applied], self._log.sink.parts,
@@ -107,9 +108,6 @@ class MySqlCoordinator(SourceCoordinator):
         known = entry is not None and entry.table is not None and self._log.now.snapshot(chunk.name) is not None
         number = entry.id if entry is not None and known and not chunk.stale else 0
         return AssignedChunk(lane, chunk.position, number, self._key(chunk.name), chunk.lower, chunk.upper)
-
-    def _regions(self, one: TableSnapshot) -> TableRegions:
-        return TableRegions(one.name, self._key(one.name), tuple(one.regions()))
 
     def _key(self, name: TableName) -> tuple[str, ...]:
         """Return the columns that a table is split by."""

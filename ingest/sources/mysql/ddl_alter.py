@@ -94,9 +94,8 @@ def alter(cursor: WordCursor, session: StatementRun) -> None:
     at = cursor.at
     _options(cursor, draft, alteration, session, name)
     cursor.at = at
-    context = Context(
-        session.server, session.sql_mode, alteration.charset or table.charset, _collation(alteration, draft)
-    )
+    collation = alteration.collation if alteration.charset else draft.table.collation
+    context = Context(session.server, session.sql_mode, alteration.charset or table.charset, collation)
     ordered = False
     for part in cursor.parts():
         if ordered and part.is_order():
@@ -122,10 +121,6 @@ def _unknown(cursor: WordCursor, session: StatementRun, name: TableName) -> None
             rename(session, [(name, session.id(table_name(part)))])
             return
     session.ask(name)
-
-
-def _collation(found: _Alteration, draft: Draft) -> str | None:
-    return found.collation if found.charset else draft.table.collation
 
 
 def _options(cursor: WordCursor, draft: Draft, alteration: _Alteration, session: StatementRun, name: TableName) -> None:
@@ -477,7 +472,7 @@ def _convert(draft: Draft, session: StatementRun, name: TableName, context: Cont
     for at, column in enumerate(draft.columns):
         if (column.type not in TEXTS and column.type not in {"enum", "set"}) or column.charset is None:
             continue
-        length = _bytes(column) if column.type.endswith("text") and context.charset != "binary" else None
+        length = _TEXT_BYTES[column.type] if column.type.endswith("text") and context.charset != "binary" else None
         made = with_charset(column, context.charset, context.collation, context)
         if length is not None and char_width(context.charset) > char_width(column.charset):
             made = _grown(made, length // char_width(column.charset) * char_width(context.charset))
@@ -488,10 +483,6 @@ def _convert(draft: Draft, session: StatementRun, name: TableName, context: Cont
 
 
 _TEXT_BYTES: Final = {"tinytext": 255, "text": 65535, "mediumtext": (1 << 24) - 1, "longtext": (1 << 32) - 1}
-
-
-def _bytes(column: Column) -> int:
-    return _TEXT_BYTES[column.type]
 
 
 def _grown(column: Column, size: int) -> Column:

@@ -19,8 +19,6 @@ from ingest.sources.mysql.state import LOG
 from ingest.sources.mysql.types import is_tinyint1
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from ingest.model.record import Headers, Split
     from ingest.sources.mysql.history import KnownSchemas
     from ingest.sources.mysql.state import MySqlAssignment
@@ -176,7 +174,8 @@ class LetterRows:
         entries = self._known.get(header)
         if entries is None:
             history, entries = self._schemas.history, {}
-            for number, entry in enumerate(_entries_of(header), len(history.entries) + 1):
+            of_letter = map(SchemaEntry.from_json, msgspec.json.decode(header, type=list[list[Any]]))
+            for number, entry in enumerate(of_letter, len(history.entries) + 1):
                 numbered = SchemaEntry(number, 0, entry.name, entry.table, read=True, booleans=self._booleans)
                 entries[entry.id] = numbered
             self._schemas.history = history.with_entries(entries.values())
@@ -196,11 +195,6 @@ class LetterRows:
                 members[image] = msgspec.Raw(msgspec.json.encode(new))
         members.pop("id", None)
         return msgspec.json.encode(members)
-
-
-def _entries_of(header: bytes) -> Iterator[SchemaEntry]:
-    for one in msgspec.json.decode(header, type=list[list[Any]]):
-        yield SchemaEntry.from_json(one)
 
 
 @dataclass(frozen=True, slots=True)

@@ -307,7 +307,7 @@ class LogHistory:
         return RowPolicy(self.sink.keyed, truncate, self._options.resnapshot, self._options.resnapshot_rows)
 
     def _count_of_rows(self, name: TableName) -> int | None:
-        return self.ask("count rows", lambda connection: catalogue.count_of_rows(connection, name))
+        return self.ask("count rows", lambda connection: catalogue.counts_of_rows(connection, [name]).get(name))
 
     def _act_on(self, consequence: Consequence) -> None:
         """Do what becomes of one table."""

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from ingest.sources.mysql.events import FormatDescription
     from ingest.sources.mysql.log_decoder import Event
     from ingest.sources.mysql.log_model import LogTables
-    from ingest.sources.mysql.native.row_image import RowPlan, RowShape
+    from ingest.sources.mysql.native.row_image import RowPlan
     from ingest.sources.mysql.row_decoder import RowsEvent, TableMap
     from ingest.sources.mysql.row_values import ValueReader
     from ingest.sources.mysql.types import Column
@@ -100,11 +100,6 @@ def sizes_of(known: KnownTable, values: ValueReader) -> list[tuple[int, int]]:
     except (ValueError, IndexError):
         return []
     return out
-
-
-def row_shape(sizes: Sequence[tuple[int, int]], places: Sequence[int]) -> RowShape | None:
-    """Return what native code compares some columns of rows by; None where native code is not there."""
-    return row_image.RowShape(sizes, places) if NATIVE else None
 
 
 def _plan_of(known: KnownTable, raw: bytes, values: ValueReader) -> RowPlan:
@@ -225,7 +220,8 @@ class ParentWatch:
         """The columns that others refer to, by their places; none where they are not known: any update counts then."""
         if len(self._places) < len(of.columns):
             self._places = {}
-        self.shape = row_shape(self._sizes, [*self._places]) if native and self._places else None
+        native = native and NATIVE and bool(self._places)
+        self.shape = row_image.RowShape(self._sizes, [*self._places]) if native else None
         """What native code compares rows by; None where any update counts."""
 
     def deleted(self, position: int) -> None:
