@@ -25,7 +25,7 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 def warmup() -> None:
     """Write a class-data archive of Spark into the cache: every later run starts seconds earlier.
 
-    Optional; about a minute, and some 70 MB. Repeat it after an update of Java or pyspark.
+    Optional; about a minute, and some 150 MB. Repeat it after an update of Java or pyspark.
     """
     written = _write()
     typer.echo(f"{written}: {written.stat().st_size >> 20} MiB")
