@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from commands import called
+from commands import called, ran_here
 from harness import INGEST, Result, finish, finished
 from pairs_package import PAIRS
 
@@ -26,7 +26,7 @@ from ingest.sinks.sink import SinkCapabilities
 from ingest.sources import SOURCES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from harness import Kafka, Pipeline
     from shared_java import SharedJava
@@ -65,7 +65,7 @@ def ingest(folder: Path, site: Path, *args: str) -> Result:
     return finish(subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
 
 
-def ingest_here(folder: Path, site: Path, *args: str) -> Result:
+def ingest_here(folder: Path, site: Path, *args: str, command: Callable[..., Result] = called) -> Result:
     """The same in this process, which forgets the packages again."""
     before = {*sys.modules}
     with chdir(folder), pytest.MonkeyPatch.context() as patch:
@@ -73,7 +73,7 @@ def ingest_here(folder: Path, site: Path, *args: str) -> Result:
         for registry in (FORMATS, SINKS, SOURCES):
             patch.setattr(registry, "_others", None)  # a registry looks for packages once
         try:
-            return called(*args)
+            return command(*args)
         finally:
             for name in {*sys.modules} - before:
                 if name.startswith("acme_"):
@@ -121,6 +121,32 @@ def test_a_format_and_a_sink_of_another_package_run(tmp_path: Path, site: Path, 
     bad = run()
     assert bad.code == 65, bad.err
     assert "not a message of the bus" in bad.err
+
+
+def test_a_source_of_another_package_runs(tmp_path: Path, site: Path) -> None:
+    pipeline, out = tmp_path / "p.yaml", tmp_path / "out"
+
+    def run(count: int, *args: str) -> Result:
+        pipeline.write_text(
+            f"source: {{type: numbers, count: {count}}}\nsink: {{type: file, path: out, value.format: json}}\n"
+        )
+        return ingest_here(tmp_path, site, "p.yaml", "--checkpoint", "c", *args, command=ran_here)
+
+    def rows() -> list[int]:
+        return sorted(json.loads(line)["n"] for file in out.iterdir() for line in file.read_text().splitlines())
+
+    refused = run(2500, "--from-timestamp", "0")
+    assert refused.code == 78
+    assert "numbers have no time" in refused.err
+    for count in (2500, 2600, 2600):
+        done = run(count)
+        assert done.code == 0, done.err
+        assert rows() == [*range(count)]
+    for args in (["show"], ["reset", "--to", "offset:2599"]):
+        done = ingest_here(tmp_path, site, "checkpoint", args[0], "p.yaml", "--checkpoint", "c", *args[1:])
+        assert done.code == 0, done.err
+    assert run(2600).code == 0
+    assert rows() == [*range(2600), 2599]
 
 
 def test_pipelines_with_them_are_tested_without_them(tmp_path: Path, site: Path) -> None:
@@ -181,7 +207,7 @@ messages:
   - {value: null}
 records: []
 """
-PACKAGE = "the package acme_ingest (format databus-json, sink sqlite)"
+PACKAGE = "the package acme_ingest (format databus-json, sink sqlite, source numbers)"
 DECODE = "return [TOMBSTONE if value is None else self._one(value) for value in values]"
 
 
