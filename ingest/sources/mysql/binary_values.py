@@ -83,7 +83,7 @@ def _clock(number: int) -> str:
 
 
 def time2(data: bytes) -> str:
-    """Return the text of a TIME of three bytes and its fraction, which are one number."""
+    """Return the text of a TIME, which is stored as one number of three bytes and its fraction."""
     places = len(data) - 3
     number = int.from_bytes(data, "big") - (1 << (23 + 8 * places))
     sign, number = ("-", -number) if number < 0 else ("", number)
@@ -92,7 +92,7 @@ def time2(data: bytes) -> str:
 
 
 def moment(number: int, field: int) -> str:
-    """Return the text of a date or time of JSON, with six digits of a fraction where it has a time."""
+    """Return the text of a date or time inside of binary JSON; a time has six fraction digits."""
     sign, number = ("-", -number) if number < 0 else ("", number)
     micros, number = number & 0xFFFFFF, number >> 24
     if field == 10:
@@ -296,7 +296,7 @@ _HOLES: Final = frozenset(b"\x81\x8d\x8f\x90\x9d")
 
 
 def _beyond(error: UnicodeError) -> tuple[str, int]:
-    """Return a character that the server has and Python's codec has not, and where the next one begins."""
+    """Return a character missing in Python's codec, as the server decodes it, and the offset after it."""
     if not isinstance(error, UnicodeDecodeError):
         raise error
     data, at = error.object, error.start
@@ -328,7 +328,7 @@ codecs.register_error("ingest-latin1", _control)
 
 
 def decode_text(charset: str, data: bytes) -> tuple[str, bool]:
-    """Return the characters of a text, and whether all of its bytes are such; U+FFFD stands for those that are not."""
+    """Return a decoded text and whether all of its bytes were valid; U+FFFD replaces invalid ones."""
     upper = _UPPER.get(charset)
     if upper is not None:
         text = "".join(chr(byte) if byte < 0x80 else upper[byte - 0x80] for byte in data)

@@ -31,7 +31,7 @@ LOOK_S: Final = 60
 
 
 class Referenced(NamedTuple):
-    """What of a table's rows other tables depend on."""
+    """The operations on a table, and its columns, through which foreign keys change rows of other tables."""
 
     deletes: bool
     columns: frozenset[str]
@@ -42,7 +42,7 @@ class Referenced(NamedTuple):
 
 
 def referenced(history: History, name: TableName, position: int) -> Referenced | None:
-    """Return on which rows and columns of a table foreign keys of known tables depend; None if there are none."""
+    """Return the changes of a table that foreign keys of known tables react to; None if no foreign key refers to it."""
     deletes, columns = False, set[str]()
     for _, key in _keys_to(history, name, position):
         deletes = deletes or bool(key.on_delete)
@@ -57,7 +57,7 @@ def referenced(history: History, name: TableName, position: int) -> Referenced |
 
 
 def changed_tables(history: History, parent: TableName, column: str | None, position: int) -> dict[TableName, str]:
-    """Return the tables that are read and whose rows change with those of another table, each with why.
+    """Return the tables of the pipeline whose rows foreign keys change with a table's rows, each with the reason.
 
     `column`: of the other table, what changed; DELETED, or ANY. Rows that change so may change further ones.
     """
@@ -82,7 +82,7 @@ def changed_tables(history: History, parent: TableName, column: str | None, posi
 
 
 def _keys_to(history: History, parent: TableName, position: int) -> Iterator[tuple[SchemaEntry, ForeignKey]]:
-    """Yield the foreign keys that refer to a table at a position and change rows, each with the table that has it."""
+    """Yield the foreign keys on a table, at a position, that change rows; each with the entry of its own table."""
     for child in history.children(parent):
         entry = history.at(child, position)
         for key in () if entry is None or entry.table is None else entry.table.cascades:
@@ -91,7 +91,7 @@ def _keys_to(history: History, parent: TableName, position: int) -> Iterator[tup
 
 
 def note_parents(state: State, history: History, notes: Iterable[tuple[str, str, str | None, int]]) -> None:
-    """Note the tables that are read and whose rows have changed with rows of others."""
+    """Record the tables of the pipeline whose rows foreign keys have changed with the noted rows."""
     for database, name, column, position in notes:
         for child, why in changed_tables(history, (database, name), column, position).items():
             dependent = next((dependent for dependent in state.dependents if dependent.name == child), None)
@@ -123,7 +123,7 @@ def moment(seconds: int) -> str:
 
 
 def unseen_parent(name: TableName) -> str:
-    """Return the line of the log about a table that others refer to, and that is not there or may not be seen."""
+    """Return the warning for a referenced table that does not exist or that this user may not see."""
     return (
         f"foreign keys of tables that are read refer to {'.'.join(name)}, whose columns this user may not see: each of "
         "its updates counts as one of the columns that they refer to, and its own foreign keys are not known "
@@ -132,7 +132,7 @@ def unseen_parent(name: TableName) -> str:
 
 
 def unknown_parents(history: History) -> set[TableName]:
-    """Return tables of which nothing is known, and to whose rows those of known ones refer."""
+    """Return the tables without a known definition to which foreign keys of known tables refer."""
     tables = [entry.table for entry in history.newest() if entry.table is not None]
     parents = {key.parent for table in tables for key in table.cascades}
     return {name for name in parents if history.at(name, 1 << 63) is None}

@@ -54,7 +54,7 @@ class ChunkColumn(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TableChunk:
-    """Rows whose key is above one bound and not above another."""
+    """A chunk of a table: the rows whose key is above `lower` and at most `upper`."""
 
     lower: Bound | None = None
     """None: from the first row on."""
@@ -67,7 +67,7 @@ WHOLE: Final = TableChunk()
 
 
 def chunk_columns(text: str) -> tuple[ChunkColumn, ...]:
-    """Return what `scan.incremental.snapshot.chunk.key-column` says. Raise ValueError."""
+    """Parse the option `scan.incremental.snapshot.chunk.key-column`. Raise ValueError."""
     out = []
     for part in filter(str.strip, text.split(";")):
         match = _KEY_COLUMN.fullmatch(part)
@@ -80,17 +80,17 @@ def chunk_columns(text: str) -> tuple[ChunkColumn, ...]:
 
 
 def quoted(name: str) -> str:
-    """Return a name as statements have it: in backticks, whatever is in it."""
+    """Return an identifier in backticks for SQL statements, with backticks in it doubled."""
     return "`" + name.replace("`", "``") + "`"
 
 
 def name_of(table: Table) -> str:
-    """Return a table's name as statements have it."""
+    """Return a table's qualified name for SQL statements, quoted."""
     return f"{quoted(table.database)}.{quoted(table.name)}"
 
 
 def split_key(table: Table, chosen: str | None = None) -> tuple[Column, ...]:
-    """Return the columns that a table is split by; none where it can only be read in one piece. Raise ConfigError.
+    """Return the columns by which a table is split into chunks; empty if it is read as one. Raise ConfigError.
 
     They are the whole primary key, or the first unique key without nulls. `chosen` (the option
     `scan.incremental.snapshot.chunk.key-column`) is another column: it may not be null, and should have an index.
@@ -122,7 +122,7 @@ def _may_split(column: Column) -> bool:
 
 
 def keeps_order(before: Table, now: Table, key: Sequence[str]) -> bool:
-    """Return whether bounds of a table have the same meaning after its definition has changed.
+    """Return whether chunk bounds keep their meaning after a table's definition has changed.
 
     They have another one where the key consists of other columns, or its texts or labels have another order: then the
     table is split from its first row on again.
@@ -156,7 +156,7 @@ def rows_at_once(connection: Connection, table: Table, rows: int) -> int:
 def next_bound(
     connection: Connection, table: Table, key: Sequence[Column], after: Bound | None, rows: int
 ) -> Bound | None:
-    """Return the key of the row that is `rows` behind a bound; None where there are not more. Raise pymysql.MySQLError.
+    """Return the key of the row `rows` after a bound; None where fewer rows follow. Raise pymysql.MySQLError.
 
     The server goes along its index, so chunks have equally many rows, however keys are spread. A chunk's upper bound is
     the lower one of the next; the chunk behind the last bound has no upper one.
@@ -173,7 +173,7 @@ def next_bound(
 
 
 def source_of(table: Table, key: Sequence[Column]) -> str:
-    """Return what stands behind FROM: the primary key's index is used where the table is split by it.
+    """Return the FROM clause; it forces the primary key's index where the table is split by the primary key.
 
     Another index may be invisible to statements, and naming it then is an error.
     """
@@ -182,7 +182,7 @@ def source_of(table: Table, key: Sequence[Column]) -> str:
 
 
 def condition(key: Sequence[Column], chunk: TableChunk) -> str:
-    """Return the condition of a chunk's rows; an empty text where it has no bounds."""
+    """Return the WHERE condition of a chunk's rows; empty for a chunk without bounds."""
     parts = []
     if chunk.lower is not None:
         parts.append(above(key, chunk.lower))
@@ -197,7 +197,7 @@ def above(key: Sequence[Column], bound: Bound) -> str:
 
 
 def _compared(key: Sequence[Column], bound: Bound, sign: str) -> str:
-    """Return a condition of rows by their key; with `<` the bound itself is among them.
+    """Return the SQL comparison of a key with a bound; `<` includes the bound itself.
 
     Comparing rows in brackets, (a, b) > (1, 2), is right as well, but servers read the whole index for it.
     """
@@ -211,13 +211,13 @@ def _compared(key: Sequence[Column], bound: Bound, sign: str) -> str:
 
 
 def _compared_as(column: Column) -> str:
-    """Return a column as it is compared: a SET becomes a number of 53 bits where it meets a number."""
+    """Return the SQL expression by which a column is compared: a SET is compared as a number of 53 bits."""
     name = quoted(column.name)
     return f"CAST({name} AS UNSIGNED)" if column.type == "set" and len(column.labels) > _EXACT_LABELS else name
 
 
 def _text(column: Column) -> str:
-    """Return the expression of a column's value as a bound has it."""
+    """Return the SQL expression of a column's value in the form that bounds have."""
     name = quoted(column.name)
     if column.type in TEXTS or column.type in BINARIES:
         return f"HEX({name})"

@@ -1,4 +1,4 @@
-"""What a statement does to tables: the columns that they then have, and the stored rows that it changes.
+"""The effect of a DDL statement on tables: their new columns, and the stored rows that change without row events.
 
 In: the tables before a statement, the statement as the log has it. Out: an `Effect`. A statement is applied as a whole,
 as the server does. Nothing is raised: what is not understood is a value, with the tables that it may touch.
@@ -59,7 +59,7 @@ def apply(
     server: ServerRules,
     databases: Mapping[str, str] | None = None,
 ) -> Effect:
-    """Return what a statement of the log does.
+    """Return the effect of a statement of the log.
 
     `tables`: all tables whose columns are known, also of those that are not read. `databases`: the default character
     set of each database; the server's where one is missing.
@@ -89,7 +89,7 @@ def statement_text(statement: bytes, collation: int | None) -> str:
 
 
 def may_change(table: TableName, statement: str, *, sql_mode: int, server: ServerRules) -> bool:
-    """Return whether a statement may have changed the columns of a table, which are not known before it."""
+    """Return whether a statement may have changed a table's columns, where the columns before it are unknown."""
     found = words(statement, sql_mode=sql_mode, server=server)
     named = bool(_named([table], statement))
     if not found.complete:
@@ -109,7 +109,7 @@ def may_change(table: TableName, statement: str, *, sql_mode: int, server: Serve
 
 
 def _named(tables: Iterable[TableName], statement: str) -> frozenset[TableName]:
-    """Return the tables whose names are anywhere in a statement, be it in a text or a comment, in whatever case."""
+    """Return the tables whose names occur anywhere in a statement, texts and comments included, ignoring case."""
     folded = statement.lower()
     loose = folded.replace("``", "`").replace('""', '"')
     words_ = frozenset(_WORD.findall(folded))
@@ -284,7 +284,7 @@ _NAME: Final = re.compile(r"answer-([0-9]{1,9})")
 
 
 def new_answer(table: str, statement: str, documents: Collection[str]) -> tuple[str, dict[str, Any]]:
-    """Return an answer's document, and a name for it that no document has. Raise ConfigError.
+    """Return an unused name for an answer, and the answer's document. Raise ConfigError.
 
     `table`: its id, as shop.orders. `statement`: CREATE TABLE, as SHOW CREATE TABLE prints it; its name counts for
     nothing.
@@ -302,7 +302,7 @@ def answer_to(
     server: ServerRules,
     databases: Mapping[str, str],
 ) -> tuple[str, Table] | None:
-    """Return the oldest answer about a table that was not used yet, by its name; None where there is none.
+    """Return the oldest unused answer about a table, with the answer's name; None where there is none.
 
     Raises ConfigError.
     """

@@ -55,7 +55,7 @@ class Index:
 
 @dataclass(slots=True)
 class Draft:
-    """A table while a statement changes it."""
+    """A table definition that a CREATE or ALTER TABLE statement is editing."""
 
     table: Table
     columns: list[Column]
@@ -66,7 +66,7 @@ class Draft:
 
     @classmethod
     def of(cls, table: Table, *, mariadb: bool) -> Draft:
-        """Return the draft of a table as it is."""
+        """Return a draft that begins as a copy of an existing table."""
         indexes = [Index("PRIMARY", list(table.primary_key), unique=True)] if table.primary_key else []
         names = table.unique_names or ("",) * len(table.unique_keys)
         indexes += [Index(name, list(key), unique=True) for name, key in zip(names, table.unique_keys, strict=True)]
@@ -83,7 +83,7 @@ class Draft:
         return cls(table, columns, indexes, list(table.cascades), table.row_end, mariadb)
 
     def done(self) -> Table:
-        """Return the table as the draft has it."""
+        """Return the finished table: the draft's columns, with its primary key, unique keys and hidden columns."""
         by_name = {column.name.lower(): column for column in self.columns}
         primary = next((index for index in self.indexes if index.name == "PRIMARY"), None)
         key = tuple(by_name[name.lower()].name for name in primary.columns) if primary else ()
@@ -104,7 +104,7 @@ class Draft:
         )
 
     def _with_hidden(self, columns: tuple[Column, ...], unique: list[list[Column]]) -> tuple[Column, ...]:
-        """Return columns with those behind them that the server keeps for itself."""
+        """Return the columns followed by the hidden ones that the server adds."""
         if self.row_end == ROW_END.name and not self.has(ROW_END.name):
             columns = (*columns, ROW_START, ROW_END)
         if self.mariadb and self.table.engine.upper() != "MEMORY":
@@ -122,12 +122,12 @@ class Draft:
         raise NotUnderstood(msg)
 
     def has(self, name: str) -> bool:
-        """Return whether there is a column of a name."""
+        """Return whether the draft has a column of this name."""
         wanted = name.lower()
         return any(column.name.lower() == wanted for column in self.columns)
 
     def index(self, name: str) -> Index | None:
-        """Return the index of a name; None where there is none."""
+        """Return the draft's index of this name; None without one."""
         wanted = name.lower()
         return next((index for index in self.indexes if index.name.lower() == wanted), None)
 
@@ -139,7 +139,7 @@ class Draft:
         return next(name for at in range(2, 1 << 20) if (name := f"{first}_{at}").lower() not in taken)
 
     def add_index(self, index: Index, *, quiet: bool = False) -> None:
-        """Add a key, under a name of its own."""
+        """Add an index; one without a name gets an unused name."""
         if quiet and index.name and self.index(index.name) is not None:
             return
         for name in index.columns:
@@ -196,7 +196,7 @@ def _like(cursor: WordCursor, session: StatementRun, name: TableName) -> Table |
 
 
 def _table(cursor: WordCursor, session: StatementRun, name: TableName) -> Table | None:
-    """Return the table of a definition; None where a SELECT gives it columns."""
+    """Return the table that a CREATE TABLE defines; None where its columns come from a SELECT."""
     inside = None
     if cursor.peek() == "(" and cursor.peek(1) not in {"SELECT", "WITH", "(", "VALUES", "TABLE"}:
         inside = cursor.brackets()
@@ -235,7 +235,7 @@ def _table(cursor: WordCursor, session: StatementRun, name: TableName) -> Table 
 
 
 def is_key(part: WordCursor) -> bool:
-    """Return whether a part of a table is a key or a check, and no column, whose name may be such a word in quotes."""
+    """Return whether a part of a table's definition is a key or a check. A quoted name is always a column."""
     word = part.peek()
     if word == "PERIOD":
         return part.peek(1) == "FOR"
@@ -258,7 +258,7 @@ def keys_of_definition(draft: Draft, new: Definition, session: StatementRun) -> 
 
 
 def add_foreign(draft: Draft, session: StatementRun, name: str, columns: tuple[str, ...], found: Reference) -> None:
-    """Add a foreign key whose changes of the other table change rows here."""
+    """Add a foreign key through which changes of the parent table change this table's rows."""
     (database, parent), on_delete, on_update, referenced = found
     if not on_delete and not on_update:
         return
@@ -287,7 +287,7 @@ def add_keys(parts: list[WordCursor], draft: Draft, session: StatementRun) -> No
 
 
 def _add_key(part: WordCursor, draft: Draft, session: StatementRun, periods: dict[str, tuple[str, str]]) -> None:
-    """Apply a key, a check or a foreign key, as CREATE and ALTER TABLE have them. Raise NotUnderstood."""
+    """Apply the definition of a key, a check or a foreign key. Raise NotUnderstood."""
     constraint = ""
     if part.take("CONSTRAINT") and part.peek() not in KEY_WORDS:
         constraint = part.name()
@@ -339,7 +339,7 @@ def index_of(part: WordCursor, name: str, *, unique: bool, periods: Mapping[str,
 
 @dataclass(slots=True)
 class TableOptions:
-    """What stands behind the columns of a table."""
+    """The options that follow the columns in a CREATE TABLE."""
 
     charset: str | None
     collation: str | None = None
@@ -350,7 +350,7 @@ class TableOptions:
 
     @classmethod
     def of(cls, cursor: WordCursor, charset: str) -> TableOptions:
-        """Read all that stands behind the columns. `charset`: the one where none is named."""
+        """Parse the options that follow the columns. `charset`: the default character set."""
         options = cls(charset)
         named = False
         while cursor:

@@ -43,7 +43,7 @@ _DIGITS: Final = {"tinyint": (3, 4), "smallint": (5, 6), "mediumint": (8, 9), "i
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What a definition depends on beside its own text."""
+    """The settings that a column's definition depends on: server, SQL mode, default character set."""
 
     server: ServerRules
     sql_mode: int = 0
@@ -53,7 +53,7 @@ class Context:
 
 
 class Reference(NamedTuple):
-    """What follows REFERENCES."""
+    """The REFERENCES clause of a foreign key."""
 
     table: tuple[str | None, str]
     on_delete: str
@@ -65,7 +65,7 @@ class Reference(NamedTuple):
 
 @dataclass(slots=True)
 class Definition:
-    """A column as a statement defines it, and what the definition says of the table."""
+    """A column as a statement defines it, with the keys and constraints of its definition."""
 
     column: Column
     primary: bool = False
@@ -117,7 +117,7 @@ def definition(cursor: WordCursor, name: str, context: Context) -> Definition:
 
 
 def _type(cursor: WordCursor, name: str, context: Context) -> Column:
-    """Return the type that comes next, with the words that belong to it."""
+    """Parse and return a column's type with its length, labels and attributes."""
     word = cursor.next()
     if word.kind != "word":
         msg = f"{word.text[:40]!r} is no type"
@@ -218,7 +218,7 @@ def _fraction(cursor: WordCursor, column: Column, upper: str) -> Column:
 
 
 def _text(cursor: WordCursor, column: Column, context: Context, *, national: bool) -> Column:
-    """Return a text with its character set, as the type that the server makes of it."""
+    """Return a text column with its character set, and the type that the server converts it to."""
     named: str | None = "utf8mb3" if national else None
     collation: str | None = None
     binary = False
@@ -284,7 +284,7 @@ def _shortened(column: Column) -> Column:
 
 
 def _sized(size: int, kind: str) -> str:
-    """Return the smallest type of texts, or of bytes, that holds so many bytes."""
+    """Return the smallest TEXT or BLOB type that holds this number of bytes."""
     for limit, prefix in ((1 << 8, "tiny"), (1 << 16, ""), (1 << 24, "medium")):
         if size < limit:
             return prefix + kind
@@ -292,7 +292,7 @@ def _sized(size: int, kind: str) -> str:
 
 
 def _attribute(cursor: WordCursor, out: Definition, context: Context) -> None:
-    """Read one attribute of a column. Raise NotUnderstood for one that is not known."""
+    """Parse one attribute of a column. Raise NotUnderstood for an unknown attribute."""
     column = out.column
     if cursor.take("DEFAULT"):
         out.column = replace(column, default=default(cursor))
@@ -355,7 +355,7 @@ def _attribute(cursor: WordCursor, out: Definition, context: Context) -> None:
 
 
 def references(cursor: WordCursor, server: ServerRules) -> Reference:
-    """Return what follows REFERENCES: the table, and what its changes do. Raise NotUnderstood."""
+    """Parse a REFERENCES clause: the parent table and its ON DELETE and ON UPDATE actions. Raise NotUnderstood."""
     table = table_name(cursor)
     columns = tuple(part.name() for part in cursor.brackets().parts()) if cursor.peek() == "(" else ()
     matched = cursor.take("MATCH")

@@ -1,4 +1,4 @@
-"""What a statement does to tables, and what the pipeline does about rows that it changed without row events.
+"""The effect of a DDL statement on tables, and how the pipeline corrects rows that changed without row events.
 
 `StatementRun` collects an `Effect` while a statement is applied. `consequences` returns what becomes of the rows in the
 sink, for each table that is read. Rules: docs/spec/mysql.md#rows-that-statements-change.
@@ -36,12 +36,12 @@ class TableMark:
 
 @dataclass(slots=True)
 class Effect:
-    """What a statement does."""
+    """The effect of a DDL statement on tables and databases."""
 
     tables: dict[TableName, Table | None] = field(default_factory=dict)
-    """The tables that it changes, as they are then; None: there is none of this name then."""
+    """The tables that the statement changes, as they are after it; None: no table has this name after it."""
     made: list[TableName] = field(default_factory=list)
-    """Tables that it makes. One that was there before is in `dropped` as well."""
+    """The tables that the statement creates. A table that it replaces is in `dropped` as well."""
     dropped: list[TableName] = field(default_factory=list)
     renamed: list[tuple[TableName, TableName]] = field(default_factory=list)
     """Names before and after the statement."""
@@ -76,7 +76,7 @@ class StatementRun:
         return self.server.named(database), self.server.named(name[1])
 
     def table(self, table: TableName) -> Table | None:
-        """Return a table as it is by now."""
+        """Return a table as it is at this point of the statement."""
         found = self.effect.tables.get(table)
         return found if table in self.effect.tables else self.tables.get(table)
 
@@ -90,7 +90,7 @@ class StatementRun:
         self.effect.unknown.discard(table)
 
     def ask(self, table: TableName) -> None:
-        """Note that a table is there and that its columns are not known."""
+        """Record that a table exists and that the server has to be asked for its columns."""
         self.put(table, None)
         self.effect.unknown.add(table)
 
@@ -127,21 +127,21 @@ _SHOWN: Final = 300
 
 
 class Remedy(Enum):
-    """What becomes of the rows of a table in the sink."""
+    """How a table's rows in the sink are corrected after a statement that changed them without row events."""
 
     DELETE = "delete"
-    """They are deleted, in order with the rows of the log."""
+    """The sink's rows are deleted, in order with the rows of the log."""
     READ_AGAIN = "read again"
     """The table is read again beside the log."""
     READ = "read"
     """The table is read beside the log: the sink has no row of it."""
     STAY = "stay"
-    """They stay, and the table is marked."""
+    """The sink's rows stay as they are, and the table is marked as possibly different."""
 
 
 @dataclass(frozen=True, slots=True)
 class Consequence:
-    """What becomes of one table."""
+    """The remedy for one table, and its reason."""
 
     table: TableName
     remedy: Remedy
@@ -151,7 +151,7 @@ class Consequence:
 
 @dataclass(frozen=True, slots=True)
 class RowPolicy:
-    """What the sink and the options allow."""
+    """The remedies that the sink and the pipeline's options allow."""
 
     keyed: bool
     """True if the sink keeps one row per key: no append or history mode, no changelog."""
@@ -163,11 +163,11 @@ class RowPolicy:
     """`schema-change.resnapshot.max-rows`."""
 
     def empties(self) -> Remedy:
-        """Return what TRUNCATE does."""
+        """Return the remedy for a TRUNCATE TABLE."""
         return Remedy.DELETE if self.keyed and self.truncate == "delete" else Remedy.STAY
 
     def marks(self, rows: int | None) -> Remedy:
-        """Return what is done about a mark; `rows`: about how many the table has, None where nobody knows."""
+        """Return the remedy for a marked table; `rows`: its estimated number of rows, None if unknown."""
         if not self.keyed or self.resnapshot == "never":
             return Remedy.STAY
         small = rows is not None and rows <= self.max_rows
@@ -182,7 +182,7 @@ def consequences(
     was_read: Callable[[TableName], bool],
     rows: Callable[[TableName], int | None],
 ) -> list[Consequence]:
-    """Return what a statement means for the rows that the sink has.
+    """Return the remedies for the sink's rows that a statement requires.
 
     `reads`: whether the pipeline reads a table of this name. `was_read`: whether the sink may have rows of a table that
     had this name before. `rows`: how many rows information_schema counts.
@@ -240,7 +240,7 @@ def refuse(
 
 
 def warning(found: Consequence, *, keyed: bool) -> str:
-    """Return the line of the log about a table whose rows stay as they were."""
+    """Return the warning for a table whose rows in the sink stay as they are."""
     name = ".".join(found.table)
     said = f"{name}: {found.why}; no row of the log says so, so that rows in the sink may differ"
     if not keyed:

@@ -63,7 +63,7 @@ class BadEvent(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class EventHeader:
-    """What is before each event."""
+    """The header of an event."""
 
     time: int
     """Seconds since 1970."""
@@ -141,7 +141,7 @@ class Cursor:
         raise BadEvent(msg)
 
     def rest(self) -> bytes:
-        """Return what is left."""
+        """Return the remaining bytes."""
         return self.take(len(self.data) - self.at)
 
     @property
@@ -167,7 +167,7 @@ class FormatDescription:
 
 
 def read_format(event: bytes) -> FormatDescription:
-    """Return what a format description says; it has its checksum still. Raise BadEvent."""
+    """Decode a FORMAT_DESCRIPTION event, given with its checksum. Raise BadEvent."""
     cursor = Cursor(event, HEADER_BYTES)
     if cursor.number(2) != 4:
         msg = "the log is older than that of MySQL 5.0"
@@ -200,7 +200,7 @@ def _has_algorithm(version: str) -> bool:
 
 
 def read_rotate(event: bytes) -> tuple[str, int]:
-    """Return the file that follows, and where in it."""
+    """Decode a ROTATE event: the name of the next log file, and the offset in it."""
     cursor = Cursor(event, HEADER_BYTES)
     at = cursor.number(8)
     return cursor.rest().decode("utf-8", "surrogateescape"), at
@@ -208,7 +208,7 @@ def read_rotate(event: bytes) -> tuple[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A statement, with what it has to be read by."""
+    """A statement of the log, with the settings of its session that decide how it is parsed."""
 
     text: bytes
     database: str
@@ -288,7 +288,7 @@ def _status(status: bytes) -> tuple[int, int | None]:
 
 
 def unpack_mariadb(data: bytes) -> bytes:
-    """Return what MariaDB compressed: one byte with the algorithm and the length's size, the length, zlib's bytes."""
+    """Decompress MariaDB's format: one byte with the algorithm and the length's size, the length, zlib's bytes."""
     cursor = Cursor(data)
     first = cursor.number(1)
     if not first & 0x80 or (first >> 4) & 7:
@@ -421,7 +421,7 @@ class Payload:
 
 
 def read_payload(event: bytes) -> Payload:
-    """Return what a payload event has. Raise BadEvent."""
+    """Return the content of a TRANSACTION_PAYLOAD event, still compressed if it is. Raise BadEvent."""
     cursor = Cursor(event, HEADER_BYTES)
     kind, size, length = 255, 0, 0
     while True:

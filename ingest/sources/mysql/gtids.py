@@ -106,11 +106,11 @@ class GtidSet:
         )
 
     def __repr__(self) -> str:
-        """The same, as a call."""
+        """The call of `parse` that makes this set."""
         return f"GtidSet.parse({str(self)!r})"
 
     def shown(self, characters: int = 300) -> str:
-        """The text for messages, cut where it is long."""
+        """The set's text for messages, truncated to `characters`."""
         text = str(self)
         return text if len(text) <= characters else f"{text[:characters]}… ({self.count()} transactions)"
 
@@ -121,7 +121,7 @@ class GtidSet:
         return hash(tuple(self._sources.items()))
 
     def __bool__(self) -> bool:
-        """Whether there is any in it."""
+        """Whether the set has any transaction."""
         return bool(self._sources)
 
     def __iter__(self) -> Iterator[tuple[str, Intervals]]:
@@ -129,30 +129,30 @@ class GtidSet:
         return iter(self._sources.items())
 
     def count(self) -> int:
-        """How many transactions it has."""
+        """The number of transactions in the set."""
         return sum(last - first + 1 for intervals in self._sources.values() for first, last in intervals)
 
     def has(self, source: str, number: int) -> bool:
-        """Whether a transaction is in it."""
+        """Whether the set has a transaction."""
         return any(first <= number <= last for first, last in self._sources.get(source, ()))
 
     def contains(self, other: GtidSet) -> bool:
-        """Whether all of another set is in it."""
+        """Whether the set has all transactions of another set."""
         return not other - self
 
     def __or__(self, other: GtidSet) -> GtidSet:
-        """What is in one of two sets."""
+        """The union of two sets."""
         both = {source: list(intervals) for source, intervals in self}
         for source, intervals in other:
             both.setdefault(source, []).extend(intervals)
         return GtidSet(both)
 
     def __sub__(self, other: GtidSet) -> GtidSet:
-        """What is in this one and not in the other."""
+        """The transactions of this set that are not in the other one."""
         return GtidSet({source: _without(own, other._sources.get(source, ())) for source, own in self})
 
     def __and__(self, other: GtidSet) -> GtidSet:
-        """What is in both."""
+        """The intersection of two sets."""
         return self - (self - other)
 
     def without(self, excluded: Callable[[str], bool]) -> GtidSet:

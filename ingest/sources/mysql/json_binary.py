@@ -182,7 +182,7 @@ _PATH: Final = re.compile(r'\.(?:([^\W\d$][\w$]*|[$][\w$]*)|("(?:[^"\\]|\\.)*"))
 
 
 def change(of: Tree, data: bytes) -> Tree:
-    """Return a document with the changes that a partial update has of it. Raise BadEvent."""
+    """Return a document after the changes of a partial update. Raise BadEvent."""
     cursor = Cursor(data)
     while cursor.left:
         operation = cursor.number(1)

@@ -45,11 +45,11 @@ _CHANGED: Final = frozenset({ER.NO_SUCH_TABLE, ER.BAD_DB_ERROR, ER.BAD_FIELD_ERR
 
 
 class _NotAsKnown(Exception):
-    """A table is not as the history has it: it is cut when the log has passed the change."""
+    """Signal that a table differs from the history: it is split into chunks once the log has passed the change."""
 
 
 class Lanes:
-    """The chunks that are next."""
+    """Planner of snapshots: splits tables into chunks and assigns the next ones to lanes."""
 
     def __init__(self, options: MySqlSource, now: Callable[[], float] = time.monotonic) -> None:
         self._options = options
@@ -89,13 +89,13 @@ class Lanes:
 
     @staticmethod
     def left(history: History) -> set[TableName]:
-        """Return the tables that were read and are not any more, as the options choose them no more."""
+        """Return the tables that were read before and that the pipeline's options now exclude."""
         known = {entry.name for entry in history.entries if entry.read}
         return {entry.name for entry in history.newest() if not entry.read} & known
 
     @staticmethod
     def leave(state: State, history: History, reads: Callable[[TableId], bool]) -> list[SchemaEntry]:
-        """Return entries by which tables are read no more that the options choose no more, from here in the log on."""
+        """Return entries that end the reading of tables which the options exclude, from the log's position on."""
         gone = [entry for entry in history.newest() if entry.read and not reads(entry.table_id)]
         names = {entry.name for entry in gone}
         state.snapshots = [one for one in state.snapshots if one.name not in names]
@@ -120,7 +120,7 @@ class Lanes:
 
     @staticmethod
     def restart(state: State, name: TableName) -> None:
-        """Read a table from its first row on once more; what was planned of it is passed over."""
+        """Restart the snapshot of a table from its first row; its chunks that are already planned become stale."""
         before = state.snapshot(name)
         again = before is not None and (before.again or bool(before.pieces))  # some may be read in an open batch
         state.snapshots = [one for one in state.snapshots if one.name != name]
@@ -131,13 +131,16 @@ class Lanes:
         ]
 
     def key(self, table: Table) -> tuple[Column, ...]:
-        """Return the columns that a table is split by; none where it is one piece. Raise ConfigError."""
+        """Return the columns by which a table is split into chunks; empty if it is read as one chunk.
+
+        Raise ConfigError.
+        """
         name = table_in(table.database, table.name)
         chosen = next((one.column for one in self._columns if selector(one.tables).match(name) is not None), None)
         return split_key(table, chosen)
 
     def forget(self, state: State, positions: Mapping[Split, int]) -> None:
-        """Forget chunks that are read, and tables of which the log has passed all marks."""
+        """Remove chunks that were read, and tables whose marks the log has all passed."""
         for lane in range(LANES):
             at = positions.get((SNAPSHOT, lane), 0)
             for chunk in state.lanes[lane]:
@@ -166,7 +169,7 @@ class Lanes:
         *,
         reached: bool = True,
     ) -> bool:
-        """Give each lane the chunks that it may read next; returns whether a table waits for the log.
+        """Plan the next chunks of each lane; return whether a table waits until the log has passed a statement.
 
         It does where the server has it no more as the history does. Raise IngestError. `ask`: asks for the end of a
         chunk. `reached`: whether the log is read to its end, so that nothing in it says what became of a table.
@@ -247,7 +250,7 @@ class Lanes:
 
     @staticmethod
     def _mark_unknown(state: State, chunk: LaneChunk) -> None:
-        """Give a chunk a mark that was written by an attempt which nobody knows anything of.
+        """Set the mark of a chunk that a task has written without its note reaching the driver.
 
         All changes from where the log stands follow it then: some may be in its rows already.
         """

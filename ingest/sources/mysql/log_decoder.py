@@ -28,7 +28,7 @@ _MADE_FOR_READERS: Final = frozenset({events.FORMAT_DESCRIPTION, events.ROTATE, 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One event, without its checksum."""
+    """One event of the binary log, without its checksum."""
 
     header: EventHeader
     data: bytes
@@ -38,7 +38,7 @@ class Event:
 
     @property
     def filed(self) -> bool:
-        """True if it is in the file, and was not made for the reader."""
+        """True if the event is stored in the log file; false for an artificial event made for the reader."""
         return self.end > self.start
 
 
@@ -53,7 +53,10 @@ class GtidRun:
 
 
 def read_event(data: bytes, description: FormatDescription, offset: int) -> tuple[Event, FormatDescription | None]:
-    """Return the event of a packet in a file that was read up to `offset`, and what it describes. Raise BadEvent."""
+    """Return the event of a packet, in a file read up to `offset`, and a format description's content.
+
+    Raise BadEvent.
+    """
     header = events.read_header(data)
     described = None
     if header.kind == events.FORMAT_DESCRIPTION:
@@ -67,7 +70,7 @@ def read_event(data: bytes, description: FormatDescription, offset: int) -> tupl
 
 
 def _end_of(header: EventHeader, offset: int) -> int:
-    """Return where an event ends, in 64 bits, of which its header has the lowest 32; `offset` for one in no file."""
+    """Return an event's end offset in 64 bits, from the 32 bits of its header; `offset` for an event in no file."""
     if header.flags & events.ARTIFICIAL or header.kind in {events.HEARTBEAT, events.HEARTBEAT_V2}:
         return offset
     if not header.end:  # MariaDB from 11.4 on writes none within transactions
@@ -77,7 +80,10 @@ def _end_of(header: EventHeader, offset: int) -> int:
 
 
 class LogDecoder:
-    """Where a log stands, and what comes of it. Offsets are those in the current file, and have 64 bits."""
+    """Decoder of the binary log: its position, open transaction and records.
+
+    Offsets are 64-bit ones in the current file.
+    """
 
     def __init__(self) -> None:
         self.records = PendingRecords()
@@ -133,15 +139,15 @@ class LogDecoder:
         return event
 
     def begin_at(self, start: int, gtid: Gtid | None, begun: bool) -> None:
-        """Note that a transaction begins, or goes on with a statement that begins it."""
+        """Open a transaction, or continue it at the statement that begins it."""
         if self.opened == CLOSED:
             self.opened = start
             self.savepoints: dict[bytes, int] = {}
             """By name: the number of pending records where it was set."""
             self.given = False
-            """True if records of the open transaction were given on already."""
+            """True if records of the open transaction were already passed on."""
             self.held = False
-            """True if nothing of the open transaction is given on before its end."""
+            """True if records of the open transaction are held back until its end."""
             self.skipped = False
             """True if nothing of the open transaction is read."""
             self.unheld = False
@@ -149,7 +155,7 @@ class LogDecoder:
         self.gtid, self.begun = gtid or self.gtid, begun
 
     def end_with(self, event: Event) -> None:
-        """Note that the open transaction ends with an event, and that its pending records count."""
+        """Close the open transaction at its last event, and release its pending records for writing."""
         self.records.end()
         self.ended, self.last, self.last_crc = event.end, event.start, zlib.crc32(event.data)
         if self.gtid is not None:
@@ -158,11 +164,11 @@ class LogDecoder:
         self.abandon()
 
     def pass_over(self, event: Event) -> None:
-        """Note that an event between two transactions was read."""
+        """Move the position past an event between two transactions."""
         self.ended, self.last, self.last_crc = event.end, event.start, zlib.crc32(event.data)
 
     def abandon(self) -> None:
-        """Note that no transaction is open any more."""
+        """Reset the state of the open transaction."""
         self.opened, self.gtid = CLOSED, None
         self.begun = False
         """True if the open transaction goes on until something ends it."""
@@ -170,11 +176,11 @@ class LogDecoder:
         self.savepoints = {}
 
     def begin_runs(self) -> None:
-        """Forget the transactions that ended."""
+        """Clear the list of GTIDs of ended transactions."""
         self.runs, self._numbered = [], []
 
     def numbered(self, first: int, last: int) -> NumberedTransactions:
-        """Return the transactions with GTIDs that have positions from `first` to `last`; also the one that is open."""
+        """Return the GTIDs of the transactions at positions from `first` to `last`, the open one included."""
         found = [one for one in self._numbered if one[1] > first and one[0] <= last]
         if self.opened != CLOSED and self.gtid is not None:
             found.append((self.base + self.opened, NO_END, self.gtid))
@@ -183,29 +189,32 @@ class LogDecoder:
         return NumberedTransactions(b"".join(places), sources)
 
     def _count(self, gtid: Gtid) -> None:
-        """Add a transaction to those that ended."""
+        """Add a GTID to the runs of ended transactions."""
         if self.runs and self.runs[-1].source == gtid.source and self.runs[-1].last + 1 == gtid.number:
             self.runs[-1] = GtidRun(gtid.source, self.runs[-1].first, gtid.number)
         else:
             self.runs.append(GtidRun(gtid.source, gtid.number, gtid.number))
 
     def learn(self, table: int, _plan: RowPlan | bytes | None, watch: ParentWatch | None = None) -> None:
-        """Take a table's plan, for native code, and what looks at its rows, as others refer to them."""
+        """Keep a table's plan for native code, and the watch on its rows that foreign keys of other tables need."""
         self.watched.pop(table, None)
         if watch is not None:
             self.watched[table] = watch
 
     def plan(self, _table: int) -> RowPlan | bytes | None:
-        """Return what native code has learned of a table: nothing here."""
+        """Return native code's plan of a table: None in the reference."""
         return None
 
     known = 0
     """The number of ids that native code knows."""
 
     def rows_of(self, _data: bytes, _position: int) -> bool:
-        """Add the records of a row event natively; False where the reference has to do it, as here."""
+        """Add the records of a row event natively.
+
+        Return False where the reference has to decode the event, as here.
+        """
         return False
 
     def forget(self) -> None:
-        """Forget what is known of tables: a statement may have changed them."""
+        """Clear the cached plans of tables, which a statement may have changed."""
         self.watched.clear()

@@ -47,13 +47,13 @@ class ServerIdentity(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """The server as messages name it."""
+        """The server's name in messages."""
         if self.uuid is not None:
             return f"server {self.uuid}"
         return f"server id {self.server_id}" + (f", domain {self.domain}" if self.domain is not None else "")
 
     def is_same(self, other: ServerIdentity) -> bool:
-        """Return whether both are one server. MySQL's server id may be changed, its UUID says who it is."""
+        """Return whether two identities are one server: MySQL's by UUID, as its server id may be changed."""
         if self.uuid is not None or other.uuid is not None:
             return self.uuid == other.uuid
         return self == other
@@ -65,7 +65,7 @@ class KnownFile(msgspec.Struct, frozen=True):
     name: str
     base: int
     size: int
-    """The most bytes that were ever seen of it."""
+    """The largest size of the file that was seen, in bytes."""
     server: int = 0
     """The number of the server's identity in `LogFiles`."""
     first_time: int | None = None
@@ -73,7 +73,7 @@ class KnownFile(msgspec.Struct, frozen=True):
 
     @property
     def end(self) -> int:
-        """The position after what was seen of it."""
+        """The position after the last byte of the file that was seen."""
         return self.base + self.size
 
 
@@ -143,7 +143,7 @@ class LogFiles(msgspec.Struct, frozen=True):
         return f"{file.name}:{offset}"
 
     def reached(self, name: str, offset: int) -> LogFiles | None:
-        """Return the same where the log stands at this offset of the last file; None where that is another: `grown`."""
+        """Return the files with the last one grown to this offset; None if its name is not that of the last file."""
         last = self.files[-1] if self.files else None
         if last is None or (last.name, last.server) != (name, len(self.servers) - 1):
             return None
@@ -152,7 +152,7 @@ class LogFiles(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, files=(*self.files[:-1], msgspec.structs.replace(last, size=offset)))
 
     def grown(self, listing: Sequence[tuple[str, int]], first: str | None = None) -> LogFiles:
-        """Return the same with what SHOW BINARY LOGS lists now: larger sizes, and files after the last one.
+        """Return the files updated from SHOW BINARY LOGS: larger sizes, and files after the last one.
 
         `listing`: names and sizes in the server's order. `first`: the first file that counts where none is known yet.
         Raise DataLoss where the last file that is known is not listed.
@@ -179,11 +179,11 @@ class LogFiles(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, files=tuple(files))
 
     def moved(self, identity: ServerIdentity) -> LogFiles:
-        """Return the same for another server, of which no file is known yet. Its files get bases above all others."""
+        """Return the files with another server added. Its own files, none known yet, get bases above all others."""
         return msgspec.structs.replace(self, servers=(*self.servers, identity))
 
     def timed(self, name: str, first_time: int) -> LogFiles:
-        """Return the same with the time of a file's first event."""
+        """Return the files with the time of one file's first event filled in."""
         server = len(self.servers) - 1
         files = tuple(
             msgspec.structs.replace(file, first_time=first_time)
@@ -194,7 +194,7 @@ class LogFiles(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, files=files)
 
     def pruned(self, position: int) -> LogFiles:
-        """Return the same where the log is read from a position on, with few files before that, so that it stays small.
+        """Return the files from a position on, with a few earlier ones.
 
         Those are for people who look at places that were read.
         """
@@ -207,7 +207,7 @@ class LogFiles(msgspec.Struct, frozen=True):
         return LogFiles(self.servers[gone:], renamed)
 
     def missing(self, name: str, names: Iterable[str]) -> DataLoss:
-        """Return the error for a file that the server does not list any more."""
+        """Return the DataLoss for a file that the server no longer lists."""
         listed_names = list(names)
         gone = log_name(name)
         numbers = [found.number for found in map(log_name, listed_names) if found.stem == gone.stem]
@@ -334,16 +334,16 @@ class Statement:
 
 
 class LogTables(Protocol):
-    """What a reader has to know of tables and statements; all by position."""
+    """The definitions of tables, and which statements matter, by position: the questions of a log reader."""
 
     partial: bool
     """True if rows after an update may lack columns."""
 
     def read(self, database: str, name: str, position: int, /) -> tuple[int, Table] | None:
-        """Return the entry of the history of schemas that a table has at a position; None if it is not read."""
+        """Return a table's entry in the history of schemas at a position; None if the table is not read."""
 
     def referenced(self, database: str, name: str, position: int, /) -> Referenced | None:
-        """Return what of a table others depend on at a position; None if nothing."""
+        """Return the changes of a table that foreign keys of other tables react to, at a position; None without any."""
 
     def answered(self, position: int) -> bool:
         """Tell whether the history of schemas has the result of the statement at a position."""
@@ -361,16 +361,16 @@ class LogChunk:
 
     messages: Sequence[Record]
     position: int
-    """The position behind them."""
+    """The position after the last record."""
     inside: PartOfTransaction | None = None
-    """What of the open transaction was given on with them and before; None where none is open, or it has no GTID."""
+    """The part of the open transaction read so far, this chunk included; None where none is open, or it has no GTID."""
     transactions: NumberedTransactions = NO_TRANSACTIONS
-    """Those that they are of."""
+    """The GTIDs of the records' transactions."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """An XA transaction whose rows are in the log, and of which it is not known yet what becomes of it."""
+    """An XA transaction in the log that is prepared, and neither committed nor rolled back yet."""
 
     xid: str
     place: LogPlace

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LogRecord:
-    """One change of the log, as a record; see `Record` of ingest/model/record.py."""
+    """One row change of the binary log, as a `Record` (ingest/model/record.py)."""
 
     data: bytes
     position: int
@@ -30,11 +30,11 @@ class LogRecord:
         return self.data
 
     def topic(self) -> str:
-        """Return what stands for the topic."""
+        """Return the name that stands for a topic in positions and rejects."""
         return "binlog"
 
     def partition(self) -> int:
-        """Return what stands for the partition."""
+        """Return the number that stands for a partition in positions and rejects."""
         return 0
 
     def offset(self) -> int:
@@ -42,11 +42,11 @@ class LogRecord:
         return self.position
 
     def timestamp(self) -> tuple[int, int]:
-        """Return that it was made then, and when the change was made, in milliseconds since 1970."""
+        """Return (1, time of the change in milliseconds since 1970); 1 stands for a creation time."""
         return 1, self.millis
 
     def headers(self) -> Headers:
-        """Return none."""
+        """Return an empty list: a row change has no headers."""
         return []
 
     def leader_epoch(self) -> None:
@@ -76,17 +76,17 @@ class PendingRecords:
         self.size += len(value)
 
     def end(self) -> None:
-        """Note that the open transaction ended, and all of it counts."""
+        """Release the records of the transaction that ended."""
         self.ended = len(self._records)
 
     def drop(self, start: int, but: Collection[int] = ()) -> None:
-        """Drop the records from `start` on, but those of some entries of the history of schemas."""
+        """Drop the records from `start` on, except those of the entries `but` of the history of schemas."""
         kept = [record for record in self._records[start:] if entry_of(record.data) in but]
         self.size -= sum(len(record.data) for record in self._records[start:]) - sum(len(one.data) for one in kept)
         self._records[start:] = kept
 
     def place(self, start: int, position: int, room: int) -> None:
-        """Give the records from `start` on positions of their own, of which there are so many from one on."""
+        """Spread the records from `start` on over the `room` positions that begin at `position`."""
         before = self._records[start:]
         if not before:
             return

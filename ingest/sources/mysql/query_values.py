@@ -34,7 +34,7 @@ def is_selectable(column: Column) -> bool:
 
 
 def selected(columns: Sequence[Column]) -> str:
-    """Return what stands behind SELECT for columns, so that no digit is lost."""
+    """Return the select list of columns, cast where a plain SELECT would lose digits."""
     return ", ".join(_expression(column) for column in columns)
 
 

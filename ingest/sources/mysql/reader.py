@@ -1,4 +1,4 @@
-"""A task's side of the source: the log from a place on, and chunks of tables.
+"""The reader of the MySQL source, in tasks: reads the binary log from a position on, and chunks of tables.
 
 In: ranges, and what the coordinator gives a task: the history of schemas, where a transaction begins, chunks. Out:
 records, and notes of what was met. Rules: docs/spec/mysql.md.
@@ -66,7 +66,7 @@ _FAR: Final = 1 << 40
 
 
 class _Tables:
-    """The history of schemas, as the reader of the log asks for it."""
+    """The `LogTables` of a task: the pipeline's history of schemas."""
 
     def __init__(self, schemas: KnownSchemas, *, partial: bool = False) -> None:
         self._schemas = schemas
@@ -86,7 +86,7 @@ class _Tables:
 
 
 class _OneTable:
-    """One table at its columns of now, for a chunk that is merged with the log."""
+    """The `LogTables` of one table with its current columns, for a chunk that is merged with the log."""
 
     partial = True
 
@@ -110,7 +110,7 @@ class _OneTable:
 
 
 class MySqlReader(Reader):
-    """Reads the log, and chunks, of one server. Connections stay from task to task."""
+    """Reader of one server's log and chunks. Its connections stay open between tasks."""
 
     def __init__(self, options: MySqlSource, pipeline: str) -> None:
         self.stateful = self
@@ -138,19 +138,19 @@ class MySqlReader(Reader):
         """What asks for the order of keys."""
         self._rows: Connection | None = None
         self._chunk_reader: ChunkReader | None = None
-        """What reads chunks."""
+        """The reader of chunks, with a connection of its own."""
 
     # -- What the coordinator gives, and learns ---------------------------------------------------------------------
 
     def take(self, assigned: MySqlAssignment, shared: History) -> None:
-        """Take over what a task gets."""
+        """Start a task: set its assignment and the history of schemas, and clear all notes."""
         self._assigned = assigned
         self._schemas.history = shared
         self._inside = {}
         self._places, self._reached, self._statement, self._chunks, self._changed = [], [], None, [], False
 
     def commit_note(self, positions: Mapping[Split, int]) -> Any:
-        """Return what the sink is to keep with a commit: marks of chunks, and where the log was read to."""
+        """Return the note that the sink stores with a commit: marks of chunks, and the log's position."""
         log, chunks = self._log_note(positions), self._finished(positions)
         if log is not None:
             log = msgspec.structs.replace(log, files=[], statement=None, invalid={}, used=None)  # it is met again
@@ -158,14 +158,14 @@ class MySqlReader(Reader):
         return commit_note_of(log, chunks)
 
     def resume(self, note: Any) -> None:
-        """Take over what the sink has kept."""
+        """Restore the notes of chunks from the note that the sink stored with the last commit."""
         self._chunks = msgspec.convert(note, TaskNotes).all_chunks
 
     def _finished(self, positions: Mapping[Split, int]) -> list[ChunkNote]:
         return [one for one in self._chunks if one.position < positions.get((SNAPSHOT, one.lane), 0)]
 
     def notes(self, positions: Mapping[Split, int]) -> list[Any]:
-        """Return what the coordinator is to learn."""
+        """Return the task's notes for the coordinator, as plain values."""
         found = TaskNotes(self._log_note(positions), self._finished(positions), self._changed)
         return [msgspec.to_builtins(found)] if found != TaskNotes() else []
 
@@ -191,7 +191,7 @@ class MySqlReader(Reader):
         return LogNote(found, files, self._read_gtids(found), statement, invalid, inside, used, logged, parents)
 
     def _read_gtids(self, place: LogPlace) -> str:
-        """Return the transactions that were read up to a place, of those of this task."""
+        """Return the GTID set that this task has read up to a place of the log."""
         if self._log is None or place not in self._places:
             return ""
         _, count, last = self._reached[self._places.index(place)]
@@ -266,7 +266,7 @@ class MySqlReader(Reader):
             self._reached.append((at, len(runs), runs[-1].last if runs else 0))
 
     def _passing(self) -> dict[int, Passing]:
-        """Return what of the changes of tables in snapshot is written, by the ids of their entries."""
+        """Return filters of log changes for tables whose snapshot is not complete, by ids of their entries."""
         out: dict[int, Passing] = {}
         of = {one.name: one for one in self._assigned.regions}
         for entry in self._schemas.history.entries if of else ():
@@ -418,6 +418,6 @@ class MySqlReader(Reader):
 
 
 def table_now(connection: Connection, database: str, name: str) -> Table | None:
-    """Return a table as the server has it in a transaction of this connection."""
+    """Return a table's current definition, from a connection inside of a transaction."""
     found = catalogue.tables(connection, [(database, name)], catalogue.server(connection))
     return found.get((database, name))

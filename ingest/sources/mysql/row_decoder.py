@@ -47,7 +47,7 @@ _FIELD_METADATA: Final = {
 
 @dataclass(frozen=True, slots=True)
 class TableMap:
-    """The table of the row events that follow, as its id stands for it until the statement ends."""
+    """A TABLE_MAP event: the table, columns and types of the row events with its table id."""
 
     id: int
     database: str
@@ -80,7 +80,7 @@ def _name(cursor: Cursor) -> tuple[str, str]:
 
 
 def read_table_map(event: bytes, lengths: FormatDescription) -> TableMap:
-    """Return what a table map says. Raise BadEvent."""
+    """Decode a TABLE_MAP event. Raise BadEvent."""
     cursor = Cursor(event, events.HEADER_BYTES)
     size = lengths.length(events.TABLE_MAP, 8)
     table_id = cursor.number(4 if size == 6 else 6)
@@ -116,7 +116,7 @@ def read_table_map(event: bytes, lengths: FormatDescription) -> TableMap:
 
 @dataclass(frozen=True, slots=True)
 class RowsEvent:
-    """Rows of one table. `before` and `after` say which columns the images have."""
+    """A row event of one table, undecoded. `before` and `after` say which columns the images have."""
 
     table: int
     kind: int
@@ -158,7 +158,7 @@ def flags_of(event: bytes, kind: int, lengths: FormatDescription) -> int:
 
 
 def unpacked(event: bytes, kind: int, lengths: FormatDescription) -> tuple[int, bytes]:
-    """Return the kind and the bytes that a row event has where it is not compressed. Raise BadEvent."""
+    """Return a row event's kind and bytes, both in uncompressed form. Raise BadEvent."""
     if kind not in _COMPRESSED_ROWS:
         return kind, event
     plain = (
@@ -215,13 +215,13 @@ class KnownTable:
     """A table of the log whose rows are read: as its table map has it, and as the history of schemas has it."""
 
     id: int
-    """The entry of the history."""
+    """The id of the table's entry in the history of schemas."""
     table: Table
     map: TableMap
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """The column for each one of the table map. Those of functional indexes need not be in the history."""
+        """The table's column for each column of the table map. Hidden columns of functional indexes may be unknown."""
         names, columns = self.map.names or (), self.table.columns
         if len(names) == len(columns) or sum(not name.startswith(HIDDEN) for name in names) != len(columns):
             return columns
@@ -230,7 +230,7 @@ class KnownTable:
 
 
 def check(known: KnownTable) -> str:
-    """Return why a table map is not of the table that the history has; an empty text if it is."""
+    """Return the first difference between a table map and the table in the history of schemas, or an empty text."""
     columns, types = known.columns, known.map.types
     if len(columns) != len(types):
         return f"has {len(types)} columns in the log, and {len(columns)} in the history of schemas"
@@ -254,7 +254,7 @@ _YEAR: Final = 13
 
 
 class RowsDecoder:
-    """Decodes the rows of one event."""
+    """Decoder of row events: their rows become Debezium envelopes."""
 
     def __init__(self, values: ValueReader) -> None:
         self.values = values
@@ -299,7 +299,7 @@ class RowsDecoder:
             yield head + images + source + b'"%b"}' % op.encode()
 
     def _absent(self, known: KnownTable, rows: RowsEvent) -> tuple[dict[str, bytes], list[str]]:
-        """Return what stands in inserted rows for columns that they lack, and the columns that nothing stands for.
+        """Return default values for columns missing in inserted rows, and the columns missing without a default.
 
         Raise ConfigError where an insert lacks a column whose default is not known.
         """
@@ -361,7 +361,7 @@ class RowsDecoder:
 
 
 def _current(row: dict[str, bytes] | None) -> dict[str, bytes] | None:
-    """Return a row of a versioned table; None where it is one of its history, or there is none."""
+    """Return a system-versioned table's row if it is a current one; None for a historical row or no row."""
     return row if row is not None and row.get(_ROW_END, _NEVER[0]) in _NEVER else None
 
 

@@ -56,7 +56,7 @@ _EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001  (UTC throughout)
 
 
 def real_type(code: int, metadata: bytes) -> tuple[int, int]:
-    """Return the type that a code stands for, and the most bytes of a value, where the metadata has them."""
+    """Return a column's real type code and its maximum size in bytes, from the code and metadata of a table map."""
     if code in {254, 247, 248}:
         first, second = metadata
         if first & 0x30 != 0x30:
@@ -66,7 +66,7 @@ def real_type(code: int, metadata: bytes) -> tuple[int, int]:
 
 
 def mismatch(column: Column, code: int, metadata: bytes) -> str:
-    """Return why a column of the log is not the one that the history of schemas has; an empty text if it is."""
+    """Return how a column of the log differs from the one in the history of schemas; empty if it does not."""
     real, _ = real_type(code, metadata)
     if column.type not in _TYPES.get(real, ()):
         return f"has the type {column.type} in the history of schemas, and the code {real} in the log"
@@ -154,7 +154,7 @@ def _base64(data: bytes) -> bytes:
 
 
 def _body(cursor: Cursor, real: int, most: int) -> bytes:
-    """Return the bytes of a value that says how many it has."""
+    """Return the bytes of a length-prefixed value."""
     if real in {15, 253, 254, 141}:
         return cursor.take(cursor.number(2 if most > 255 else 1))
     if real in {140, 242, 245, 252, 255} and 1 <= most <= 4:
@@ -253,7 +253,7 @@ _DAY: Final = re.compile(r"\d{4}-\d\d-\d\d")
 
 
 def default_text(column: Column, *, tinyint1_as_boolean: bool = False) -> bytes | None:
-    """Return the JSON text of a column's default; None where it is not sure what the server takes.
+    """Return a column's default value as JSON; None where the server's value cannot be determined.
 
     A column that may not be null and has no default is zero, or empty, where the server is not strict.
     """
@@ -282,7 +282,10 @@ def _implicit(column: Column, *, tinyint1_as_boolean: bool) -> bytes | None:
 
 
 def _literal(column: Column, text: str, *, tinyint1_as_boolean: bool) -> bytes | None:
-    """Return the JSON text of a literal; raises ValueError or InvalidOperation for what is none of its type."""
+    """Return a literal as JSON of its column's type.
+
+    Raise ValueError or InvalidOperation for a literal of another type.
+    """
     kind = column.type
     if kind in _INTEGER_TYPES:
         number = int(text)

@@ -59,7 +59,7 @@ if compiled.BUILT:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What is to be read, and how its records look."""
+    """A chunk to read, with the columns to select and the form of its records."""
 
     table: Table
     entry: int
@@ -137,7 +137,7 @@ def statement_of(reading: Reading) -> str:
 
 
 def raw_rows(connection: Connection, sql: str) -> Iterator[tuple[bytes | None, ...]]:
-    """Yield the rows of a statement as the server's bytes, without keeping them. Raise pymysql.MySQLError."""
+    """Yield a query's rows as the server's bytes, unbuffered. Raise pymysql.MySQLError."""
     connection.query(sql, unbuffered=True)
     result = cast("Any", connection)._result
     result.converters = [(None, None)] * result.field_count
@@ -185,7 +185,7 @@ def _by_native_code(connection: Connection, sql: str, rows: ResultSetRows) -> It
 
 
 def _give_up(connection: Connection, result: Any) -> None:
-    """Close a connection whose rows nobody wants any more: reading the rest could take an hour."""
+    """Close a connection in the middle of a result: reading the rest could take an hour."""
     connection.close()
     result.unbuffered_active, result.connection = False, None
 
@@ -219,11 +219,11 @@ class TableChanged(Exception):
 
 
 class TableGone(Exception):
-    """The table is not there any more. That is no failure of the others."""
+    """Signal that the table was dropped. Other tables are read on."""
 
 
 class ChunkReader:
-    """Reads one chunk after the other over one connection; it is kept as long as that, for what it has learned."""
+    """Reader of chunks over one connection. It lives as long as the connection, with what it has cached."""
 
     def __init__(
         self,
@@ -381,6 +381,6 @@ def _begin(connection: Connection) -> None:
 
 
 def _shape(table: Table) -> tuple[object, ...]:
-    """Return what decides how a table's rows are read and told apart."""
+    """Return the properties of a table that decide how its rows are selected and identified."""
     columns = [(column.name, column.type, data_type(column)) for column in table.columns if not column.hidden]
     return (*columns, *map(str.lower, table.primary_key))

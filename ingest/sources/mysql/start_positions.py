@@ -35,13 +35,13 @@ class Ask(Protocol):
     """Asks the server over the coordinator's connection. Raises IngestError."""
 
     def __call__(self, what: str, question: Callable[[Any], _T], /) -> _T:
-        """Return what a question gives; `what`: what is done, for errors."""
+        """Return the result of a query; `what` names the query in errors."""
 
 
 def first_place(
     options: MySqlSource, search: LogSearch, ask: Ask, excluded: Callable[[str], bool]
 ) -> tuple[str, int, GtidSet | None]:
-    """Return the place where a run starts that no checkpoint says where, and which transactions are before it.
+    """Return the log position of a run without a checkpoint, and the GTIDs of the transactions before it.
 
     None: the log says so, if it has GTIDs. Raise IngestError.
     """
@@ -62,7 +62,7 @@ def first_place(
 def place_of_tables(
     options: MySqlSource, ask: Ask, place: Callable[[], _T], history: History
 ) -> tuple[_T, dict[TableName, Table]]:
-    """Return a place of the log, and how tables that `history` does not know are defined there.
+    """Return a place of the log, and the definitions there of tables that `history` lacks.
 
     A statement may be committed between two questions: definitions that are the same before and after it was asked
     for the place are those of the place. Raise Unavailable where they never are.
@@ -80,7 +80,7 @@ def place_of_tables(
 
 
 def _tables_beside(options: MySqlSource, ask: Ask, history: History) -> dict[TableName, Table]:
-    """Return the tables that are read as the server has them now, without those that are known."""
+    """Return the current definitions of the pipeline's tables, except tables already known."""
     names = ask("list its tables", catalogue.names)
     known = {entry.name for entry in history.newest() if entry.read}
     wanted = [name for name in names if name not in known and options.reads(table_in(*name))]

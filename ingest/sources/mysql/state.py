@@ -1,4 +1,4 @@
-"""What the source keeps in a checkpoint beside positions, and what tasks note for it.
+"""The state that the MySQL source keeps in a checkpoint beside positions, and the notes by which tasks update it.
 
 `State` says where the log is read and how far tables are read; the history of schemas has documents of its own
 (`history.py`). A task gets a `MySqlAssignment`. Its `TaskNotes` tell how far it has read the log, which statements it
@@ -93,7 +93,7 @@ class TableSnapshot(msgspec.Struct):
             yield None, None
 
     def mark(self, upper: Bound | None, at: int, rows: int = 0, low: int | None = None) -> None:
-        """Note at which position a piece was read, how many rows it has, and up to where nothing is missing in them."""
+        """Record that a chunk was read: its mark, its number of rows, and the position up to which none is missing."""
         low = at if low is None else low
         self.low = low if self.low is None else min(self.low, low)
         at = max(at, self.began)
@@ -106,7 +106,7 @@ class TableSnapshot(msgspec.Struct):
 
     @property
     def progress(self) -> TableProgress:
-        """How many of its rows and chunks are read, and about how many there are."""
+        """The numbers of rows and chunks of the table that were read, and the estimated totals."""
         unread = sum(piece.mark is None for piece in self.pieces)
         cut = unread * self.chunk_rows
         left = max(self.rows - self.rows_read, unread)
@@ -129,7 +129,7 @@ class TableSnapshot(msgspec.Struct):
 
 
 class Dependent(msgspec.Struct):
-    """A table whose rows change with those of others, by foreign keys, of which the log has nothing (`cascades.py`)."""
+    """A table whose rows a foreign key changes with rows of another table, without row events (`cascades.py`)."""
 
     name: TableName
     low: int | None = None
@@ -142,7 +142,7 @@ class Dependent(msgspec.Struct):
 
 
 class AppliedStatement(msgspec.Struct, array_like=True, frozen=True):
-    """A table as a statement of the log was taken to leave it, until it is compared with the server's."""
+    """A table as parsed from a DDL statement of the log, until its columns are compared with the server's."""
 
     name: TableName
     entry: int
@@ -154,7 +154,7 @@ class AppliedStatement(msgspec.Struct, array_like=True, frozen=True):
 
 
 class State(msgspec.Struct):
-    """All of it."""
+    """The source's whole state in a checkpoint."""
 
     files: LogFiles
     place: LogPlace
@@ -197,7 +197,7 @@ class State(msgspec.Struct):
     """Their rows."""
 
     def snapshot(self, name: TableName) -> TableSnapshot | None:
-        """Return how far a table is read; None where all of it is, and the log has passed its marks."""
+        """Return a table's snapshot; None once all rows were read and the log has passed the chunks' marks."""
         return next((table for table in self.snapshots if table.name == name), None)
 
     def standing(self, position: int, end: int) -> Standing:
@@ -219,12 +219,12 @@ class State(msgspec.Struct):
         )
 
     def to_json(self) -> Any:
-        """Return the state as JSON has it."""
+        """Return the state as plain values for JSON."""
         return msgspec.to_builtins(self)
 
     @classmethod
     def from_json(cls, value: Any) -> State:
-        """Return the state of what `to_json` made. Raise msgspec.ValidationError."""
+        """Return the state from the values that `to_json` returned. Raise msgspec.ValidationError."""
         return msgspec.convert(value, cls)
 
 
@@ -251,7 +251,7 @@ class AssignedChunk(msgspec.Struct, array_like=True, frozen=True):
 
 
 class MySqlAssignment(msgspec.Struct, frozen=True):
-    """What one task gets."""
+    """The part of the source's state that the driver sends to one task."""
 
     place: LogPlace | None = None
     """Where reading the log begins: at or before the range; None where the task reads no log."""
@@ -298,19 +298,19 @@ class ChunkNote(msgspec.Struct, array_like=True, frozen=True):
 
 
 class PackedChunks(msgspec.Struct, array_like=True, frozen=True):
-    """The notes of consecutive chunks of a lane whose marks are in one file, as short as they can be."""
+    """The notes of consecutive chunks of a lane whose marks are in one log file, packed into few bytes."""
 
     lane: int
     position: int
-    """Of the first one."""
+    """The position of the first chunk."""
     file: str
     low_file: str
     numbers: list[int] = []
-    """Of each chunk: its offset less that of the one before it, its rows, and its offset less `low`."""
+    """Three per chunk: its offset less the previous chunk's offset, its number of rows, and its offset less `low`."""
 
 
 class StatementNote(msgspec.Struct, frozen=True):
-    """A statement that a task has met, before which it ended."""
+    """A statement of the log at which a task stopped reading, so that the driver applies it to the schemas first."""
 
     position: int
     end: int
@@ -325,9 +325,9 @@ class LogNote(msgspec.Struct, frozen=True):
 
     place: LogPlace
     files: list[tuple[str, int, int]] = []
-    """Names, bases and times of the files that it entered."""
+    """Names, bases and times of the log files that the task began to read."""
     gtids: str = ""
-    """Transactions that it has read up to the place."""
+    """The GTIDs of the transactions that the task has read up to the place."""
     statement: StatementNote | None = None
     invalid: dict[str, int] = {}
     """For each column: the number of texts with bytes that are no characters."""
@@ -336,13 +336,13 @@ class LogNote(msgspec.Struct, frozen=True):
     used: list[int] | None = None
     """Of the entries that were asked for: those by which rows were decoded; None where nobody knows."""
     time: int = 0
-    """When the event was logged that it has read last, in seconds since 1970; 0 where it has read none."""
+    """The time of the last event that the task has read, in seconds since 1970; 0 if it has read none."""
     parents: list[tuple[str, str, str | None, int]] = []
     """Changes of rows that others refer to by foreign keys: database, table, column, position (`cascades.py`)."""
 
 
 class TaskNotes(msgspec.Struct, frozen=True):
-    """What the coordinator is to learn of a task."""
+    """The notes that a task returns to the source's coordinator in the driver."""
 
     log: LogNote | None = None
     chunks: list[ChunkNote] = []
@@ -353,12 +353,12 @@ class TaskNotes(msgspec.Struct, frozen=True):
 
     @property
     def all_chunks(self) -> list[ChunkNote]:
-        """The chunks, however they are noted."""
+        """The notes of all chunks, packed or not."""
         return [*self.chunks, *unpacked_chunks(self.packed)]
 
 
 def packed_chunks(chunks: Iterable[ChunkNote]) -> list[PackedChunks]:
-    """Return notes of chunks as a commit keeps them."""
+    """Return the notes of chunks, packed for storage in a commit."""
     out: list[PackedChunks] = []
     before = 0
     for chunk in sorted(chunks, key=lambda chunk: (chunk.lane, chunk.position)):
@@ -377,7 +377,7 @@ def packed_chunks(chunks: Iterable[ChunkNote]) -> list[PackedChunks]:
 
 
 def unpacked_chunks(found: Iterable[PackedChunks]) -> Iterator[ChunkNote]:
-    """Yield the notes that `packed` had."""
+    """Yield the notes of chunks that `packed_chunks` has packed."""
     for notes in found:
         offset = 0
         for at in range(0, len(notes.numbers), 3):
@@ -387,7 +387,7 @@ def unpacked_chunks(found: Iterable[PackedChunks]) -> Iterator[ChunkNote]:
 
 
 def commit_note_of(log: LogNote | None, chunks: Sequence[ChunkNote]) -> Any:
-    """Return what a commit keeps of a task; None for nothing."""
+    """Return the note that the sink stores with a task's commit; None where there is nothing to store."""
     of_chunks = packed_chunks(chunks)
     if log is not None and note_size(log) + note_size(of_chunks) > MOST_BYTES:
         log = None

@@ -96,15 +96,15 @@ def known_at(
 
 @dataclass(slots=True)
 class Applied:
-    """What became of a statement."""
+    """The outcome of a statement that was applied: new entries of the history, and its effect."""
 
     entries: list[SchemaEntry] = field(default_factory=list)
     effect: Effect | None = None
-    """All that it does; None where nothing is known of it but columns that the server was asked for."""
+    """The statement's effect; None where only the resulting columns are known, from the server."""
     answers: list[str] = field(default_factory=list)
     """Names of the answers that were used."""
     asked: set[TableName] = field(default_factory=set)
-    """Tables of which the server, or a person, said the columns."""
+    """Tables whose columns came from the server or from a person."""
 
 
 class StatementHistory:
@@ -138,7 +138,7 @@ class StatementHistory:
         used: Collection[str],
         later: Callable[[], Iterable[Query]] = tuple,
     ) -> Applied:
-        """Return what a statement does; entries get ids from `first` on. Raise IngestError, and what PyMySQL raises.
+        """Return the outcome of a statement; new entries get ids from `first` on. Raise IngestError or a PyMySQL error.
 
         `answers`: documents with what a person has said of tables; `used`: names of those that were used before.
         `later`: yields the statements behind it, up to where the log ends when it is called.
@@ -168,7 +168,7 @@ class StatementHistory:
         first: int,
         policy: RowPolicy,
     ) -> list[tuple[StatementNote, Applied]]:
-        """Return what the next statements do, up to one before which the log has to be read.
+        """Return the next statements that can be applied at once, each with its outcome, before the log is read on.
 
         Those that follow each other as in a migration are applied at once, as each asks for a batch otherwise. Rows
         between them are decoded by the columns of their own positions all the same. The log is read up to a statement
@@ -203,7 +203,7 @@ class StatementHistory:
         return out
 
     def _effect(self, tables: Mapping[TableName, Table], note: StatementNote) -> Effect:
-        """Return what a statement does by its words."""
+        """Return the effect of a statement, from its text alone."""
         effect = ddl.apply(
             tables,
             note.text,
@@ -244,7 +244,7 @@ class StatementHistory:
     def _mark_names(
         effect: Effect, before: Iterable[SchemaEntry], name: TableName, known: Table | None, table: Table | None
     ) -> None:
-        """Mark new columns under names that former ones had: the sink's column has values of these."""
+        """Mark new columns that reuse a former column's name: the sink's column still has the former values."""
         if known is None or table is None:
             return
         former = {
@@ -276,7 +276,10 @@ class StatementHistory:
         ask: Connection,
         later: Callable[[], Iterable[Query]],
     ) -> dict[TableName, Table]:
-        """Return the columns that the server has now, where no later statement is about them. Raise ConfigError."""
+        """Return the tables' columns as the server has them now, unless a later statement changes them.
+
+        Raise ConfigError.
+        """
         existing = catalogue.tables(ask, wanted, self._about)
         why = {name: "it is gone" for name in wanted if name not in existing}
         for query in () if why else later():
@@ -294,7 +297,7 @@ class StatementHistory:
 
 
 def _is_another(before: Table | None, entry: SchemaEntry) -> bool:
-    """Return whether a table which is read has other columns for the sink than it had."""
+    """Return whether an entry changes the columns that a table's rows have in the sink."""
     if before is None or entry.table is None or not entry.read:
         return False
     return replace(entry, table=before).schema() != entry.schema()
@@ -312,13 +315,16 @@ _KEPT: Final = 120
 
 
 def note_applied(state: State, entries: Iterable[SchemaEntry], statement: str) -> None:
-    """Note tables that a statement changed, as what its words say: the server was not asked for their columns."""
+    """Record tables whose new columns were parsed from a statement, without asking the server for them."""
     shown = one_line(statement)[:_KEPT]
     state.applied += [AppliedStatement(entry.name, entry.id, shown) for entry in entries if entry.read]
 
 
 def note_passed(state: State) -> None:
-    """Keep the last statement of each table, where the log is read up to it: those before it decode no row any more."""
+    """Keep only the last applied statement of each table.
+
+    Once the log is read up to it, none before it decodes rows.
+    """
     last: dict[TableName, AppliedStatement] = {}
     for one in state.applied:
         before = last.pop(one.name, None)
@@ -328,26 +334,26 @@ def note_passed(state: State) -> None:
 
 
 def note_asked(state: State, names: Collection[TableName]) -> None:
-    """Forget what was applied to tables whose columns the server, or a person, has just said."""
+    """Remove the applied statements of tables whose columns the server or a person has just confirmed."""
     state.applied = [one for one in state.applied if one.used or one.name not in names]
 
 
 def note_used(state: State, entries: Collection[int] | None) -> None:
-    """Note by which entries of the history rows were decoded; None: nobody knows, so it may be all."""
+    """Record which entries of the history were used to decode rows; None: unknown, any may have been."""
     state.applied = [
         msgspec.structs.replace(one, used=one.used or entries is None or one.entry in entries) for one in state.applied
     ]
 
 
 def note_read_again(state: State, names: Collection[TableName]) -> None:
-    """Note that rows of tables are read again: those that were decoded do not count any more."""
+    """Record that tables are read again: rows decoded before no longer need a check."""
     state.applied = [msgspec.structs.replace(one, used=one.used and one.name not in names) for one in state.applied]
 
 
 def compare(
     state: State, history: History, ask: Ask, still: Callable[[], bool], warn: Callable[[str], None]
 ) -> list[SchemaEntry]:
-    """Return entries for the tables that the server has otherwise, and forget what was applied.
+    """Return entries for the tables that the server defines otherwise, and clear the list of applied statements.
 
     `still`: whether the log ends where it did. Raise ConfigError where rows were decoded by columns that are not the
     server's.
@@ -381,7 +387,7 @@ def compare(
 
 
 def difference(ours: Table | None, theirs: Table | None) -> str:
-    """Return the first difference of two definitions by which rows are read otherwise; empty where there is none."""
+    """Return the first difference of two table definitions that changes how rows are decoded, or an empty text."""
     if ours is None or theirs is None:
         return "" if ours is theirs else f"the server has {'no' if theirs is None else 'a'} table of this name"
     for at, (here, there) in enumerate(zip(ours.columns, theirs.columns, strict=False), 1):

@@ -21,7 +21,7 @@ STRICT: Final = 0x200000 | 0x400000
 
 @dataclass(frozen=True, slots=True)
 class ServerRules:
-    """What of a server decides how it reads and runs a statement."""
+    """The properties of a server that decide how it parses and executes a statement."""
 
     version: int = 80036
     """Its version, as executable comments have it: 50624 is 5.6.24, 101106 is 10.11.6."""
@@ -41,7 +41,7 @@ class ServerRules:
         return self.mariadb or self.version >= 90000
 
     def named(self, name: str) -> str:
-        """Return the name of a database or a table as rows of the log have it."""
+        """Return a database's or table's name in the case that row events use."""
         return name.lower() if self.lower_case == 1 else name
 
 
@@ -84,7 +84,7 @@ def words(statement: str, *, sql_mode: int = 0, server: ServerRules) -> Words:
 
 
 class _Reader:
-    """One statement, read from its front."""
+    """Tokenizer of one statement."""
 
     def __init__(self, text: str, sql_mode: int, server: ServerRules) -> None:
         self._text = text
@@ -172,7 +172,7 @@ class _Reader:
         return self._pass_over(nested=False)
 
     def _executes(self, version: int, *, for_mariadb: bool) -> bool:
-        """Return whether the server executes a comment of this version. `for_mariadb`: it begins with `/*M!`."""
+        """Return whether the server executes a versioned comment. `for_mariadb`: the comment begins with `/*M!`."""
         if self._server.mariadb and not for_mariadb and 50700 <= version <= 99999:
             return False  # features of MySQL alone, as MariaDB's manual has it
         return version <= self._server.version
@@ -209,7 +209,7 @@ class WordCursor:
         self.at = 0
 
     def __bool__(self) -> bool:
-        """Return whether there is another token."""
+        """Return whether any token is left."""
         return self.at < len(self._tokens)
 
     def peek(self, ahead: int = 0) -> str:
@@ -229,14 +229,14 @@ class WordCursor:
         return self._tokens[self.at - 1]
 
     def take(self, *words: str) -> bool:
-        """Return whether these words come next, and go behind them if so."""
+        """Return whether these words come next; if so, move past them."""
         if all(self.peek(ahead) == word for ahead, word in enumerate(words)):
             self.at += len(words)
             return True
         return False
 
     def take_any(self, *words: str) -> str:
-        """Return the next word if it is one of these, and go behind it; else nothing."""
+        """Return the next word and move past it if it is one of `words`; else an empty text."""
         word = self.peek()
         if word and word in words:
             self.at += 1
@@ -244,13 +244,13 @@ class WordCursor:
         return ""
 
     def expect(self, *words: str) -> None:
-        """Go behind these words. Raise NotUnderstood where others come."""
+        """Move past these words. Raise NotUnderstood where others come."""
         if not self.take(*words):
             msg = f"{' '.join(words)} was expected {self.place()}"
             raise NotUnderstood(msg)
 
     def name(self) -> str:
-        """Return the identifier that comes next, and go behind it. Raise NotUnderstood where none comes."""
+        """Return the next identifier and move past it. Raise NotUnderstood where none comes."""
         token = self.next()
         if token.kind not in {"word", "name"}:
             self.at -= 1
@@ -286,7 +286,7 @@ class WordCursor:
         return self.next().text
 
     def brackets(self) -> WordCursor:
-        """Return what is between the brackets that open here, and go behind them. Raise NotUnderstood."""
+        """Return a cursor over the content of the next brackets and move past them. Raise NotUnderstood."""
         self.expect(_OPEN)
         begin, depth = self.at, 1
         while depth:
@@ -295,7 +295,7 @@ class WordCursor:
         return WordCursor(self._tokens[begin : self.at - 1])
 
     def parts(self) -> Iterator[WordCursor]:
-        """Yield what is between the commas that stand outside of brackets, from here to the end."""
+        """Yield a cursor for each of the remaining parts, split at commas outside of brackets."""
         begin, depth = self.at, 0
         for at in range(self.at, len(self._tokens)):
             word = self._tokens[at].upper
@@ -307,7 +307,7 @@ class WordCursor:
         yield WordCursor(self._tokens[begin:])
 
     def until(self, *words: str) -> WordCursor:
-        """Return a cursor over what comes before these words, outside of brackets; over the rest without them."""
+        """Return a cursor up to these words, outside of brackets; over the rest without them."""
         depth = 0
         for ahead in range(len(self._tokens) - self.at):
             word = self.peek(ahead)
@@ -332,7 +332,7 @@ class WordCursor:
         return found
 
     def done(self) -> None:
-        """Raise NotUnderstood where anything is left."""
+        """Raise NotUnderstood where any token is left."""
         if self:
             msg = f"what stands {self.place()} is not known"
             raise NotUnderstood(msg)
