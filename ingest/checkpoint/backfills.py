@@ -72,7 +72,7 @@ def store_note(checkpoint: Checkpoint, number: int, note: BackfillNote) -> None:
 
 _REQUESTS: Final = "requests"
 _KEPT: Final = 20
-"""Answers that are kept until they are taken."""
+"""Answers that are kept until their commands read them."""
 
 
 _Kind = TypeVar("_Kind", "BackfillRequest", "Answer")
@@ -86,7 +86,7 @@ class BackfillRequest(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """The answer of a run."""
+    """A run's answer to a backfill request."""
 
     run: int
     tables: list[str] = []
@@ -97,7 +97,10 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 def ask(storage: Storage, request: BackfillRequest) -> str:
-    """Leave a request; returns its name. Raise CheckpointError."""
+    """Store a backfill request for the run that uses the checkpoint.
+
+    Return the request's name. Raise CheckpointError.
+    """
     name = f"{time.time_ns()}-{os.getpid()}"
     storage.write(f"{_REQUESTS}/{name}.request", msgspec.json.encode(request))
     return name
@@ -124,7 +127,7 @@ def answer(storage: Storage, name: str, reply: Answer) -> None:
 
 
 def answered(storage: Storage, name: str) -> Answer | None:
-    """Return the answer to a request, once; None where there is none yet. Raise CheckpointError."""
+    """Return and remove the run's answer to a request; None before the run has answered. Raise CheckpointError."""
     file = f"{name}.answer"
     data = storage.read(f"{_REQUESTS}/{file}")
     if data is None:
@@ -135,7 +138,7 @@ def answered(storage: Storage, name: str) -> Answer | None:
 
 
 def withdraw(storage: Storage, name: str) -> None:
-    """Take a request back. Raise CheckpointError."""
+    """Withdraw a request that no run has answered. Raise CheckpointError."""
     storage.remove(f"{_REQUESTS}/{name}.request")
 
 

@@ -72,7 +72,7 @@ class KeptPartitions(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """One planned batch."""
+    """A planned batch: its number, ranges and the source's state."""
 
     number: int
     run: int
@@ -116,7 +116,7 @@ class Checkpoint:
     """An open checkpoint. `begin` makes this process the one that may write to it, until `close`."""
 
     def __init__(self, storage: Storage) -> None:
-        """Look at what is there; raises CheckpointError when it is damaged, or newer than this version."""
+        """Read the checkpoint's header. Raise CheckpointError if it is damaged, or newer than this version."""
         self.storage = storage
         self.where = storage.where
         self.run = 0
@@ -125,11 +125,11 @@ class Checkpoint:
         self._documents: set[str] | None = None
         """Names of stored parts of the source's state; None before the first look."""
         self._named: set[str] = set()
-        """Names of those that the state refers to."""
+        """Names of stored documents that the state refers to."""
         self._unused: dict[str, int | None] = {}
-        """Names of those that the state does not refer to any more, with the batch since which that is stored."""
+        """Names of documents that the state no longer refers to, with the first batch stored without them."""
         self._kept: list[tuple[int, str]] = []
-        """The batches' files that are to be forgotten at some time."""
+        """Files of batches that are deleted later."""
         try:
             self.meta: dict[str, Any] = orjson.loads(storage.read("checkpoint.json") or b"{}")
             if self.meta.get("format", FORMAT) != FORMAT:
@@ -142,7 +142,7 @@ class Checkpoint:
             raise self.damaged("checkpoint.json", exc) from exc
 
     def begin(self, note: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
-        """Take the next run's number, leaving a note with it; returns the note of the run before, which None keeps."""
+        """Assign the next run number and store a note with it. Return the previous run's note, which None keeps."""
         run = self.newest_run
         before: Mapping[str, Any] = {}
         try:
@@ -181,7 +181,7 @@ class Checkpoint:
 
     @property
     def exists(self) -> bool:
-        """True if a pipeline has used it."""
+        """True if a pipeline has used the checkpoint."""
         return "id" in self.meta
 
     @property
@@ -190,7 +190,7 @@ class Checkpoint:
         return str(self.meta["id"])
 
     def bind(self, fingerprint: Mapping[str, Mapping[str, Any]]) -> None:
-        """Take possession for a pipeline, or see that it is the same one; raises CheckpointError."""
+        """Bind an unused checkpoint to a pipeline. Raise CheckpointError if it belongs to another one."""
         if "id" not in self.meta:
             self.meta = {"format": FORMAT, "id": uuid.uuid4().hex, "keys": KEYS, "fingerprint": fingerprint}
             self.storage.write("checkpoint.json", orjson.dumps(self.meta, option=orjson.OPT_INDENT_2))
@@ -311,7 +311,7 @@ class Checkpoint:
                 self._documents = self._documents and self._documents - {document}
 
     def decide(self, progress: Progress, additions: list[Any]) -> None:
-        """Store what a batch adds to the sink's tables and its progress with that, once and for all.
+        """Store a batch's commit: its additions to the sink's tables, and the progress after it.
 
         Raises CheckpointError where another run has done so.
         """
@@ -324,7 +324,7 @@ class Checkpoint:
         self._kept.append((progress.batch, name))
 
     def decided(self, number: int) -> tuple[Progress, list[Any]] | None:
-        """Return how far a batch comes and what it adds to the sink's tables; None where no run has decided that."""
+        """Return a batch's stored commit: progress and additions to the sink's tables; None without one."""
         stored = self.storage.read(f"{self.batches}/{number}.commit")
         try:
             value = None if stored is None else orjson.loads(stored)
@@ -378,7 +378,7 @@ class Checkpoint:
         return Schemas(versions[-1] if versions else 0, sources, sinks)
 
     def version_numbers(self) -> list[int]:
-        """Return the numbers of the versions of the schemas that there are, in order."""
+        """Return the numbers of all stored schema versions, in order."""
         return self._numbers("schemas", ".json")
 
     def versions(self) -> Iterator[tuple[int, int, dict[TableId, TableSchema], dict[TableId, TableSchema]]]:
@@ -413,7 +413,7 @@ class Checkpoint:
     # -- the source's documents ---------------------------------------------------------------------------------------
 
     def keep_documents(self, documents: Mapping[str, Any]) -> None:
-        """Store those parts of the source's state that are not stored yet; raises CheckpointError as `plan` does."""
+        """Store the documents of the source's state that are not stored yet. Raise CheckpointError as `plan` does."""
         if self._documents is None:
             self._documents = set(self._document_names())
             # What an earlier run has left: those of kinds that the state has (`history-…`), not what people have given
@@ -451,7 +451,7 @@ class Checkpoint:
         return isinstance(self.storage, Overlay)
 
     def places(self) -> dict[str, KeptPlaces]:
-        """Return where rows of source tables go, by the tables' ids as people write them; raises CheckpointError."""
+        """Return the stored places of rows in the sink, by their source table's id as text. Raise CheckpointError."""
         try:
             stored = orjson.loads(self.storage.read("places.json") or b"{}")
             return {table: KeptPlaces(*([(t, p) for t, p in places] for places in of)) for table, of in stored.items()}
@@ -459,14 +459,14 @@ class Checkpoint:
             raise self.damaged("places.json", exc) from exc
 
     def keep_places(self, places: Mapping[str, KeptPlaces]) -> None:
-        """Store these in the place of all others; raises CheckpointError as `plan` does."""
+        """Store the places of all source tables, replacing former ones. Raise CheckpointError as `plan` does."""
         self.refuse_newer_run()
         self.storage.write("places.json", orjson.dumps({table: [*kept] for table, kept in places.items()}))
 
     # -- partitions of the sink's topics ---------------------------------------------------------------------------
 
     def partitions(self) -> dict[str, KeptPartitions]:
-        """Return over how many partitions keys are hashed, by topic of the sink; raises CheckpointError."""
+        """Return the number of partitions that keys are hashed over, by topic of the sink. Raise CheckpointError."""
         try:
             stored = orjson.loads(self.storage.read("partitions.json") or b"{}")
             return {topic: KeptPartitions(str(of), int(count)) for topic, (of, count) in stored.items()}
@@ -474,17 +474,20 @@ class Checkpoint:
             raise self.damaged("partitions.json", exc) from exc
 
     def keep_partitions(self, partitions: Mapping[str, KeptPartitions]) -> None:
-        """Store these numbers in the place of all others; raises CheckpointError as `plan` does."""
+        """Store the numbers of partitions of all topics, replacing former ones.
+
+        Raise CheckpointError as `plan` does.
+        """
         self.refuse_newer_run()
         self.storage.write("partitions.json", orjson.dumps({topic: [*kept] for topic, kept in partitions.items()}))
 
     def close(self) -> None:
-        """Give the checkpoint back."""
+        """Release the checkpoint."""
         self.storage.close()
 
 
 def _stored(progress: Progress) -> dict[str, Any]:
-    """Return progress as files have it."""
+    """Return progress as plain values for a checkpoint's file."""
     positions = [[t, p, at, progress.shards.get((t, p), 0)] for (t, p), at in progress.positions.items()]
     stored = {"ids": progress.ids, "errors": progress.errors, "positions": positions, "marks": progress.marks}
     return {**stored, **_with_state(progress.source_state)}

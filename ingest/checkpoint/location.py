@@ -28,10 +28,10 @@ class Location(Protocol):
 
     @property
     def remote(self) -> bool:
-        """True if it is reached through Java only."""
+        """True if the checkpoint can be opened through Java only."""
 
     def open(self, hadoop: tuple[Any, Any] | None) -> Storage:
-        """Open it; `hadoop`: the JVM and a Hadoop configuration, for a remote one. Raises CheckpointError."""
+        """Open the checkpoint's storage; `hadoop`: JVM and Hadoop configuration, if remote. Raise CheckpointError."""
 
 
 class CheckpointLocation:
@@ -45,7 +45,7 @@ class CheckpointLocation:
         self.remote = is_remote(where)
 
     def open(self, hadoop: tuple[Any, Any] | None) -> Storage:
-        """Open it, and make it where it is not there, unless it is only read; raises CheckpointError."""
+        """Open the storage; a missing one is created unless it is only read. Raise CheckpointError."""
         writes = not self._read_only
         storage: Storage
         if hadoop is None:
@@ -64,7 +64,7 @@ class ExportedLocation:
         self._file = file
 
     def open(self, _hadoop: tuple[Any, Any] | None) -> Storage:
-        """Read it; raises CheckpointError."""
+        """Read the exported file into a storage in memory. Raise CheckpointError."""
         try:
             state = orjson.loads(self._file.read_bytes())["state"]
             kept = {str(name): orjson.dumps(value) for name, value in state.items()}

@@ -62,21 +62,21 @@ class RunEnd:
     message: str
     """The error, without secrets."""
     waiting: int | None
-    """Records that were there and not read; None where that is not known, and of a database."""
+    """The backlog in records; None where it is unknown, and for a database."""
     lag: Mapping[str, Any] | None = None
-    """What of a database was there and not read (`Standing.lag`)."""
+    """The lag behind a database (`Standing.lag`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """What waited at some time."""
+    """The backlog at a moment."""
 
     time: int
     """Milliseconds since 1970."""
     records: int | None
     """None of a database."""
     lag: Mapping[str, Any] | None = None
-    """What of a database did (`Standing.lag`)."""
+    """The lag behind a database (`Standing.lag`)."""
 
 
 def now_ms() -> int:
@@ -85,7 +85,7 @@ def now_ms() -> int:
 
 
 def note_start(checkpoint: Checkpoint, kind: str) -> None:
-    """Leave that a run has begun; its number is taken. Raises CheckpointError."""
+    """Store a run's start under its number. Raise CheckpointError."""
     start = RunStart(now_ms(), kind, os.getpid(), socket.gethostname())
     checkpoint.storage.write(f"starts/{checkpoint.run}", orjson.dumps(asdict(start)))
     if checkpoint.run > KEEP_RUNS:
@@ -94,12 +94,12 @@ def note_start(checkpoint: Checkpoint, kind: str) -> None:
 
 
 def note_end(checkpoint: Checkpoint, end: RunEnd) -> None:
-    """Leave how a run has ended. Raises CheckpointError."""
+    """Store a run's end under its number. Raise CheckpointError."""
     checkpoint.storage.write(f"ends/{checkpoint.run}", _kept(end))
 
 
 def note_failed_start(storage: Storage, end: RunEnd) -> None:
-    """Leave the error of a run that has not taken its number. Raises CheckpointError."""
+    """Store the error of a run that failed before it had a number. Raise CheckpointError."""
     storage.write(FAILED_START, _kept(end))
 
 
@@ -108,7 +108,7 @@ def _kept(end: RunEnd) -> bytes:
 
 
 def note_waiting(checkpoint: Checkpoint, records: int | None, lag: Mapping[str, Any] | None = None) -> None:
-    """Store the backlog as it is now: records, or the lag of a database. Raises CheckpointError."""
+    """Store the current backlog: records, or the lag behind a database. Raise CheckpointError."""
     checkpoint.storage.write(_WAITING, orjson.dumps(asdict(Waiting(now_ms(), records, lag))))
 
 
@@ -118,7 +118,7 @@ def has_notes(checkpoint: Checkpoint) -> bool:
 
 
 def _notes(checkpoint: Checkpoint, folder: str, kind: type[_Note]) -> dict[int, _Note]:
-    """Return what runs have left in a folder, by the numbers of the runs, in their order."""
+    """Return the notes of runs in a folder, by run number in ascending order."""
     out: dict[int, _Note] = {}
     for name in checkpoint.storage.names(folder):
         if not name.isdigit():
@@ -130,7 +130,7 @@ def _notes(checkpoint: Checkpoint, folder: str, kind: type[_Note]) -> dict[int, 
 
 
 def _note(checkpoint: Checkpoint, name: str, kind: type[_Note]) -> _Note | None:
-    """Return a note, None where there is none."""
+    """Return a stored note, or None if it does not exist."""
     data = checkpoint.storage.read(name)
     if data is None:
         return None
@@ -147,7 +147,7 @@ def used_by(checkpoint: Checkpoint) -> str | None:
 
 
 def standing_of(checkpoint: Checkpoint, progress: Progress) -> Standing | None:
-    """Return where the reading of a database stands, as its checkpoint has it; None of another source."""
+    """Return the stored reading position and lag of a database source; None for another source."""
     if progress.source_state is None:
         return None
     from ingest.sources.mysql.state import LOG, State  # noqa: PLC0415  (few checkpoints have a state)

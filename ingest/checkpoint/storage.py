@@ -22,27 +22,27 @@ class Storage(Protocol):
     """A folder of small files. Every method raises CheckpointError when the file system fails."""
 
     where: str
-    """The place, for people."""
+    """The storage's location for messages."""
     lock: int | None
     """A file descriptor that a child process may hold, too; None where there is no lock."""
 
     def read(self, name: str) -> bytes | None:
-        """Return a file, None where there is none."""
+        """Return a file's content, or None if it does not exist."""
 
     def write(self, name: str, data: bytes) -> None:
-        """Write a file; in the place of one that is there already."""
+        """Write a file, replacing an existing one."""
 
     def create(self, name: str, data: bytes) -> bool:
-        """Write a file where there is none: whether it was this call that did."""
+        """Create a file unless it exists. Return whether this call created it."""
 
     def names(self, folder: str) -> list[str]:
         """Return the files in a folder."""
 
     def remove(self, name: str) -> None:
-        """Remove a file if it is there."""
+        """Remove a file if it exists."""
 
     def close(self) -> None:
-        """Give back what was taken."""
+        """Release the storage and its lock."""
 
 
 DYING_S: Final = 15.0
@@ -69,7 +69,7 @@ class LocalStorage:
             raise CheckpointError(msg, "choose another place with --checkpoint") from exc
 
     def read(self, name: str) -> bytes | None:
-        """Return a file, None where there is none."""
+        """Return a file's content, or None if it does not exist."""
         try:
             return (self._root / name).read_bytes()
         except FileNotFoundError:
@@ -116,7 +116,7 @@ class LocalStorage:
             raise CheckpointError(msg, "see to its rights") from exc
 
     def remove(self, name: str) -> None:
-        """Remove a file if it is there."""
+        """Remove a file if it exists."""
         (self._root / name).unlink(missing_ok=True)
 
     def close(self) -> None:
@@ -199,7 +199,7 @@ class MemoryStorage:
         self._kept: dict[str, bytes] = {}
 
     def read(self, name: str) -> bytes | None:
-        """Return a file, None where there is none."""
+        """Return a file's content, or None if it does not exist."""
         return self._kept.get(name)
 
     def write(self, name: str, data: bytes) -> None:
@@ -207,7 +207,7 @@ class MemoryStorage:
         self._kept[name] = data
 
     def create(self, name: str, data: bytes) -> bool:
-        """Keep a file where there is none: whether it was this call that did."""
+        """Create a file in memory unless it exists. Return whether this call created it."""
         return self._kept.setdefault(name, data) is data
 
     def names(self, folder: str) -> list[str]:
@@ -215,15 +215,15 @@ class MemoryStorage:
         return [name.rpartition("/")[2] for name in self._kept if name.rpartition("/")[0] == folder]
 
     def remove(self, name: str) -> None:
-        """Forget a file if it is there."""
+        """Remove a file from memory if it exists."""
         self._kept.pop(name, None)
 
     def close(self) -> None:
-        """Do nothing: nothing is held."""
+        """Release nothing: files in memory need no lock."""
 
 
 class Overlay:
-    """Another storage as it is, over which whatever is written is kept in memory: for runs that leave no trace."""
+    """A storage for dry runs: reads another storage, and keeps all writes in memory."""
 
     lock: int | None = None
 
@@ -234,7 +234,7 @@ class Overlay:
         self._kept: dict[str, bytes | None] = {}
 
     def read(self, name: str) -> bytes | None:
-        """Return a file, None where there is none."""
+        """Return a file's content, or None if it does not exist."""
         return self._kept[name] if name in self._kept else self._below.read(name)
 
     def write(self, name: str, data: bytes) -> None:
@@ -242,7 +242,7 @@ class Overlay:
         self._kept[name] = data
 
     def create(self, name: str, data: bytes) -> bool:
-        """Keep a file where there is none: whether it was this call that did."""
+        """Create a file in memory unless it exists. Return whether this call created it."""
         if self.read(name) is not None:
             return False
         self._kept[name] = data
@@ -261,5 +261,5 @@ class Overlay:
         self._kept[name] = None
 
     def close(self) -> None:
-        """Close what is below."""
+        """Close the storage below."""
         self._below.close()

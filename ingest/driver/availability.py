@@ -41,7 +41,7 @@ SAY_S: Final = 60.0
 
 
 class Asker:
-    """Asks one side, again and again."""
+    """Periodic probe of one side, source or sink, in a thread of its own."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class Asker:
         return self._good > moment
 
     def silence(self) -> str | None:
-        """Return why there is no answer; an empty text if there is, None if nothing is known yet."""
+        """Return why the side does not answer; an empty text if it answers, None before the first answer."""
         began = self._began
         if began is not None and (waited := self._now() - began) > WITHIN_S:
             return f"the {self.side} has not answered a question for {waited:.0f} s"
@@ -122,15 +122,15 @@ class SideWatch:
 
     @property
     def away(self) -> bool:
-        """True if it was told that a side does not answer."""
+        """True if a side was reported as not answering."""
         return bool(self._since)
 
     def answers_since(self, moment: float) -> bool:
-        """Return whether each side that is asked has answered since, and no other was told of it."""
+        """Return whether every probed side has answered after a moment, and no side is reported as away."""
         return not self._since and all(asker.answers_since(moment) for asker in self._askers)
 
     def look(self) -> None:
-        """Tell what the sides have answered."""
+        """Report sides that stopped or resumed answering, and the backlog."""
         for asker in self._askers:
             why = asker.silence()
             if why is not None:
@@ -179,7 +179,7 @@ class SideWatch:
 def askers_of(
     parts: RunParts, positions: Callable[[], Mapping[Split, int]], now: Callable[[], float] = time.monotonic
 ) -> list[Asker]:
-    """Return who asks the sides of a run, as far as these can be away."""
+    """Return the probes of a run's source and sink, as far as these have one."""
     sides: list[tuple[SideName, SideProbe | None]] = [("source", parts.source.probe), ("sink", parts.sink.probe)]
     return [Asker(side, probe, positions, now) for side, probe in sides if probe is not None]
 
@@ -192,7 +192,7 @@ RETRY_S: Final = 1.0
 
 
 class Retries:
-    """Questions to the source or the sink that are asked until there is an answer."""
+    """Retries of calls to the source or the sink until one succeeds."""
 
     def __init__(self, context: RunContext, stop: Stop, liveness: LivenessFile) -> None:
         self._limit = GIVE_UP_S if context.settings.once else math.inf
@@ -202,7 +202,10 @@ class Retries:
         self._liveness = liveness
 
     def until_answered(self, question: Callable[[], _T]) -> _T:
-        """Return the answer; raises Unavailable where `--once` has no more time, or the run is asked to stop."""
+        """Return a call's result.
+
+        Raise Unavailable after the time limit of `--once`, or when the run is asked to stop.
+        """
         since = self.clock.now()
         while True:
             try:

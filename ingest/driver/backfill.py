@@ -66,7 +66,7 @@ SILENT_S: Final = 60.0
 def beside(
     pipeline: Pipeline, settings: Settings, tables: Sequence[str], tell: Callable[[str], None]
 ) -> list[str] | None:
-    """Let the run that uses the checkpoint read rows of a database once more, beside its log; returns the tables.
+    """Request a backfill of a database's tables from the run that uses the checkpoint. Return the tables.
 
     None: no run is there. `tables`: none stands for all. Raise ConfigError where the run refuses it, CheckpointError.
     """
@@ -96,7 +96,7 @@ def beside(
 
 
 def backfill(pipeline: Pipeline, settings: Settings, observer: Observer, tables: Sequence[str]) -> RunEnded:
-    """Read tables once more; raises IngestError."""
+    """Read tables again, in a run of this process. Raise IngestError."""
     context = RunContext(pipeline, settings, observer)
     summary = RunEnded(f"{context.name} (backfill)")
     with summarised(summary, observer), with_checkpoint(context) as access, prepared(context, access.lock) as engine:
@@ -114,7 +114,7 @@ def backfill(pipeline: Pipeline, settings: Settings, observer: Observer, tables:
 
 
 class RowsAgainStartup:
-    """The start of a run that reads rows of a database once more: an ordinary run, which replaces the sink's rows.
+    """The start of a run that also backfills tables of a database: an ordinary run, which replaces the sink's rows.
 
     A database has its rows, so nothing has to be read from its beginning: they are read beside the log, by the run that
     carries on the pipeline. One that was stopped is carried on by the pipeline's next run.
@@ -136,7 +136,7 @@ class RowsAgainStartup:
         return self._pipeline.connect(checkpoint)
 
     def _read_again(self, tables: SinkTables, schemas: SchemaStore) -> None:
-        """Let the source read rows of the server again, which replace those of the sink."""
+        """Start the backfill in the source: rows read again replace the sink's rows."""
         memory, checkpoint = self._pipeline.memory, self._checkpoint
         TableReplacement(self._context, self._parts, memory, tables, schemas, checkpoint).begin(self._names)
 
@@ -227,7 +227,7 @@ class BackfillStartup:
             )
 
     def _give_up_others(self) -> None:
-        """End backfills of some of these tables with others, which would bring the rows of these ones once more."""
+        """Mark other unfinished backfills of one of these tables as finished, and warn of their remaining tables."""
         for number, note in backfill_notes(self._checkpoint).items():
             if note.finished or number == self._number or not {*note.tables} & {*self._tables}:
                 continue
@@ -241,7 +241,7 @@ class BackfillStartup:
                 )
 
     def _position(self, main: Progress, progress: Progress, source: BackfillSource) -> None:
-        """Fill in where each split starts, and where it ends: where the pipeline is.
+        """Set the start of each split, and its end: the pipeline's position.
 
         A table with all states of rows has those that the pipeline wrote while this backfill stood still.
         """
@@ -260,7 +260,7 @@ class BackfillStartup:
         progress.ids = dict(coordinator.ids)
 
     def carry_out(self, driver: Driver, summary: RunEnded) -> None:
-        """Run to the end, and note that it came to it; raises IngestError."""
+        """Run to the end, and mark the backfill as finished. Raise IngestError."""
         driver.run()
         if summary.stopped == "drained":
             self._schemas.places.have_all({table: self._schemas.schemas.sources[table] for table in self._tables})

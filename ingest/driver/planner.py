@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Planner:
-    """The batches of a run, one after the other."""
+    """Planner of a run's batches: each has the ranges of records that are available."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class Planner:
         self._unfinished = start.unfinished
 
     def next_batch(self) -> Batch | None:
-        """Return the batch that a crash left, or one of the records that are there now; None when it is time to end.
+        """Return the batch that a crash left unfinished, or a new one of available records; None if the run is over.
 
         Raises IngestError.
         """
@@ -63,7 +63,7 @@ class Planner:
         return self._plan() if self._backlog_wait.wait() else None
 
     def _plan(self) -> Batch:
-        """Decide what the next batch reads, and store that."""
+        """Plan the ranges of the next batch, and store the plan."""
         checkpoint, backlog = self._start.checkpoint, self._start.backlog
         progress, ends = backlog.progress, backlog.ends
         rests = not self._once and not self._memory.hurries(progress.positions, ends)
@@ -111,7 +111,7 @@ class BacklogWait:
         self._once = once
 
     def wait(self) -> bool:
-        """Wait; returns whether there are records, and says in the summary why the run is over where it is.
+        """Wait for a backlog. Return whether there is one; if not, set the reason of the run's end in the summary.
 
         Raises IngestError.
         """
@@ -146,7 +146,7 @@ class BacklogWait:
 
 
 class SplitWatch:
-    """The splits of the source, as they grow."""
+    """Watch on the source's splits: finds new ones, and the end of each."""
 
     def __init__(
         self,
@@ -156,7 +156,7 @@ class SplitWatch:
         retries: Retries,
         asked: Callable[[], None] = lambda: None,
     ) -> None:
-        """`asked` takes what other commands have asked the run to read."""
+        """`asked` applies the backfill requests of other commands."""
         self._source = source
         self._backlog = backlog
         self._data_loss = data_loss
@@ -166,7 +166,7 @@ class SplitWatch:
         """True if the broker did not answer when the run was told to stop."""
 
     def look(self) -> bool:
-        """Take in new splits, and where all of them end now; returns whether that is known.
+        """Update the splits and their ends from the source. Return whether that succeeded.
 
         It is not where data was lost and the run goes on. Raises IngestError.
         """
@@ -190,7 +190,7 @@ class SplitWatch:
         return self._source.finished(self._backlog.positions)
 
     def keep(self) -> None:
-        """Commit the positions again, now and then, while there is no backlog."""
+        """Commit the positions to the consumer group again from time to time, while there is no backlog."""
         if self._source.publisher is not None:
             self._source.publisher.keep(self._backlog.positions)
 

@@ -64,11 +64,11 @@ class TableReplacement:
 
     @property
     def possible(self) -> bool:
-        """True if the source has rows, which can be read again."""
+        """True if the source is a database, whose rows can be read again."""
         return self._memory.has_state
 
     def begin(self, names: Sequence[str]) -> list[TableId]:
-        """Let the source read the rows of tables once more; returns them. Raise ConfigError where that cannot be.
+        """Start a backfill of tables, and return them. Raise ConfigError where the sink would keep duplicates.
 
         `names`: ids of source tables, as people write them; none: all of them. A table whose rows cannot be told from
         others by their keys is emptied before, when it is stored that they are read. Raise IngestError.
@@ -93,7 +93,7 @@ class TableReplacement:
         return rule_of(self._parts.rules.rules.transforms, table) is not None
 
     def carry_out(self) -> None:
-        """Empty tables that the source has emptied, and delete other rows of those that were read again.
+        """Empty sink tables that the source has emptied, and delete stale rows of tables that were read again.
 
         Each was due after the last row that was written. A crash may repeat it. Raise IngestError.
         """
@@ -107,7 +107,7 @@ class TableReplacement:
                 self._memory.have_replaced(table)
 
     def _replace(self, table: TableId, target: TableId) -> bool:
-        """Delete rows of a sink table that no table has which goes there; returns False where it is to come later."""
+        """Delete rows of a sink table that none of its source tables has. Return False if that has to wait."""
         known = self._schemas.schemas
         sources = sorted(name for name, source_table in known.sources.items() if target in source_table.targets)
         changed = [name for name in sources if self._is_changed(name)]
@@ -142,7 +142,7 @@ class TableReplacement:
         self._context.warn(f"table {show(table)} was read again; rows that it lacks stay in {show(target)}: {why}")
 
     def _encoded(self, target: TableId, rows: Iterable[TableKeys]) -> Iterator[list[bytes]]:
-        """Yield keys as the sink's encoder makes them. What it refuses is no row of the sink.
+        """Yield groups of keys as the sink's encoder writes them, without keys that it refuses.
 
         Raise RowError where it refuses all or there are too many, and CheckpointError where a newer run has taken over.
         """
@@ -206,7 +206,7 @@ _NAMED: Final = 5
 
 
 class BackfillRequests:
-    """The requests of one run."""
+    """Backfill requests of other commands to a run."""
 
     def __init__(
         self, context: RunContext, checkpoint: Checkpoint, replacement: TableReplacement, store: Callable[[], None]
@@ -220,7 +220,7 @@ class BackfillRequests:
         self._looked: float | None = None
 
     def look(self) -> None:
-        """Take what was asked, between two batches. Raise IngestError."""
+        """Apply pending backfill requests, between two batches. Raise IngestError."""
         now = self._context.clock.now()
         if not self._replacement.possible or (self._looked is not None and now - self._looked < self._every):
             return

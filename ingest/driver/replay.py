@@ -42,7 +42,7 @@ _FOLDER = "replays"
 
 
 def replay(pipeline: Pipeline, settings: Settings, observer: Observer, selection: Selection) -> RunEnded:
-    """Replay what is selected and was not replayed before; raises IngestError."""
+    """Replay the selected dead letters that no earlier replay has sent back. Raise IngestError."""
     context = RunContext(pipeline, settings, observer)
     summary = RunEnded(f"{context.name} (replay)")
     with summarised(summary, observer), with_checkpoint(context) as access, prepared(context, access.lock) as engine:
@@ -80,7 +80,7 @@ class ReplayStartup:
         self._recovery = Recovery(context, parts.sink)
 
     def connect(self, checkpoint: Checkpoint) -> Start:
-        """Connect everything, and begin after what earlier replays did; raises IngestError."""
+        """Connect source and sink, and start after the ranges of earlier replays. Raise IngestError."""
         begin_existing(checkpoint, "replay")
         source, sink = self._parts.source, self._parts.sink
         source.connect()
@@ -105,7 +105,7 @@ class ReplayStartup:
 
 
 def replays(checkpoint: Checkpoint, recover: Callable[[Progress, Batch | None], bool]) -> tuple[list[Replayed], int]:
-    """Return what earlier replays did, and the number of the next one. Raises CheckpointError.
+    """Return the selections and ranges of earlier replays, and the number of the next one. Raise CheckpointError.
 
     `recover` adds to a replay's progress what it wrote of a batch whose end it did not see, where the sink knows that.
     """

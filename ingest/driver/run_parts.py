@@ -37,7 +37,7 @@ class Endpoints:
 
 @dataclass(frozen=True, slots=True)
 class Listeners:
-    """Functions that are told what happens to data."""
+    """Callbacks of a run for what happens to its data."""
 
     on_reject: Callable[[RejectedRecord], None]
     """Gets each reject that a task gave in full, once its batch is stored."""
@@ -106,7 +106,7 @@ def make_parts(
 
 
 def _compiler(context: RunContext, rules: Rules, engine: Engine) -> TransformCompiler | None:
-    """Return what compiles the transforms that change rows; None where none does. Raises ConfigError."""
+    """Return the compiler of the pipeline's transforms; None if no transform changes rows. Raise ConfigError."""
     if not rules.change_rows:
         return None
     from ingest.transform.compiler import TransformCompiler  # noqa: PLC0415  (most pipelines need no Spark SQL)

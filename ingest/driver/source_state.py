@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 
 class SourceMemory:
-    """The state of one run's source, if it has one."""
+    """The source's state in a run, and its storage in the checkpoint; empty calls for a source without a state."""
 
     def __init__(self, source: SourceCoordinator) -> None:
         self._keeper = source.stateful
 
     def restore(self, checkpoint: Checkpoint, progress: Progress, batch: Batch | None, notes: Sequence[Any]) -> None:
-        """Let the source take over its state, with what the sink kept of a batch whose end no driver saw.
+        """Restore the source's state, and apply the notes that the sink kept of a batch that no driver saw end.
 
         `batch`: the one to do again, or None. Raises IngestError.
         """
@@ -40,7 +40,7 @@ class SourceMemory:
             self._keeper.learn(notes)
 
     def value(self, checkpoint: Checkpoint) -> Any:
-        """Return the state as plans and progress have it, once its other parts are stored; None where there is none.
+        """Store the state's documents, and return its value for plans and progress; None without a state.
 
         Raises IngestError.
         """
@@ -51,12 +51,12 @@ class SourceMemory:
         return state.value
 
     def learn(self, notes: Sequence[Any]) -> None:
-        """Take into the state what tasks, in their order, have noted. Raise IngestError."""
+        """Apply the notes of tasks to the source's state, in order. Raise IngestError."""
         if self._keeper is not None and notes:
             self._keeper.learn(notes)
 
     def new_schemas(self) -> list[tuple[TableId, TableSchema]]:
-        """Return schemas that the source knows of before there is a row; raises IngestError."""
+        """Return new table schemas that the source knows before any row arrives. Raise IngestError."""
         return [] if self._keeper is None else self._keeper.new_schemas()
 
     def comments(self) -> list[tuple[TableId, TableComments]]:
@@ -69,7 +69,7 @@ class SourceMemory:
 
     @property
     def begun_anew(self) -> bool:
-        """True if the source has given up its place: what was planned there means nothing."""
+        """True if the source has started over at another position: earlier plans are void."""
         return self._keeper is not None and self._keeper.begun_anew
 
     @property
@@ -78,7 +78,7 @@ class SourceMemory:
         return self._keeper is not None
 
     def read_again(self, tables: Sequence[TableId] | None) -> list[TableId]:
-        """Let the source read the rows of tables, or of all, once more; returns them. Raise ConfigError."""
+        """Start a backfill of tables in the source; None: of all. Return the tables. Raise ConfigError."""
         assert self._keeper is not None, "only a source with a state has rows"
         return self._keeper.read_again(tables)
 
@@ -87,30 +87,30 @@ class SourceMemory:
         return [] if self._keeper is None else self._keeper.replaced()
 
     def have_replaced(self, table: TableId) -> None:
-        """Note that the sink has no other rows of a table."""
+        """Record that the sink has only rows of a table that were read again."""
         if self._keeper is not None:
             self._keeper.have_replaced(table)
 
     def empty_first(self, table: TableId) -> None:
-        """Count a table whose rows are read again among those that were emptied."""
+        """Record that a table's rows in the sink are to be deleted before they are read again."""
         if self._keeper is not None:
             self._keeper.empty_first(table)
 
     def mark(self, table: TableId, why: str) -> None:
-        """Note that the sink's rows of a table may differ until it is read again."""
+        """Mark a table: its rows in the sink may differ from the source until it is read again."""
         if self._keeper is not None:
             self._keeper.mark(table, why)
 
     def keys(self, table: TableId, names: Sequence[str]) -> Iterator[list[Change]] | str:
-        """Return a delete of each key that a table has now, or why there are none. Raise IngestError."""
+        """Return deletes of all keys that a source table has now, or the reason why not. Raise IngestError."""
         return "" if self._keeper is None else self._keeper.keys(table, names)
 
     def weights(self, splits: Mapping[Split, object]) -> dict[Split, float] | None:
-        """Return how many records a position of each split stands for; None where positions count records."""
+        """Return the records per position of each split; None where a position is one record."""
         return None if self._keeper is None else {split: self._keeper.weight(split) for split in splits}
 
     def standing(self, positions: Mapping[Split, int], ends: Mapping[Split, int]) -> Standing | None:
-        """Return where the reading of a database stands; None where positions count records."""
+        """Return the reading position and lag of a database source; None where a position is one record."""
         return None if self._keeper is None else self._keeper.standing(positions, ends)
 
     def fixed(self, ends: Mapping[Split, int]) -> dict[Split, int]:
@@ -122,7 +122,7 @@ class SourceMemory:
         return {} if self._keeper is None else self._keeper.needed()
 
     def hurries(self, positions: Mapping[Split, int], ends: Mapping[Split, int]) -> bool:
-        """Return whether rows of tables wait to be read, which are planned a few at a time, or what they wait for."""
+        """Return whether a snapshot, or the part of the log that it waits for, is still to be read."""
         if self._keeper is None:
             return False
         grown = any(end > positions.get(split, end) for split, end in ends.items() if self._keeper.grows(split))

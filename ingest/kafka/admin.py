@@ -112,7 +112,7 @@ class AdminConnection:
             self.last_error = error
 
     def explain(self, exc: Exception | KafkaError, what: str) -> IngestError:
-        """Return the error of a failed request, which wanted to do `what`."""
+        """Return the error for a failed request; `what` names the request in its message."""
         if self._client is not None:
             self._client.poll(0)  # deliver the connection's own errors, which wait in the client
         if isinstance(exc, (KafkaException, KafkaError)):
@@ -141,7 +141,7 @@ class AdminConnection:
         return error
 
     def get(self, future: Future[_T], what: str) -> _T:
-        """Return the result of a request, which wants to do `what`. Raise IngestError."""
+        """Return the result of a request; `what` names the request in errors. Raise IngestError."""
         try:
             return future.result(REQUEST_S + 2)
         except (KafkaException, TimeoutError) as exc:
@@ -233,7 +233,7 @@ class Cluster:
 
     @_settled
     def topics(self, names: Iterable[str]) -> dict[str, Topic]:
-        """Return those of the topics that exist, by name.
+        """Return the existing topics among these names, by name.
 
         Raise AccessError for a topic that this user may not describe.
         """
@@ -444,25 +444,25 @@ class Cluster:
         return True
 
     def close(self) -> None:
-        """Close the connections of the consumer."""
+        """Close the consumer that reads and commits offsets of groups, if there is one."""
         if self._committer is not None:
             close(self._committer)
             self._committer = None
 
 
 class ClusterProbe:
-    """A question to a cluster, by a client of its own, that soon has an answer or an error."""
+    """Probe of a cluster with a client of its own and a short timeout."""
 
     def __init__(
         self, conf: Mapping[str, str], ends: Callable[[Cluster, Iterable[Split]], Mapping[Split, int]] | None = None
     ) -> None:
-        """`ends` asks for the ends of splits; without it any answer will do."""
+        """`ends` asks for the ends of splits; without it, the probe only pings the cluster."""
         self._conf = conf
         self._ends = ends
         self._cluster: Cluster | None = None
 
     def ask(self, positions: Mapping[Split, int]) -> Mapping[Split, int] | None:
-        """Return where these splits end; None where that is not asked. Raise IngestError."""
+        """Return the ends of these splits; None if the probe only pings. Raise IngestError."""
         if self._cluster is None:
             self._cluster = Cluster(self._conf, PROBE_S, settle_s=0.0)
         if self._ends is None or not positions:  # before the source knows its splits any answer will do

@@ -31,7 +31,7 @@ _CREDENTIALS: Final = (
 
 
 class LoginToken(NamedTuple):
-    """What a client logs in with."""
+    """A login token of a client, with the time when it expires."""
 
     text: str
     until_ms: int
@@ -39,12 +39,12 @@ class LoginToken(NamedTuple):
 
     @property
     def is_fresh(self) -> bool:
-        """True if it lasts long enough for a client to be given it."""
+        """True if the token lasts long enough to be given to a client."""
         return self.until_ms / 1000 - time.time() > RENEW_S
 
 
 class Login(NamedTuple):
-    """Whose token it is, and for which region."""
+    """The AWS identity and region that tokens are made for."""
 
     region: str
     profile: str | None = None
@@ -122,7 +122,7 @@ def made(make: Callable[[Mapping[str, Any]], _Client], conf: Mapping[str, Any]) 
 
 
 class Keeper:
-    """Renews the tokens of native clients, as long as these are there."""
+    """Renews the login tokens of native clients until these are closed."""
 
     def __init__(self) -> None:
         self._kept: weakref.WeakKeyDictionary[Any, tuple[Login, LoginToken]] = weakref.WeakKeyDictionary()

@@ -82,7 +82,7 @@ class _Lines(logging.Handler):
 
 
 class _Events:
-    """Events that librdkafka has told of, until somebody asks for them."""
+    """Errors, delivery failures and statistics that librdkafka has reported, until they are read."""
 
     def __init__(self) -> None:
         self._errors: deque[KafkaError] = deque(maxlen=MAX_ERRORS)
@@ -93,7 +93,7 @@ class _Events:
         self._lines = _Lines()
 
     def callbacks(self) -> dict[str, Any]:
-        """Return the configuration that makes librdkafka tell."""
+        """Return the configuration with librdkafka's callbacks."""
         logger = logging.Logger("ingest.kafka.client")  # noqa: LOG001  (it goes with its client, and prints nothing)
         logger.addHandler(self._lines)
         return {"error_cb": self._errors.append, "stats_cb": self._keep_statistics, "logger": logger}
@@ -113,7 +113,7 @@ class _Events:
         self._failure = self._failure or failure
 
     def news(self) -> bool:
-        """Return whether there is something that a writer has to look at."""
+        """Return whether an error or a failed delivery is pending."""
         return bool(self._errors) or self._failure is not None or self._refusal is not None
 
     def errors(self) -> list[KafkaError]:

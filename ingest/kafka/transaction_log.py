@@ -91,7 +91,7 @@ def read_key(data: bytes) -> str:
 
 
 def read_value(name: str, data: bytes) -> Transaction:
-    """Return what a record says of an id; raises ValueError."""
+    """Parse a record's value: the state of the transaction of the id `name`. Raise ValueError."""
     fields = _Bytes(data)
     version = fields.number(2)
     if version not in {0, 1}:
@@ -166,7 +166,7 @@ def _take(key: bytes | None, value: bytes | None, prefix: str | None, by_id: dic
 
 
 def abort(conf: Mapping[str, str], name: str) -> None:
-    """End what is open under a transactional id, and fence whoever has it; raises IngestError."""
+    """Abort the open transaction of a transactional id, and fence the producer that has it. Raise IngestError."""
     writer = KafkaWriter({**conf, "transactional.id": name}, checked=True)
     try:
         writer.producer.init_transactions(REQUEST_S)

@@ -40,7 +40,7 @@ _T = TypeVar("_T")
 
 
 class Notes:
-    """The notes that are committed under one consumer group. It joins nothing and reads no records."""
+    """Reader of the notes that are committed as offsets of one consumer group. It never joins the group."""
 
     def __init__(self, conf: Mapping[str, str], group: str) -> None:
         quiet = {"enable.auto.commit": False, "isolation.level": "read_committed", **LOG_LEVEL}
@@ -50,7 +50,7 @@ class Notes:
         """The client, which a transaction commits the group's offsets for."""
 
     def read(self, shard: int) -> str:
-        """Return the note of a shard, empty where there is none; raises IngestError."""
+        """Return the committed note of a shard, or an empty text. Raise IngestError."""
         deadline = time.monotonic() + SETTLE_S
         while True:
             try:
@@ -68,7 +68,7 @@ class Notes:
 
 
 def persistently(step: Callable[[], _T]) -> _T:
-    """Try a step again for a while whose outcome was not known, or whose broker is away."""
+    """Retry a step for a while as long as it raises Unavailable: unknown outcome, or no broker."""
     deadline = time.monotonic() + PATIENCE_S
     while True:
         try:
@@ -80,10 +80,10 @@ def persistently(step: Callable[[], _T]) -> _T:
 
 
 class Channel:
-    """One transactional id: what is written under it, and notes that are committed together with that."""
+    """Transactional producer of one id: commits records and notes in one transaction."""
 
     def __init__(self, conf: Mapping[str, str], name: str) -> None:
-        """Connect, fence whoever had the id before, and end what they left open. Raises IngestError."""
+        """Connect, fence earlier producers of the id, and abort their open transaction. Raise IngestError."""
         self._servers = conf[BOOTSTRAP]
         self._what = f"transactional id {name}"
         self.writer = KafkaWriter({**conf, "transactional.id": name}, checked=True)
@@ -100,7 +100,7 @@ class Channel:
             raise explain(exc, f"take {self._what}", self._servers) from exc
 
     def _ask_metadata(self) -> None:
-        """Ask the cluster for metadata, which makes what follows several times faster."""
+        """Ask the cluster for metadata, which makes the next calls several times faster."""
         try:
             self._producer.partitions(NOTES_TOPIC, REQUEST_S)
         except KafkaException as exc:
@@ -108,7 +108,7 @@ class Channel:
                 raise
 
     def _in_time(self, call: Callable[..., object], *arguments: object) -> None:
-        """Make a call that blocks; raises what it raises, and CommitOutcomeUnknown where it does not come back."""
+        """Make a blocking call with a time limit. Raise its error, or CommitOutcomeUnknown after the limit."""
         if not in_time(REQUEST_S + GRACE_S, call, *arguments):
             self._hangs = True
             msg = f"the Kafka client hangs in {call.__name__} of {self._what} at {self._servers}"
@@ -122,7 +122,7 @@ class Channel:
             raise explain(exc, f"begin a transaction of {self._what}", self._servers) from exc
 
     def commit(self, shard: int, notes: Sequence[tuple[Notes, str]], number: int) -> None:
-        """Commit what was written since `begin`, and notes; raises CommitOutcomeUnknown where nobody knows whether."""
+        """Commit the records since `begin` with these notes. Raise CommitOutcomeUnknown if the outcome is unknown."""
         self.writer.check()
         what = f"commit a transaction of {self._what}"
         try:

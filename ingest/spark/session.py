@@ -207,7 +207,7 @@ class Session:
 
     @property
     def lives(self) -> bool:
-        """Whether Java answers, and works for this session."""
+        """Whether the Java process answers and this session's context is not stopped."""
         try:
             return not is_stopped(self._sc)
         except Exception:  # noqa: BLE001  (py4j's: there is nobody at the other end)
@@ -222,7 +222,7 @@ class Session:
 
     @property
     def executors(self) -> int:
-        """How many executors there are now."""
+        """The current number of executors."""
         return max(1, members_of(self._sc) - 1)
 
     def broadcast(self, value: _V) -> Broadcast[_V]:
@@ -230,18 +230,24 @@ class Session:
         return self._sc.broadcast(value)
 
     def sql(self) -> SparkSession:
-        """Spark SQL in this context: slow to start, so only for those who need it."""
+        """Return Spark SQL in this context. It starts slowly, so only transforms ask for it."""
         # It prints every error of an expression with its whole stack trace; we say what is wrong ourselves
         PySparkLogger.getLogger("SQLQueryContextLogger").disabled = True
         return SparkSession(self._sc)
 
     def run_frame(self, frame: DataFrame, task_payload: str) -> list[bytes]:
-        """One job over a plan, whose rows are bytes. What its tasks need of this batch travels as a property."""
+        """Run a job over a Spark SQL plan, and return its rows of bytes.
+
+        `task_payload` reaches the tasks as a property.
+        """
         self._sc.setLocalProperty(TASK_PAYLOAD, task_payload)
         return self._guarded(lambda: [bytes(row[0]) for row in frame.rdd.collect()])
 
     def run(self, function: Callable[[Iterable[_V]], Iterator[_T]], tasks: Sequence[_V]) -> list[_T]:
-        """One job: a task each. Raises IngestError when Spark gave up on one."""
+        """Run a job with one task per element, and return their results.
+
+        Raise IngestError when Spark gave up on a task.
+        """
         return self._guarded(lambda: self._sc.parallelize(tasks, len(tasks)).mapPartitions(function).collect())
 
     def _guarded(self, job: Callable[[], list[_T]]) -> list[_T]:
@@ -284,7 +290,7 @@ class Session:
         self._end(self._gateway)
 
     def _let_accumulators_go(self) -> None:
-        """End what listens for accumulators, beside the rest.
+        """Stop PySpark's server for accumulators in a thread.
 
         Its thread looks once a second whether it is to end: nobody has to wait for that, or to read that Java went.
         """
@@ -295,7 +301,7 @@ class Session:
 
     @staticmethod
     def _end(gateway: JavaGateway) -> None:
-        """End Java, where this process started it."""
+        """Stop the Java process if this process started it."""
         with suppress(Exception):  # it may be gone already
             gateway.shutdown()
         process = getattr(gateway, "proc", None)
@@ -308,7 +314,7 @@ class Session:
 
 
 def _forget() -> None:
-    """PySpark keeps the way to its Java process for good, and would look for the next session's in the dead one."""
+    """Reset PySpark's cached gateway to the ended Java process, so that the next session starts a new one."""
     SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
     SparkSession._instantiatedSession = None
 
@@ -328,7 +334,7 @@ def huge_pages(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def with_retries(master: str) -> str:
-    """`local[n]` never tries a task again; `local[n,4]` does."""
+    """Return a local master with retries of failed tasks, `local[n,4]` for `local[n]`; others unchanged."""
     if master == "local":
         return f"local[1,{TASK_ATTEMPTS}]"
     if master.startswith("local[") and "," not in master:
