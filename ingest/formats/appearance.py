@@ -61,7 +61,7 @@ def _is_lines_of_cells(value: bytes) -> bool:
 
 
 _LEAST: Final = 3
-"""So many messages at least, for what is said of all of them."""
+"""The fewest messages from which a sample is judged."""
 _MOST_KINDS: Final = 20
 _LIKE_KEYS: Final = ("id", "_id", "key", "uuid", "number", "no", "code")
 _LIKE_KINDS: Final = ("event_type", "eventtype", "event", "type", "kind", "table", "entity", "name")
@@ -81,7 +81,7 @@ class EventField:
 
 @dataclass(frozen=True, slots=True)
 class UniqueField:
-    """A field that has another value in each message."""
+    """A field whose value is unique in a sample of messages: a candidate for the key."""
 
     name: str
     messages: int
@@ -167,7 +167,7 @@ def delimiter_of(values: Sequence[bytes]) -> str:
 
 
 def header_of(first: bytes, others: Sequence[bytes], delimiter: str) -> tuple[str, ...]:
-    """Return the names of columns where a split's first message is a header line; empty where it is none.
+    """Return the column names of a CSV header line in a split's first message; empty if that is no header.
 
     It is one if its cells are different words, and some column of all others has numbers where it has a word.
     """

@@ -94,7 +94,7 @@ def object_or_null(image: Image | None) -> bytes:
 
 
 def fill(pieces: Segments, before: Image | None, after: Image | None) -> bytes:
-    """Return the text of a pattern for one change.
+    """Return the text of a pattern, filled in for one change.
 
     A column that the image lacks becomes JSON's null. The columns are those of `after`, or of `before` where there is
     no `after`.
@@ -181,7 +181,7 @@ def json_key(table: TableId, schema: TableSchema, form: KeyForm = KeyForm()) -> 
 
 
 def without(value: Value, left_out: Collection[str], schema: TableSchema) -> Value:
-    """Return a function that makes the same values without some columns of a table's rows."""
+    """Return a function that makes the values of `value` without some columns of a table's rows."""
     if not left_out:
         return value
     kept = [column.name for column in schema.columns if column.name not in left_out]

@@ -74,7 +74,7 @@ class PrintSink(SinkOptions):
 
 
 class PrintCoordinator(SinkCoordinator):
-    """The driver's side: turns what happened into lines."""
+    """The coordinator of the print sink: returns lines for schema changes and for the tasks' rows."""
 
     def __init__(self, options: PrintSink) -> None:
         self.announcer = self
@@ -82,22 +82,22 @@ class PrintCoordinator(SinkCoordinator):
         self.stream: Literal["out", "err"] = "err" if options.standard_error else "out"
 
     def connect(self) -> str:
-        """There is only one place."""
+        """Return a constant: there is one standard output."""
         return "print"
 
     def fingerprint(self, _identity: str) -> dict[str, Any]:
-        """Return what a checkpoint of this sink depends on."""
+        """Return the options that a checkpoint of this sink is bound to."""
         return {"type": "print"}
 
     def close(self) -> None:
-        """Do nothing: the driver shows the lines."""
+        """Release nothing: the driver prints the lines."""
 
     def changed(self, events: Iterable[SchemaChange]) -> list[str]:
         """Return the lines for schema changes."""
         return [f"{self._prefix}{one_line(show(event.table))}> {one_line(str(event))}" for event in events]
 
     def lines(self, delivered: Iterable[bytes]) -> list[str]:
-        """Return the lines for what the tasks delivered."""
+        """Return the lines that tasks delivered, each behind the prefix."""
         return [self._prefix + line.decode() for line in delivered]
 
 
@@ -114,23 +114,23 @@ class PrintWriter(PlainWriter):
         self._lines += [bytes(record.value or b"") for record in records]
 
     def commit(self, _positions: Mapping[Split, int], _metadata: bytes, *, final: bool) -> None:
-        """They are the driver's now."""
+        """Make the lines since the last commit available to the driver."""
         self._committed += self._lines
         self._lines = []
 
     def delivered(self) -> list[bytes]:
-        """Return the lines since the last time."""
+        """Return the committed lines since the last call."""
         out, self._committed = self._committed, []
         return out
 
     def abort(self) -> None:
-        """Forget what was not committed."""
+        """Discard all lines that the driver has not fetched."""
         self._lines = []
         self._committed = []
 
 
 def _shown(value: bytes | None) -> str:
-    """Return a value as people read it; `?` is one that the message did not tell."""
+    """Return a value as displayed text; `?` for a value that the message lacks."""
     if value is None:
         return "?"
     if value[:1] == b'"':

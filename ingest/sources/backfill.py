@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DerivedSource:
-    """A source whose records are read as those of the pipeline's."""
+    """A source that reads records as the pipeline's source does, for backfills and replays."""
 
     source: Source
     """The pipeline's source."""
@@ -64,7 +64,7 @@ _SHOWN: Final = 5
 
 @dataclass(frozen=True)
 class BackfillSource(DerivedSource):
-    """The pipeline's source, but for what it reads."""
+    """The source of a backfill: the pipeline's source, restricted to some tables."""
 
     tables: frozenset[TableId] = frozenset()
 
@@ -100,12 +100,12 @@ class BackfillSource(DerivedSource):
         return self.source.format.name in OF_ROWS and not (form is not None and form.table_fields)
 
     def reads(self, split: Split) -> bool:
-        """Return whether a split may have records of these tables."""
+        """Return whether a split may have records of the backfill's tables."""
         of_kafka = getattr(self.source, "type", "") in {"kafka", "upsert-kafka"}  # splits of files are no topics
         return not (of_kafka and self.topic_is_table) or (split[0],) in self.tables
 
     def decoder(self, split: Split, topic: str) -> Decoder:
-        """Return the pipeline's decoder for records of a topic, without other tables. Raise IngestError."""
+        """Return a decoder for records of a topic that skips tables outside of the backfill. Raise IngestError."""
         if self.topic_is_table and (topic,) not in self.tables:
             return NothingDecoder()
         return BackfillDecoder(self.source.decoder(split, topic), self.tables)
@@ -120,16 +120,16 @@ class BackfillSource(DerivedSource):
 
 
 class NothingDecoder:
-    """The decoder of a topic of which nothing is read."""
+    """The decoder of a topic without tables of the backfill: skips every record."""
 
     def decode(self, _keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> list[Decoded]:
-        """Return one result for each record."""
+        """Return a Skip for each record."""
         return [Skip(NOT_SELECTED)] * len(values)
 
 
 @dataclass(frozen=True, slots=True)
 class BackfillDecoder:
-    """A decoder whose changes of other tables stand for no row."""
+    """The pipeline's decoder, with a Skip for each change of a table outside of the backfill."""
 
     decoder: Decoder
     tables: frozenset[TableId]

@@ -139,23 +139,23 @@ class _Topic(NamedTuple):
 
 
 class FilesProbe:
-    """A question for the ends of files, with line counts of its own: another thread asks it."""
+    """Probe for the ends of files, with line counts of its own, as another thread calls it."""
 
     def __init__(self, options: FileSource) -> None:
         self._options = options
         self._coordinator: FileSourceCoordinator | None = None
 
     def ask(self, positions: Mapping[Split, int]) -> dict[Split, int]:
-        """Return where each file ends now. Raise Unavailable for one that cannot be read."""
+        """Return the current number of lines of each file. Raise Unavailable for one that cannot be read."""
         self._coordinator = self._coordinator or FileSourceCoordinator(self._options)
         return self._coordinator.ends(positions)
 
     def close(self) -> None:
-        """Do nothing: nothing is held."""
+        """Release nothing: files are opened for each call."""
 
 
 class FileSourceCoordinator(SourceCoordinator):
-    """The driver's side of the files."""
+    """The coordinator of the file source: finds files, and counts their lines."""
 
     def __init__(self, options: FileSource) -> None:
         self.options = options
@@ -165,11 +165,11 @@ class FileSourceCoordinator(SourceCoordinator):
         """By file: bytes that were looked at, and line ends in them."""
 
     def connect(self) -> str:
-        """Return where the files are, as the option says it."""
+        """Return the option `path` as the source's identity."""
         return self.options.path
 
     def fingerprint(self, _identity: str) -> dict[str, Any]:
-        """Return what a checkpoint of this source depends on."""
+        """Return the options that a checkpoint of this source is bound to."""
         return {"type": "file", "value.format": self.options.value_format}
 
     def _files(self) -> list[str]:
@@ -182,7 +182,7 @@ class FileSourceCoordinator(SourceCoordinator):
     def start(
         self, stored: Mapping[Split, int], ids: Mapping[str, str], owner: str, from_time: int | None
     ) -> dict[Split, int]:
-        """Return where each file's reading starts."""
+        """Return the first line to read of each file."""
         files = self._files()
         if not files and not stored:
             msg = f"source.path {self.options.path!r} matches no file"
@@ -201,7 +201,7 @@ class FileSourceCoordinator(SourceCoordinator):
         return dict(positions)
 
     def _lines(self, name: str) -> int:
-        """Return how many lines a file has; the last one counts without its end, too."""
+        """Return the number of lines of a file, including a last line without a line end."""
         try:
             with Path(name).open("rb") as file:
                 size, lines = self._counted.get(name, (0, 0))
@@ -221,7 +221,7 @@ class FileSourceCoordinator(SourceCoordinator):
         return lines + open_end
 
     def ends(self, positions: Mapping[Split, int]) -> dict[Split, int]:
-        """Return where each file ends now."""
+        """Return the current number of lines of each file."""
         return {split: self._lines(split[0]) if Path(split[0]).is_file() else at for split, at in positions.items()}
 
     def extent(self, ends: Mapping[Split, int]) -> dict[Split, tuple[int, int]]:
@@ -229,15 +229,15 @@ class FileSourceCoordinator(SourceCoordinator):
         return {split: (0, end) for split, end in ends.items()}
 
     def reads(self, topic: str) -> bool:
-        """Tell whether a file is one of those that are read."""
+        """Tell whether the source reads a file."""
         return topic in self.ids
 
     def finished(self, positions: Mapping[Split, int]) -> bool:
-        """Never: lines may be added."""
+        """Return False: lines may be added to files at any time."""
         return False
 
     def discover(self, positions: Mapping[Split, int]) -> dict[Split, int]:
-        """Return files that are new."""
+        """Return the start positions of files that have appeared since the last call."""
         new = {(name, 0): 0 for name in self._files() if (name, 0) not in positions}
         self.ids.update({name: "file" for name, _ in new})
         return new
@@ -250,8 +250,8 @@ class FileSourceCoordinator(SourceCoordinator):
         return {split: 0 if to == "earliest" else self._lines(split[0]) for split in splits}
 
     def topics(self, names: Iterable[str]) -> dict[str, _Topic]:
-        """Return those of these files that are there."""
+        """Return the existing files among these names."""
         return {name: _Topic("file", 1) for name in names if Path(name).is_file()}
 
     def close(self) -> None:
-        """Do nothing: nothing is held."""
+        """Release nothing: files are opened for each call."""

@@ -36,7 +36,7 @@ class LineError(ValueError):
 
 
 class Envelope(NamedTuple):
-    """The parts of a record, as a line has them."""
+    """The key, value, headers, time and topic of a record, parsed from a line."""
 
     key: bytes | None
     value: bytes | None
@@ -59,7 +59,7 @@ _line = msgspec.json.Decoder(_Line).decode
 
 
 def read_line(text: bytes) -> Envelope:
-    """Return what a line holds. Raise LineError."""
+    """Parse a line into the parts of a record. Raise LineError."""
     try:
         line = _line(text)
     except MALFORMED as exc:
@@ -72,7 +72,7 @@ def read_line(text: bytes) -> Envelope:
 
 
 def _content(name: str, raw: msgspec.Raw, coded: str | msgspec.UnsetType | None) -> bytes | None:
-    """Return the bytes that a line says: null is none, a text is itself, other JSON its own text. Raise LineError."""
+    """Return a key's or value's bytes: None for null, a text's own bytes, other JSON as text. Raise LineError."""
     text = bytes(raw)
     if coded is not msgspec.UNSET:
         if text:
@@ -99,7 +99,7 @@ def _decoded(name: str, coded: str) -> bytes:
 
 
 class BrokenLine(bytes):
-    """A line that is no record, where its value would be.
+    """The stand-in for a record's value where the line is malformed.
 
     Native code leaves it to the reference, as it does all that is not of the class `bytes` itself.
     """
@@ -108,17 +108,17 @@ class BrokenLine(bytes):
 
     @classmethod
     def of(cls, line: bytes, error: LineError) -> BrokenLine:
-        """Return a line with why it is no record."""
+        """Return the stand-in for a malformed line, with the error's text."""
         broken = cls(line)
         broken.why = str(error)
         return broken
 
 
 class EnvelopeDecoder:
-    """A format's decoder, for lines of which some may be broken: the format does not get to see these."""
+    """Decoder that rejects malformed lines, and passes all others to the format's decoder."""
 
     def __init__(self, decoder: Decoder) -> None:
-        """Take the format's decoder."""
+        """`decoder` is the format's."""
         self._decoder = decoder
 
     def decode(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> list[Decoded]:
@@ -155,7 +155,7 @@ def first_line(name: str) -> bytes:
 
 @dataclass(slots=True)
 class FileRecord:
-    """One line, as a record."""
+    """A line of a file as a `Record`."""
 
     line: int
     stands_for: str
@@ -185,7 +185,7 @@ class FileRecord:
         return self.line
 
     def timestamp(self) -> tuple[int, int]:
-        """Return the time when it was made, where the line says it."""
+        """Return (1, the line's timestamp in milliseconds), or (0, -1) for a line without one."""
         return (0, -1) if self.millis is None else (1, self.millis)
 
     def headers(self) -> Headers:

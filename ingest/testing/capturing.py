@@ -35,7 +35,7 @@ class Captured:
 
 
 def capturing_sink(options: AnyOptions, captured: Captured, pipeline: str, warn: Callable[[str], None]) -> Sink:
-    """Return a pipeline's sink whose records are kept; one that only shows lines does so itself."""
+    """Return the pipeline's sink with its records captured; a sink that prints stays as it is."""
     if options.type in {"print", "values"}:
         side = options.coordinator(pipeline, warn)
         return InMemorySink(options, side, lambda: options.writer(pipeline, 0))
@@ -43,7 +43,7 @@ def capturing_sink(options: AnyOptions, captured: Captured, pipeline: str, warn:
 
 
 class CapturingCoordinator(SinkCoordinator):
-    """The driver's side of a sink in memory."""
+    """The coordinator of a sink in memory."""
 
     def __init__(self, options: AnyOptions) -> None:
         self.places = self
@@ -69,7 +69,7 @@ class CapturingCoordinator(SinkCoordinator):
         """Return None: what earlier runs wrote is not known."""
 
     def close(self) -> None:
-        """Keep what is captured."""
+        """Release nothing: captured records stay for the test."""
 
 
 class CapturingWriter(PlainWriter):
@@ -87,12 +87,12 @@ class CapturingWriter(PlainWriter):
             self._queued.append((where, key, None if value is None else bytes(value)))
 
     def commit(self, _positions: Mapping[Split, int], _metadata: bytes, *, final: bool) -> None:
-        """Keep them for good."""
+        """Move the records since the last commit to the captured ones."""
         self._captured.records += self._queued
         self._queued = []
 
     def abort(self) -> None:
-        """Forget what was not committed."""
+        """Discard the records since the last commit."""
         self._queued = []
 
 
@@ -110,7 +110,7 @@ class CapturingCollector:
         return "memory letters"
 
     def letters(self, _pipeline: str, _writer: object) -> CapturingLetters | None:
-        """Return what a task writes dead letters with; None without a topic, where rejects go to the log."""
+        """Return a task's writer of dead letters; None without a topic, where rejects go to the log."""
         return None if self.topic is None else CapturingLetters(self.topic, self._captured)
 
 
@@ -134,10 +134,10 @@ class CapturingLetters:
         self._queued.append((self._topic, record.key(), record.value(), headers))
 
     def commit(self) -> None:
-        """Keep them for good."""
+        """Move the records since the last commit to the captured ones."""
         self._captured.letters += self._queued
         self._queued = []
 
     def close(self) -> None:
-        """Forget what was not committed."""
+        """Discard the records since the last commit."""
         self._queued = []

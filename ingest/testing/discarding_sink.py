@@ -45,7 +45,7 @@ class DiscardingCoordinator(SinkCoordinator):
         return self._identity
 
     def fingerprint(self, identity: str) -> dict[str, Any]:
-        """Return what a checkpoint of this sink depends on."""
+        """Return the options that a checkpoint of this sink is bound to."""
         return self._real.fingerprint(identity)
 
     def declare(self, schemas: Mapping[TableId, TableSchema]) -> None:
@@ -110,10 +110,10 @@ class DiscardingWriter(PlainWriter):
         """Forget records."""
 
     def commit(self, _positions: Mapping[Split, int], _metadata: bytes, *, final: bool) -> None:
-        """Do nothing: nothing was written."""
+        """Ignore the call: all records are dropped already."""
 
     def abort(self) -> None:
-        """Do nothing: nothing was written."""
+        """Ignore the call: all records are dropped already."""
 
 
 @dataclass(slots=True)
@@ -162,4 +162,4 @@ class CountingCollector:
         """Keep nothing."""
 
     def close(self) -> None:
-        """Keep what was counted."""
+        """Release nothing: the counts stay for the report."""

@@ -61,7 +61,7 @@ class MemoryRecord:
         return self.position
 
     def timestamp(self) -> tuple[int, int]:
-        """Return what kind of time the record has, and the time in milliseconds since 1970."""
+        """Return the type of the record's timestamp, and the timestamp in milliseconds since 1970."""
         return (0, -1) if self.millis is None else (1, self.millis)
 
     def headers(self) -> Headers:
@@ -82,7 +82,7 @@ class InMemorySource:
 
     options: Source
     side: SourceCoordinator
-    """The driver's side."""
+    """The coordinator of the source in memory."""
     readers: Callable[[], Reader]
     """Makes the reader of a task."""
     tolerated: int
@@ -93,7 +93,7 @@ class InMemorySource:
 
     @property
     def row_letters(self) -> RowLetters | None:
-        """What makes dead letters of records that are no messages."""
+        """The writer of dead letters for rows of a database, which are no messages."""
         return self.options.row_letters
 
     @property
@@ -135,7 +135,7 @@ class InMemorySource:
         return self.options.inference(max_columns)
 
     def coordinator(self, _pipeline: str, _warn: Callable[[str], None]) -> SourceCoordinator:
-        """Return the driver's side."""
+        """Return the coordinator of the source in memory."""
         return self.side
 
     def reader(self, _pipeline: str) -> Reader:
@@ -246,7 +246,7 @@ class InMemorySink:
 
     options: Sink
     side: SinkCoordinator
-    """The driver's side."""
+    """The coordinator of the source in memory."""
     writers: Callable[[], Writer]
     """Makes the writer of a task."""
 
@@ -275,7 +275,7 @@ class InMemorySink:
         return self
 
     def coordinator(self, _pipeline: str, _warn: Callable[[str], None]) -> SinkCoordinator:
-        """Return the driver's side."""
+        """Return the coordinator of the source in memory."""
         return self.side
 
     def writer(self, _pipeline: str, _run: int) -> Writer:

@@ -92,12 +92,12 @@ Key: TypeAlias = tuple[int, str]
 
 
 class ComparedSides(NamedTuple):
-    """What is compared."""
+    """The three sets of states that are compared: two of the source, one of the sink."""
 
     before: Spool
     """States at the source up to a position that the sink had passed."""
     since: Spool
-    """Those behind it, up to a position that the sink had not passed."""
+    """States at the source after that position, up to one that the sink had not passed."""
     sink: Spool
 
 

@@ -198,7 +198,7 @@ class ExpectedRows:
 
 @dataclass(frozen=True, slots=True)
 class _ExpectedSink(InMemorySink):
-    """A sink that encodes records as the real one does, and hands them to the comparison instead of writing them."""
+    """A sink that encodes records as the real one does, and passes them to the comparison."""
 
     def unregistered(self) -> _ExpectedSink:
         """Return this sink: no schema registry is asked."""
@@ -210,12 +210,12 @@ class _ExpectedSink(InMemorySink):
 
     @property
     def parallelism(self) -> int:
-        """One: states of a key keep their order."""
+        """Return 1: states of a key keep their order."""
         return 1
 
 
 class StandInCoordinator(DiscardingCoordinator):
-    """The driver's side of a sink that gets nothing: it answers for the real one, and refuses no table."""
+    """The coordinator of the sink of expected rows: answers as the real one does, and refuses no table."""
 
     def __init__(self, real: SinkCoordinator, warn: Callable[[str], None]) -> None:
         super().__init__(real)
@@ -235,18 +235,18 @@ class StandInCoordinator(DiscardingCoordinator):
 
 
 class OneSplitPacing(Pacing):
-    """The pace of a run that reads one split after the other, so that it is known which one a record is of."""
+    """Pacing that reads one split after the other, so that each record's split is known."""
 
     def ranges(
         self, positions: Mapping[Split, int], ends: Mapping[Split, int], shards: Mapping[Split, int]
     ) -> dict[Split, tuple[int, int]]:
-        """Return the range of the first split that has something left."""
+        """Return the range of the first split with unread records."""
         left = next(split for split in sorted(positions) if positions[split] < ends.get(split, 0))
         return super().ranges({left: positions[left]}, {left: ends[left]}, {left: shards[left]})
 
 
 class ReadingStartup:
-    """The start of a reading, under the pipeline's checkpoint, of which nothing is changed."""
+    """The start of a reading run, on the pipeline's checkpoint, which stays unchanged."""
 
     def __init__(
         self,
@@ -295,7 +295,7 @@ class ForwardingWriter(PlainWriter):
         self._pending += [(to, key, None if value is None else bytes(value)) for to, key, value in records]
 
     def commit(self, positions: Mapping[Split, int], _metadata: bytes, *, final: bool) -> None:
-        """Pass them on, by destination."""
+        """Pass the records since the last commit to the comparison, by destination."""
         by_destination: dict[int, tuple[object, list[tuple[bytes, bytes | None]]]] = {}
         for to, key, value in self._pending:
             by_destination.setdefault(id(to), (to, []))[1].append((key or b"", value))
@@ -308,7 +308,7 @@ class ForwardingWriter(PlainWriter):
             break  # a batch has one
 
     def abort(self) -> None:
-        """Forget what was not committed."""
+        """Discard the records since the last commit."""
         self._pending = []
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Contender(NamedTuple):
-    """Rows of one file that may be the newest of their keys, or the keys of deletes."""
+    """The keys of one file's rows or deletes, with the values that order them."""
 
     keys: pa.Table
     values: pa.Array
@@ -31,14 +31,14 @@ class Contender(NamedTuple):
 
 
 class Contest(NamedTuple):
-    """The outcome of rows of a table and of a batch that have the same keys."""
+    """The result of comparing rows with equal keys, of a table and of a batch."""
 
     lost: list[Numbers]
-    """For each file: places of rows that are no more, as a newer one is there."""
+    """For each file: indexes of rows to be deleted, as a newer row of their key exists."""
     marked: list[Numbers]
-    """For each file: places of rows that stay, and are marked as deleted."""
+    """For each file: indexes of rows to be kept and marked as deleted."""
     older: int
-    """Rows of the batch that came after a newer one, and so count for nothing."""
+    """The number of the batch's rows that are left out, as a newer row came before."""
 
 
 class Newest(NamedTuple):

@@ -1,4 +1,4 @@
-"""The driver's side of sinks that write to Kafka.
+"""The coordinator of sinks that write to Kafka, in the driver.
 
 It creates the topics of new tables. With exactly-once it fences other runs, so that only one writes at a time.
 Rules: docs/spec/sinks.md and docs/spec/delivery.md.
@@ -39,7 +39,7 @@ _RETENTION_MIN: Final = 10_080
 
 
 class TopicsCoordinator(TypedSinkCoordinator["TopicsOptions"]):
-    """The driver's side of the sink. Raises IngestError only."""
+    """The coordinator of a Kafka sink: topics, subjects and fencing. Raises IngestError only."""
 
     def __init__(self, options: TopicsOptions, pipeline: str, warn: Callable[[str], None]) -> None:
         super().__init__(options, warn)
@@ -216,7 +216,7 @@ class TopicsCoordinator(TypedSinkCoordinator["TopicsOptions"]):
         return out
 
     def _enough(self, shards: int) -> None:
-        """Create the progress topic if it is missing, and give it at least one partition for each shard."""
+        """Create the progress topic if it is missing, and extend it to at least one partition per shard."""
         if shards <= self._places:
             return
         assert self._cluster is not None
@@ -239,7 +239,7 @@ class TopicsCoordinator(TypedSinkCoordinator["TopicsOptions"]):
             self._ownership.begin_batch(batch, shards)
 
     def fingerprint(self, cluster_id: str) -> dict[str, Any]:
-        """Return what a checkpoint of this sink depends on."""
+        """Return the options that a checkpoint of this sink is bound to."""
         return {**self._options.model_dump(include={"type"}), "cluster": cluster_id}
 
     def close(self) -> None:

@@ -73,7 +73,7 @@ def group_of(prefix: str, scope: str, part: int = 0) -> str:
 
 
 def parts(starts: Mapping[Split, int]) -> int:
-    """Return how many notes the positions of these splits take."""
+    """Return the number of notes that hold the positions of these splits."""
     return max(1, -(-len(starts) // SPLITS_PER_NOTE))
 
 
@@ -90,7 +90,7 @@ def pack(note: ProgressNote, starts: Mapping[Split, int], positions: Mapping[Spl
 
 
 def encode(note: ProgressNote | Owner) -> str:
-    """Return the text of a note as it is committed."""
+    """Return a note as JSON text, the metadata of a committed offset."""
     return msgspec.json.encode(note).decode()
 
 
@@ -115,7 +115,7 @@ def _read(decode: Callable[[str], _T], text: str, group: str) -> _T:
 def unpack(
     notes: Sequence[ProgressNote | None], starts: Mapping[Split, int], batch: int, planned: int
 ) -> ResumePoint | None:
-    """Return how far a shard is written by its notes; None where they are of another batch, or another plan of it."""
+    """Return a shard's written positions from its notes; None for notes of another batch or another plan."""
     head = notes[0]
     if head is None or (head.batch, head.planned) != (batch, planned):
         return None
@@ -128,7 +128,7 @@ def unpack(
 
 
 class Groups:
-    """Reads and commits the notes of one scope. The clients of its consumer groups stay connected."""
+    """The notes of one scope, in its consumer groups, whose clients stay connected."""
 
     def __init__(self, conf: Mapping[str, str], prefix: str, scope: str) -> None:
         self._conf, self._prefix, self.scope = conf, prefix, scope
@@ -157,7 +157,7 @@ class Groups:
 
 
 class Ownership:
-    """Lets only one run at a time write under a prefix: the driver's side.
+    """Ownership of a transactional-id prefix by one run at a time, for the driver.
 
     A new run first aborts the open transactions of older runs and fences their producers. Then it reads their progress.
     """
@@ -225,7 +225,7 @@ class Ownership:
             groups.close()
 
     def _claim(self, groups: Groups, shard: int, parts: int) -> list[ProgressNote | None]:
-        """Write this run's number into a shard's notes, so that tasks of older runs stop. Return the notes before."""
+        """Write this run's number into a shard's notes, so that tasks of older runs stop. Return the previous notes."""
         channel = Channel(self._conf, transactional_id(self._prefix, shard))
         try:
             notes = groups.read(shard, parts)

@@ -33,7 +33,7 @@ _NOTE: Final = "ingest"
 
 
 class GroupOffsets:
-    """The offsets of one consumer group."""
+    """The offsets that a pipeline commits to its consumer group, for monitoring."""
 
     def __init__(self, group: str, cluster: Cluster, warn: Callable[[str], None]) -> None:
         self.group, self.owner = group, ""
@@ -44,7 +44,7 @@ class GroupOffsets:
         self._commit_failed = False
 
     def refuse_others(self, splits: Iterable[Split]) -> None:
-        """`scan.check.duplicated.group.id`: raises ConfigError where somebody else reads with the group.
+        """Raise ConfigError if another reader or pipeline uses the group (`scan.check.duplicated.group.id`).
 
         Ordinary readers are its members. A pipeline is none, as it reads what it planned itself: it leaves its
         checkpoint's identity and the time beside the offsets that it shows.
@@ -72,7 +72,7 @@ class GroupOffsets:
         self._show(positions, f"{_NOTE} {self.owner} {time.time() * 1000:.0f}", wait=False)
 
     def keep(self, positions: Mapping[Split, int]) -> None:
-        """Commit them again from time to time without new records: brokers expire offsets, and others read the time."""
+        """Commit the positions again from time to time: brokers expire offsets, and other pipelines check the time."""
         if time.monotonic() - self._shown_at > KEEP_S:
             self.commit(positions)
 
@@ -110,7 +110,7 @@ LOSS_HINT: Final = "set scan.on-data-loss to earliest or latest to go on without
 
 
 class KafkaSourceCoordinator(SourceCoordinator):
-    """The driver's side of the source."""
+    """The coordinator of the Kafka source, in the driver."""
 
     def __init__(self, options: KafkaSource | UpsertKafkaSource, pipeline: str, warn: Callable[[str], None]) -> None:
         self.publisher = self
@@ -273,7 +273,7 @@ class KafkaSourceCoordinator(SourceCoordinator):
         return self._chosen.at_time(splits, to)
 
     def topics(self, names: Iterable[str]) -> dict[str, Topic]:
-        """Return those of these topics that exist now."""
+        """Return the existing topics among these names."""
         return self.cluster.topics(names)
 
     # -- where to end ------------------------------------------------------------------------------------------------
@@ -300,7 +300,7 @@ class KafkaSourceCoordinator(SourceCoordinator):
         return {split: (first, ends[split]) for split, first in self.cluster.earliest(ends).items()}
 
     def reads(self, topic: str) -> bool:
-        """Tell whether a topic is, or would be, one of those that are read."""
+        """Tell whether the source reads a topic, or would read it if it existed."""
         return topic in self.ids or self.options.chooses(topic)
 
     def finished(self, positions: Mapping[Split, int]) -> bool:
@@ -343,11 +343,11 @@ class KafkaSourceCoordinator(SourceCoordinator):
         self._group.commit(positions)
 
     def keep(self, positions: Mapping[Split, int]) -> None:
-        """Commit them again from time to time without new records: brokers expire offsets, and others read the time."""
+        """Commit the positions again from time to time: brokers expire offsets, and other pipelines check the time."""
         self._group.keep(positions)
 
     def fingerprint(self, cluster_id: str) -> dict[str, Any]:
-        """Return what a checkpoint of this source depends on."""
+        """Return the options that a checkpoint of this source is bound to."""
         return {"type": "kafka", "cluster": cluster_id, "value.format": self.options.value_format}
 
     def _bounded_ends(self, cluster: Cluster, splits: Iterable[Split]) -> dict[Split, int]:
