@@ -46,7 +46,7 @@ def referenced(history: History, name: TableName, position: int) -> Referenced |
     deletes, columns = False, set[str]()
     for _, key in _keys_to(history, name, position):
         deletes = deletes or bool(key.on_delete)
-        columns |= {one.lower() for one in key.referenced or [ANY]} if key.on_update else set()
+        columns |= {column.lower() for column in key.referenced or [ANY]} if key.on_update else set()
     if not deletes and not columns:
         return None
     known = history.at(name, position)

@@ -96,13 +96,13 @@ class Lanes:
     @staticmethod
     def leave(state: State, history: History, reads: Callable[[TableId], bool]) -> list[SchemaEntry]:
         """Return entries that end the reading of tables which the options exclude, from the log's position on."""
-        gone = [entry for entry in history.newest() if entry.read and not reads(entry.table_id)]
-        names = {entry.name for entry in gone}
+        excluded = [entry for entry in history.newest() if entry.read and not reads(entry.table_id)]
+        names = {entry.name for entry in excluded}
         state.snapshots = [one for one in state.snapshots if one.name not in names]
         at = state.place.position
         return [
             replace(entry, id=number, position=max(at, entry.position), read=False)
-            for number, entry in enumerate(gone, state.next_entry)
+            for number, entry in enumerate(excluded, state.next_entry)
         ]
 
     def follow(self, state: State, name: TableName, before: Table, now: Table) -> bool:
@@ -123,11 +123,12 @@ class Lanes:
         """Restart the snapshot of a table from its first row; its chunks that are already planned become stale."""
         before = state.snapshot(name)
         again = before is not None and (before.again or bool(before.pieces))  # some may be read in an open batch
-        state.snapshots = [one for one in state.snapshots if one.name != name]
+        state.snapshots = [snapshot for snapshot in state.snapshots if snapshot.name != name]
         rows, replaces, began = (0, False, 0) if before is None else (before.rows, before.replaces, before.began)
         state.snapshots.append(TableSnapshot(name, again=again, rows=rows, replaces=replaces, began=began))
         state.lanes = [
-            [msgspec.structs.replace(one, stale=one.stale or one.name == name) for one in lane] for lane in state.lanes
+            [msgspec.structs.replace(chunk, stale=chunk.stale or chunk.name == name) for chunk in lane]
+            for lane in state.lanes
         ]
 
     def key(self, table: Table) -> tuple[Column, ...]:
@@ -136,7 +137,9 @@ class Lanes:
         Raise ConfigError.
         """
         name = table_in(table.database, table.name)
-        chosen = next((one.column for one in self._columns if selector(one.tables).match(name) is not None), None)
+        chosen = next(
+            (setting.column for setting in self._columns if selector(setting.tables).match(name) is not None), None
+        )
         return split_key(table, chosen)
 
     def forget(self, state: State, positions: Mapping[Split, int]) -> None:
@@ -149,16 +152,18 @@ class Lanes:
             state.lanes[lane] = [chunk for chunk in state.lanes[lane] if chunk.position >= at]
         log = positions.get(("binlog", 0), 0)
         passed = [
-            one
-            for one in state.snapshots
-            if one.read and not one.replaces and max((piece.mark or 0 for piece in one.pieces), default=0) <= log
+            snapshot
+            for snapshot in state.snapshots
+            if snapshot.read
+            and not snapshot.replaces
+            and max((piece.mark or 0 for piece in snapshot.pieces), default=0) <= log
         ]
         state.tables_done += len(passed)
-        state.rows_done += sum(one.rows_read for one in passed)
-        names = {one.name for one in passed}
-        state.snapshots = [one for one in state.snapshots if one.name not in names]
-        for one in state.snapshots:
-            one.shrink(log)
+        state.rows_done += sum(snapshot.rows_read for snapshot in passed)
+        names = {snapshot.name for snapshot in passed}
+        state.snapshots = [snapshot for snapshot in state.snapshots if snapshot.name not in names]
+        for snapshot in state.snapshots:
+            snapshot.shrink(log)
 
     def plan(
         self,

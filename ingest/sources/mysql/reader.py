@@ -162,7 +162,7 @@ class MySqlReader(Reader):
         self._chunks = msgspec.convert(note, TaskNotes).all_chunks
 
     def _finished(self, positions: Mapping[Split, int]) -> list[ChunkNote]:
-        return [one for one in self._chunks if one.position < positions.get((SNAPSHOT, one.lane), 0)]
+        return [note for note in self._chunks if note.position < positions.get((SNAPSHOT, note.lane), 0)]
 
     def notes(self, positions: Mapping[Split, int]) -> list[Any]:
         """Return the task's notes for the coordinator, as plain values."""
@@ -174,7 +174,7 @@ class MySqlReader(Reader):
         if at is None or place is None:
             return None
         reached = [one for one, (after, *_) in zip(self._places, self._reached, strict=True) if after <= at]
-        found = reached[-1] if reached else place
+        last_place = reached[-1] if reached else place
         files = [] if self._log is None else [(file.name, file.base, file.time) for file in self._log.files]
         met, statement = self._statement, None
         if met is not None and met.position <= at:
@@ -182,13 +182,15 @@ class MySqlReader(Reader):
             text = statement_text(query.text, query.charset)
             statement = StatementNote(met.position, met.end, query.database, text, query.sql_mode, met.time)
         inside = self._inside.get(at)
-        if found == place and statement is None and inside is None:
+        if last_place == place and statement is None and inside is None:
             return None
         invalid = {} if self._log is None else dict(self._log.invalid)
         used = [] if self._log is None else sorted(self._log.maps.used.intersection(self._assigned.applied))
         logged = 0 if self._log is None else self._log.time
         parents = [] if self._log is None else [(*name, position) for name, position in self._log.maps.parents.items()]
-        return LogNote(found, files, self._read_gtids(found), statement, invalid, inside, used, logged, parents)
+        return LogNote(
+            last_place, files, self._read_gtids(last_place), statement, invalid, inside, used, logged, parents
+        )
 
     def _read_gtids(self, place: LogPlace) -> str:
         """Return the GTID set that this task has read up to a place of the log."""
@@ -268,9 +270,9 @@ class MySqlReader(Reader):
     def _passing(self) -> dict[int, Passing]:
         """Return filters of log changes for tables whose snapshot is not complete, by ids of their entries."""
         out: dict[int, Passing] = {}
-        of = {one.name: one for one in self._assigned.regions}
-        for entry in self._schemas.history.entries if of else ():
-            regions, table = of.get(entry.name), entry.table
+        regions_by_name = {table.name: table for table in self._assigned.regions}
+        for entry in self._schemas.history.entries if regions_by_name else ():
+            regions, table = regions_by_name.get(entry.name), entry.table
             if regions is None or table is None:
                 continue
             columns = {column.name: column for column in table.columns}

@@ -305,16 +305,16 @@ class RowsDecoder:
         """
         defaults: dict[str, bytes] = {}
         unsent = []
-        for at, column in enumerate(known.columns):
-            if rows.op == "d" or rows.after[at] or column.hidden:
+        for index, column in enumerate(known.columns):
+            if rows.op == "d" or rows.after[index] or column.hidden:
                 continue
             if rows.op == "u":
-                unsent += [] if rows.before[at] else [column.name]
+                unsent += [] if rows.before[index] else [column.name]
                 continue
-            found = default_text(column, tinyint1_as_boolean=self.values.tinyint1_as_boolean)
-            if found is None:
+            default = default_text(column, tinyint1_as_boolean=self.values.tinyint1_as_boolean)
+            if default is None:
                 raise _needs_whole(known.table, [column.name])
-            defaults[column.name] = found
+            defaults[column.name] = default
         return defaults, unsent
 
     def _image(

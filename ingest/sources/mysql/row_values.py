@@ -291,8 +291,8 @@ def _literal(column: Column, text: str, *, tinyint1_as_boolean: bool) -> bytes |
         number = int(text)
         return boolean(number) if tinyint1_as_boolean and is_tinyint1(column) else b"%d" % number
     if kind == "decimal":
-        made = b"%s" % f"{Decimal(text):.{column.scale or 0}f}".encode()
-        return made if (column.precision or 10) <= 38 else b'"' + made + b'"'
+        literal = b"%s" % f"{Decimal(text):.{column.scale or 0}f}".encode()
+        return literal if (column.precision or 10) <= 38 else b'"' + literal + b'"'
     if kind in {"float", "double"}:
         return orjson.dumps(shortest(float(text)) if kind == "float" else float(text))
     if kind in TEXTS:

@@ -206,15 +206,17 @@ class State(msgspec.Struct):
         if self.files.files and position >= self.files.files[0].base:
             known, offset = self.files.place(position)
             file = known.name
-        done = [one for one in self.snapshots if one.read]
+        done = [snapshot for snapshot in self.snapshots if snapshot.read]
         return Standing(
             file,
             offset,
             max(0, end - position),
             self.read_time,
-            tables={show(table_in(*one.name)): one.progress for one in self.snapshots if not one.read},
+            tables={
+                show(table_in(*snapshot.name)): snapshot.progress for snapshot in self.snapshots if not snapshot.read
+            },
             tables_done=self.tables_done + len(done),
-            rows_done=self.rows_done + sum(one.rows_read for one in done),
+            rows_done=self.rows_done + sum(snapshot.rows_read for snapshot in done),
             marked=dict(self.marked),
         )
 

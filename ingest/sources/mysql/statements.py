@@ -192,9 +192,11 @@ class StatementHistory:
                 was_read=partial(history.was_read, position=note.position),
                 rows=lambda _: 0,
             )
-            waits = any(one.remedy is not Remedy.STAY for one in outcome)
+            waits = any(consequence.remedy is not Remedy.STAY for consequence in outcome)
             # A task notes only the last change of a parent: the keys have to be the same up to there
-            waits = waits or (bool(written) and any(_loses_key(tables.get(one.name), one.table) for one in entries))
+            waits = waits or (
+                bool(written) and any(_loses_key(tables.get(entry.name), entry.table) for entry in entries)
+            )
             if waits or any(_is_another(tables.get(entry.name), entry) for entry in entries if entry.name in written):
                 break
             out.append((note, Applied(entries, effect)))
@@ -326,28 +328,31 @@ def note_passed(state: State) -> None:
     Once the log is read up to it, none before it decodes rows.
     """
     last: dict[TableName, AppliedStatement] = {}
-    for one in state.applied:
-        before = last.pop(one.name, None)
-        used = one.used or (before is not None and before.used)  # rows may be wrong by a statement before this one
-        last[one.name] = msgspec.structs.replace(one, used=used)
+    for applied in state.applied:
+        before = last.pop(applied.name, None)
+        used = applied.used or (before is not None and before.used)  # rows may be wrong by a statement before this one
+        last[applied.name] = msgspec.structs.replace(applied, used=used)
     state.applied = [*last.values()]
 
 
 def note_asked(state: State, names: Collection[TableName]) -> None:
     """Remove the applied statements of tables whose columns the server or a person has just confirmed."""
-    state.applied = [one for one in state.applied if one.used or one.name not in names]
+    state.applied = [applied for applied in state.applied if applied.used or applied.name not in names]
 
 
 def note_used(state: State, entries: Collection[int] | None) -> None:
     """Record which entries of the history were used to decode rows; None: unknown, any may have been."""
     state.applied = [
-        msgspec.structs.replace(one, used=one.used or entries is None or one.entry in entries) for one in state.applied
+        msgspec.structs.replace(applied, used=applied.used or entries is None or applied.entry in entries)
+        for applied in state.applied
     ]
 
 
 def note_read_again(state: State, names: Collection[TableName]) -> None:
     """Record that tables are read again: rows decoded before no longer need a check."""
-    state.applied = [msgspec.structs.replace(one, used=one.used and one.name not in names) for one in state.applied]
+    state.applied = [
+        msgspec.structs.replace(applied, used=applied.used and applied.name not in names) for applied in state.applied
+    ]
 
 
 def compare(
@@ -390,9 +395,9 @@ def difference(ours: Table | None, theirs: Table | None) -> str:
     """Return the first difference of two table definitions that changes how rows are decoded, or an empty text."""
     if ours is None or theirs is None:
         return "" if ours is theirs else f"the server has {'no' if theirs is None else 'a'} table of this name"
-    for at, (here, there) in enumerate(zip(ours.columns, theirs.columns, strict=False), 1):
-        if _facts(here) != _facts(there):
-            return f"column {at} is {_shown(here)} here and {_shown(there)} there"
+    for number, (our_column, server_column) in enumerate(zip(ours.columns, theirs.columns, strict=False), 1):
+        if _facts(our_column) != _facts(server_column):
+            return f"column {number} is {_shown(our_column)} here and {_shown(server_column)} there"
     if len(ours.columns) != len(theirs.columns):
         return f"{len(ours.columns)} columns here and {len(theirs.columns)} there"
     if ours.primary_key != theirs.primary_key:
