@@ -30,7 +30,7 @@ _URI: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://.*", re.DOTALL)
 
 
 def is_remote(where: str) -> bool:
-    """Return whether a place is a URI of one of Hadoop's file systems, and not a path on this machine."""
+    """Return whether a location is a URI of a Hadoop file system, not a path on this machine."""
     return _URI.fullmatch(where) is not None
 
 
@@ -45,7 +45,7 @@ CHECKPOINTS: Final = Path(".ingest")
 
 
 def open_own(path: Path, mode: Literal["wb", "ab"]) -> BinaryIO:
-    """Open a file to write to, which only this user may read where it is made now."""
+    """Open a file for writing. A new file is readable by this user only."""
     return open(path, mode, opener=lambda name, flags: os.open(name, flags, OWN_FILE))
 
 
@@ -55,7 +55,7 @@ def usual_checkpoint(pipeline: str) -> Path:
 
 
 def private_file(name: str, data: bytes) -> str:
-    """Return the path of a file with these bytes, which only this user can read.
+    """Write bytes to a file that only this user can read, and return its path.
 
     It is there as long as this process, or in a worker of Spark as long as the application.
     """
@@ -119,7 +119,7 @@ _AGAIN_S: Final = 0.2
 
 
 class SharedPlace(NamedTuple):
-    """A path on this machine that an option names, and that tasks use, too."""
+    """A path of an option that driver and tasks both use, and that executors therefore have to share."""
 
     option: str
     path: str
@@ -128,7 +128,7 @@ class SharedPlace(NamedTuple):
 
 
 class SharedMark(NamedTuple):
-    """Something that the driver sees, or has put there, for executors to look for."""
+    """A file or directory that the driver sees, by which executors check that they share a path."""
 
     option: str
     path: str
@@ -138,7 +138,7 @@ class SharedMark(NamedTuple):
 
 
 def unseen(marks: Sequence[SharedMark]) -> list[str]:
-    """Return, for each mark that this process does not see or whose directory it may not write to, what is wrong."""
+    """Return a fault for each mark that this process does not see, or whose directory it may not write to."""
     until = time.monotonic() + WAIT_S
     out = []
     for mark in marks:
@@ -152,6 +152,6 @@ def unseen(marks: Sequence[SharedMark]) -> list[str]:
 
 
 def unshared(host: str, faults: Sequence[str]) -> ConfigError:
-    """Return the error about the host of an executor that does not see a mark; `faults` as `unseen` has them."""
+    """Return the error for an executor's host that does not share a path; `faults`: the result of `unseen`."""
     msg = f"the executor on host {host} {faults[0]}"
     return ConfigError(msg, "mount it there, at the same path, with the same rights; docs/deployment.md says more")

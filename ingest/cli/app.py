@@ -136,7 +136,7 @@ def _complain(text: str) -> None:
 
 
 def _whose(exc: Exception) -> str:
-    """Return what is said of an exception that nobody expected: whose bug it is."""
+    """Return the message for an unexpected exception: whether an extension or this program has the bug."""
     registry = sys.modules.get("ingest.component.plugins")  # the module is loaded only where there are components
     error = None if registry is None else registry.failure_of(exc, "the command", "the stack trace is above")
     if error is None or isinstance(error, InternalError):
@@ -145,7 +145,7 @@ def _whose(exc: Exception) -> str:
 
 
 def _masked(text: str) -> str:
-    """Return the text without the secrets of the pipeline files that this process has read."""
+    """Return a text with the secrets of all pipeline files read by this process masked."""
     redaction = sys.modules.get("ingest.config.redaction")  # the module is loaded only where a file was read
     return text if redaction is None else str(redaction.mask(text, redaction.SEEN))
 

@@ -52,7 +52,7 @@ def graph(
 
 
 def known_tables(where: str, *, needed: bool) -> list[TableId]:
-    """Return the source's tables that a checkpoint knows; none where there is no checkpoint, unless it is `needed`."""
+    """Return the source tables in a checkpoint; empty without a checkpoint, unless `needed`."""
     try:
         with opened(where, {}, write=False) as found:
             return sorted(version.table for version in current(history(found, observed=True), None))

@@ -180,7 +180,7 @@ def _know_sink(answers: Answers) -> None:
 
 
 def _finish(out: Path, answers: Answers, values: dict[str, str], *, look: bool) -> None:
-    """Write the file, and say what a run of it would do. Raise ConfigError."""
+    """Write the pipeline file, and print what a run of it would do. Raise ConfigError."""
     text = pipeline_text(answers)
     _checked(text, values)
     _write(out.parent, {out.name: text, str(SCHEMA_PLACE): schema_text()})
@@ -205,7 +205,7 @@ def server_to_read(database: str, user: str, tables: str | None) -> DatabaseAnsw
 
 
 def _with_tables(answers: Answers, variables: Mapping[str, str]) -> Answers:
-    """Return the answers with the tables that the server has, and say them. Raise IngestError."""
+    """Print the server's tables, and return the answers with these filled in. Raise IngestError."""
     from ingest.sources.mysql.checks import look_at  # noqa: PLC0415  (an extra that not everybody has)
 
     require("mysql")
@@ -256,7 +256,7 @@ def _asked(option: str, question: str, default: str | None) -> str:
 
 
 def _looked_at(answers: Answers, variables: Mapping[str, str]) -> FirstLook:
-    """Return what is in the topics, and say it. Raise IngestError."""
+    """Sample the topics, print the findings, and return them. Raise IngestError."""
     looking = replace(answers, sink="print", registry=None)
     pipeline = _checked(pipeline_text(looking), variables, strictly=True)
     with masked_errors(pipeline.secrets):
@@ -286,7 +286,7 @@ def _with_format(answers: Answers, given: str | None, look: FirstLook | None) ->
 
 
 def _with_guesses(answers: Answers, look: FirstLook) -> Answers:
-    """Return the answers with what the messages suggest, and say it."""
+    """Print the suggestions drawn from messages, and return the answers with these filled in."""
     values = [value for value in look.values if looks_like(value) in {answers.format, "csv", "raw"}]
     others = len(look.values) - look.formats.get(answers.format, 0)
     if others and answers.format in look.formats:
@@ -341,7 +341,7 @@ def _names(row: list[str]) -> list[str]:
 
 
 def _asked_for_key(answers: Answers) -> str:
-    """Return the primary key as somebody at the terminal gives it; elsewhere say what it may be, and return nothing."""
+    """Return the primary key entered at the terminal; without one, print a suggestion and return an empty text."""
     guess = answers.guess
     if guess is None or not asks_for_key(answers):
         return ""

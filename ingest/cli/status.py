@@ -55,7 +55,10 @@ def status_(
 
 
 def checkpoints(place: str) -> list[str]:
-    """Return the places of the checkpoints in a folder, or of the one that it is. Raise CheckpointError without any."""
+    """Return the paths of the checkpoints in a folder, or the folder's own if it is one.
+
+    Raise CheckpointError for none.
+    """
     if is_remote(place):
         return [place]
     folder = Path(place)
@@ -95,7 +98,7 @@ def lines(report: dict[str, Any], now: float) -> Iterator[str]:
 
 
 def _text(report: dict[str, Any]) -> str:
-    """Return what is shown of a checkpoint, its state in a colour."""
+    """Return a checkpoint's status as a text for the terminal, its state in a colour."""
     first, *more = lines(report, time.time())
     name = one_line(f"{report['pipeline']}: ")
     style = {"running": "green", "failed": "red", "killed": "red", "not started": "red"}.get(report["state"])
@@ -135,7 +138,7 @@ def _last_batch(report: dict[str, Any], now: float) -> str:
 
 
 def _backlog(report: dict[str, Any], now: float) -> str:
-    """Return the backlog, and in words when it was counted: no broker is asked."""
+    """Return the stored backlog and its age as a text; no broker is asked."""
     if report["waiting"] is None and report["lag"] is None:
         return "" if report["last_batch"] is None else "not known"
     ago = _ago(report["waiting_counted"], now)

@@ -330,7 +330,7 @@ def _below(option: str | None, key: str) -> str:
 
 
 def _leaves(node: Node, option: str | None) -> Iterator[tuple[ScalarNode, str, bool]]:
-    """Yield each text with its option, and whether it is a key in that option."""
+    """Yield each text of the document with its option, and whether the text is a key."""
     if isinstance(node, ScalarNode):
         yield node, option or "", False
     elif isinstance(node, SequenceNode):

@@ -36,7 +36,7 @@ Problem: TypeAlias = tuple[str, Span, str]
 
 
 def quoted(value: Value | None, key: str) -> str:
-    """Return a value as messages name it: with its placeholders, and not if it may be a secret."""
+    """Return a value quoted for messages, with its placeholders; values that may be secrets are hidden."""
     if not isinstance(value, Scalar) or value.value is None:
         return "this" if value is not None and not isinstance(value, Scalar) else "null"
     text = value.text

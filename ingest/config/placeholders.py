@@ -51,7 +51,7 @@ class Filled:
 
 @dataclass(slots=True)
 class Interpolation:
-    """Fills placeholders in, and remembers every secret it saw."""
+    """Fills in placeholders, and collects every secret among them for masking."""
 
     variables: AnyMapping[str, str]
     environment: AnyMapping[str, str] = field(default_factory=lambda: os.environ)

@@ -1,4 +1,4 @@
-"""What texts for people may show of a pipeline file and of its secrets.
+"""Redaction of texts for people: which parts of a pipeline file may be shown, and masking of its secrets.
 
 The rule: values of secret options, and texts that placeholders put in, are never shown; all else is. Comments and
 anchors are no values of options, and are not shown. Of a file that cannot be parsed, lines are shown only if the file

@@ -41,7 +41,7 @@ class SecretError(Exception):
 
 @dataclass(slots=True)
 class Secrets:
-    """Finds secrets, and remembers every one that it gave away, so that it can be masked."""
+    """Looks up secrets with the providers, and collects every secret found, for masking."""
 
     environment: Mapping[str, str] = field(default_factory=lambda: os.environ)
     providers: Sequence[tuple[str, SecretProvider]] = ()

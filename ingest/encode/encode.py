@@ -60,7 +60,7 @@ class FanOutEncoder:
     """The encoder of a source table that goes to several sink tables: all of them take a change, or none."""
 
     def __init__(self, table: TableId, encoders: Sequence[TableEncoder]) -> None:
-        """Keep the encoders, one for each sink table."""
+        """`encoders`: one for each sink table."""
         self.table = table
         self.inserted = self.updated = self.deleted = self.unrepresentable = 0
         self.bytes_in = self.bytes_out = 0
@@ -115,7 +115,7 @@ class FanOutEncoder:
 
 
 def _taken(all_counts: Iterable[dict[str, int]]) -> dict[str, int]:
-    """Return the sum of counts by column, and empty them."""
+    """Return the sum of counters by column, and reset the counters."""
     out: dict[str, int] = {}
     for counts in all_counts:
         for column, count in counts.items():
@@ -125,7 +125,7 @@ def _taken(all_counts: Iterable[dict[str, int]]) -> dict[str, int]:
 
 
 def _added(to: dict[str, int], counts: Mapping[str, int]) -> dict[str, int]:
-    """Return counts by column to which others were added."""
+    """Add counts by column to `to`, and return it."""
     for column, count in counts.items():
         to[column] = to.get(column, 0) + count
     return to
@@ -312,13 +312,15 @@ def _encode_all(
 
 
 def counts_by_column(encoder: TableEncoder) -> list[Counts]:
-    """Return the counters of values by column, each with what it is now: a message may become a reject."""
+    """Return an encoder's counters by column, each with a copy that `take_back` restores."""
     parts: Iterable[TableEncoder] = getattr(encoder, "parts", (encoder,))
-    return [(of, of.copy()) for one in parts for of in (one.rounded, one.cut, one.withheld, one.unread)]
+    return [
+        (counter, counter.copy()) for part in parts for counter in (part.rounded, part.cut, part.withheld, part.unread)
+    ]
 
 
 def take_back(counts: Iterable[Counts]) -> None:
-    """Let counters be what they were, as a reject counts nothing else (docs/spec/types.md#numbers-of-tables, Y46)."""
-    for of, before in reversed([*counts]):
-        of.clear()
-        of.update(before)
+    """Restore counters of a message that became a reject (docs/spec/types.md#numbers-of-tables, Y46)."""
+    for counter, before in reversed([*counts]):
+        counter.clear()
+        counter.update(before)

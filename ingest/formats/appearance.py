@@ -90,24 +90,24 @@ class UniqueField:
 
 def objects(values: Iterable[bytes]) -> list[dict[str, Any]]:
     """Return the JSON objects among these values."""
-    found = []
+    json_objects = []
     for value in values:
         try:
             parsed = orjson.loads(value)
         except orjson.JSONDecodeError:
             continue
         if isinstance(parsed, dict):
-            found.append(parsed)
-    return found
+            json_objects.append(parsed)
+    return json_objects
 
 
 def unique_field(rows: Sequence[Mapping[str, Any]]) -> UniqueField | None:
     """Return the field that is most likely a key: unique, in each row, a text or an integer. None where none is."""
     if len(rows) < _LEAST:
         return None
-    found = [name for name in rows[0] if _is_plain(name) and _is_unique([row.get(name) for row in rows])]
-    found.sort(key=lambda name: (_rank(name, _LIKE_KEYS), [*rows[0]].index(name)))
-    return UniqueField(found[0], len(rows)) if found else None
+    candidates = [name for name in rows[0] if _is_plain(name) and _is_unique([row.get(name) for row in rows])]
+    candidates.sort(key=lambda name: (_rank(name, _LIKE_KEYS), [*rows[0]].index(name)))
+    return UniqueField(candidates[0], len(rows)) if candidates else None
 
 
 def _is_plain(name: str) -> bool:
@@ -124,7 +124,7 @@ def event_field(rows: Sequence[Mapping[str, Any]]) -> EventField | None:
     """Return the field by whose values the other fields of messages differ; None where no field does that."""
     if len(rows) < _LEAST:
         return None
-    found = []
+    candidates = []
     for name in rows[0]:
         values = [row.get(name) for row in rows]
         kinds = Counter(value for value in values if isinstance(value, str))
@@ -137,9 +137,9 @@ def event_field(rows: Sequence[Mapping[str, Any]]) -> EventField | None:
         differ = all(one != other for one, other in combinations(of_kinds, 2))
         apart = all(len(one & other) < min(len(one), len(other)) for one, other in combinations(of_kinds, 2))
         if apart or (differ and _rank(name, _LIKE_KINDS) <= len(_LIKE_KINDS)):
-            found.append(EventField(name, tuple(kinds), len(rows)))
-    found.sort(key=lambda one: (_rank(one.name, _LIKE_KINDS), len(one.kinds)))
-    return found[0] if found else None
+            candidates.append(EventField(name, tuple(kinds), len(rows)))
+    candidates.sort(key=lambda one: (_rank(one.name, _LIKE_KINDS), len(one.kinds)))
+    return candidates[0] if candidates else None
 
 
 def _rank(name: str, liked: Sequence[str]) -> int:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Rounding(NamedTuple):
-    """What says of values, as they are written, whether they became other numbers: by place, and by column."""
+    """Checks whether written values were rounded, by column: of keys, and of rows after and before a change."""
 
     keys: Mapping[str, Rounds]
     after: Mapping[str, Rounds]
@@ -30,7 +30,7 @@ class Rounding(NamedTuple):
 
 
 class Renamed:
-    """Rows with the names of fields, which may be others than those of the columns."""
+    """Mapping between the names of a schema's fields and the names of a table's columns."""
 
     def __init__(self, columns: Mapping[str, Column]) -> None:
         """`columns`: by the names of their fields."""
@@ -44,13 +44,13 @@ class Renamed:
         return {name: row[column] for name, column in self._names.items() if column in row}
 
     def back(self, fields: Mapping[str, Rounds]) -> Mapping[str, Rounds]:
-        """Return what is known of fields by the names of their columns."""
+        """Return the checks of fields, by the names of their columns."""
         names = self._names
         return fields if names is None else {names[name]: one for name, one in fields.items() if name in names}
 
 
 class RowPlace(NamedTuple):
-    """RowPlace of a table's rows: the keys or the values of a topic."""
+    """The place of a table's rows: the keys or the values of a topic."""
 
     topic: str
     part: str
@@ -68,10 +68,10 @@ class RowBytes(Protocol):
 
     @property
     def rounds(self) -> Mapping[str, Rounds]:
-        """What says of values whether they became other numbers, by column. It is asked for once a row was written."""
+        """Checks whether written values were rounded, by column. Callers read it after the first row was written."""
 
     def register(self) -> None:
-        """Register the schema of the rows, where there is a registry. Raise IngestError."""
+        """Register the rows' schema if the pipeline has a registry. Raise IngestError."""
 
     def unregistered(self) -> str | None:
         """Return the subject that `register` would register a schema for, if any. Raise what it would raise."""
@@ -85,10 +85,10 @@ class ChangeBytes(Protocol):
 
     @property
     def rounds(self) -> Mapping[str, Rounds]:
-        """What `RowBytes.rounds` is, of the rows before and after changes."""
+        """The checks of `RowBytes.rounds` for the rows before and after changes."""
 
     def register(self) -> None:
-        """Register the schema of the changes, where there is a registry. Raise IngestError."""
+        """Register the changes' schema if the pipeline has a registry. Raise IngestError."""
 
     def unregistered(self) -> str | None:
         """Return the subject that `register` would register a schema for, if any. Raise what it would raise."""
@@ -98,7 +98,7 @@ class Upserts:
     """Values that are rows: a delete is Kafka's null."""
 
     def __init__(self, rows: RowBytes) -> None:
-        """Take the function that makes the bytes of rows."""
+        """`rows` makes the bytes of rows."""
         self._rows = rows
 
     def __call__(self, kind: Kind, _before: Image | None, after: Image | None) -> bytes | None:
@@ -107,7 +107,7 @@ class Upserts:
 
     @property
     def rounds(self) -> Mapping[str, Rounds]:
-        """What `RowBytes.rounds` is, of the row after a change."""
+        """The checks of `RowBytes.rounds` for the row after a change."""
         return self._rows.rounds
 
     def register(self) -> None:

@@ -67,7 +67,7 @@ def has_feature(name: str) -> bool:
 
 
 def usable(conf: Mapping[str, str]) -> None:
-    """Raise ConfigError or AccessError for what cannot work, with what to do about it."""
+    """Raise ConfigError or AccessError for settings that cannot work, with a remedy."""
     for name in _FILES:
         place = conf.get(name)
         if place and place != "probe" and not os.access(place, os.R_OK):

@@ -180,13 +180,13 @@ def error_of(exc: KafkaException | KafkaError) -> KafkaError:
 
 
 def is_away(exc: KafkaException | KafkaError) -> bool:
-    """Return whether trying again may help without anybody doing anything."""
+    """Return whether an error is temporary, so that a retry may succeed."""
     error = error_of(exc)
     return error.code() in _AWAY or error.retriable()
 
 
 def is_refusal(error: KafkaError) -> bool:
-    """Return whether a topic does not take a record for what the record is."""
+    """Return whether a broker has refused a record because of the record itself, such as its size."""
     return error.code() in REFUSED
 
 
@@ -196,12 +196,12 @@ def is_fenced(exc: KafkaException | KafkaError) -> bool:
 
 
 def is_settling(exc: BaseException | None) -> bool:
-    """Return whether a broker that is there only needs a moment: it was started, or a leader has moved."""
+    """Return whether a reachable broker is only settling: it has just started, or a leader has moved."""
     return isinstance(exc, KafkaException) and error_of(exc).code() in _SETTLING
 
 
 def is_access(error: KafkaError) -> bool:
-    """Return whether the connection's security is what failed: nothing will get better by itself."""
+    """Return whether authentication or TLS failed, which no retry repairs."""
     return error.code() in _ACCESS or _refused_certificate(error)
 
 

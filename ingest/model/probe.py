@@ -14,17 +14,17 @@ PROBE_S: Final = 3.0
 
 
 class SideProbe(Protocol):
-    """A question by a connection of its own: a thread asks it while others work with the coordinator."""
+    """A probe whether a side answers, on a connection of its own: a thread calls it beside the coordinator."""
 
     def ask(self, positions: Mapping[Split, int]) -> Mapping[Split, int] | None:
-        """Return where these splits end now; None where that is no question to this side. Raise IngestError."""
+        """Return the current ends of these splits; None for a side without splits. Raise IngestError."""
 
     def close(self) -> None:
         """Release the connection."""
 
 
 class Connects(Protocol):
-    """A coordinator, as far as a question needs it."""
+    """A coordinator, as far as `ConnectProbe` uses it."""
 
     def connect(self) -> str:
         """Return an identity. Raise IngestError."""
@@ -34,10 +34,10 @@ class Connects(Protocol):
 
 
 class ConnectProbe:
-    """A question for what is asked by requests, without a connection that lasts: coordinators of its own connect."""
+    """A probe of a side without a lasting connection: each call connects a new coordinator."""
 
     def __init__(self, make: Callable[[], Connects]) -> None:
-        """Make none yet."""
+        """Create no coordinator yet."""
         self._make = make
 
     def ask(self, _positions: Mapping[Split, int]) -> None:
@@ -49,4 +49,4 @@ class ConnectProbe:
             coordinator.close()
 
     def close(self) -> None:
-        """Do nothing: nothing is held."""
+        """Release nothing: no connection stays open."""

@@ -23,7 +23,7 @@ class TableProgress:
     """All of its rows: an estimate until they are read, and never fewer than were."""
     chunks_read: int
     chunks: int
-    """All of its chunks: an estimate as well."""
+    """The estimated number of all chunks of the table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Standing:
     file: str
     """The log's file that is read."""
     offset: int
-    """How far it is read, in bytes."""
+    """The offset in that file up to which it is read."""
     lag_bytes: int
     """The backlog in the log, in bytes."""
     read_time: int = 0
@@ -45,7 +45,7 @@ class Standing:
     tables_done: int = 0
     """Tables of this snapshot whose rows were read."""
     rows_done: int = 0
-    """The rows of these."""
+    """The number of rows of those tables."""
     seconds_left: float | None = None
     """How long it takes to read the rest of the rows at the speed of the last minute; None where that is not known."""
     marked: Mapping[str, str] = field(default_factory=dict)
@@ -54,24 +54,24 @@ class Standing:
     @property
     def rows_read(self) -> int:
         """Rows of this snapshot that were read."""
-        return self.rows_done + sum(one.read for one in self.tables.values())
+        return self.rows_done + sum(table.read for table in self.tables.values())
 
     @property
     def rows_left(self) -> int:
         """The rows of tables that are still to be read: an estimate."""
-        return sum(one.rows - one.read for one in self.tables.values())
+        return sum(table.rows - table.read for table in self.tables.values())
 
     def with_times(self, lag_s: float, seconds_left: float | None) -> Standing:
-        """Return the same with the lag behind the log, and the time left for the snapshot, in seconds."""
+        """Return the standing with its times set: the lag behind the log, and the rest of the snapshot, in seconds."""
         return replace(self, lag_s=lag_s, seconds_left=seconds_left)
 
     @property
     def waits(self) -> bool:
-        """True if anything waits to be read."""
+        """True if the log or a snapshot has unread rows."""
         return bool(self.lag_bytes or self.tables)
 
     def to_json(self) -> dict[str, Any]:
-        """Return all of it in plain values."""
+        """Return the standing as plain values."""
         return {**asdict(self), "rows_read": self.rows_read, "rows_left": self.rows_left}
 
     def lag(self) -> dict[str, Any]:

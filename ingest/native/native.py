@@ -125,7 +125,7 @@ class NativeEncoders:
         native_encoder.settle()
 
     def _finder(self, topic: str) -> Callable[[bytes], RowEncoder | str | None]:
-        """Return a function of an id that returns the encoder of the table, or the reason why it is skipped."""
+        """Return a function from a table id to the table's native encoder, or to the reason for skipping it."""
         form = self._format.form
         assert form is not None
         table_of = form.table_of
@@ -140,7 +140,7 @@ class NativeEncoders:
         return find
 
     def _read_schema(self, text: bytes) -> RowCodec | None:
-        """Return what messages say by this text; None for a fallback."""
+        """Return the codec of an inline schema's text; None where the reference has to read its messages."""
         assert self._format.inline_types is not None
         _, columns_of = self._format.inline_types
         try:
@@ -161,7 +161,7 @@ class NativeEncoders:
         return any(types.is_text(given[name]) for given in every for name in numbers if name in given)
 
     def _table(self, table: TableId) -> RowEncoder | None:
-        """Return what encodes the rows of a table; None where that is the reference."""
+        """Return a table's native encoder; None where the reference encodes its rows."""
         try:
             encoder = self._cache.compiled.get(table) or self._cache.find(table)
         except Drift:
@@ -172,7 +172,7 @@ class NativeEncoders:
         return known[1]
 
     def _make(self, table: TableId, encoder: TableEncoder) -> RowEncoder | None:
-        """Make what encodes the rows of a table like its encoder; None where that is the reference."""
+        """Create the native encoder that matches a table's encoder; None where the reference encodes its rows."""
         spec = None if self._has_counts(table) else _spec(encoder)
         if spec is None:
             return None
@@ -211,11 +211,11 @@ class TargetTable:
 
     @property
     def full(self) -> bool:
-        """True if it holds more than it is to hold from one chunk to the next."""
+        """True if the targets are so many that they are dropped after the chunk."""
         return self._changes > _MAX_TARGETS + 7 * self._tables
 
     def place(self, destination: Destination, done: tuple[tuple[TableId, Kind], ...]) -> int:
-        """Return the number of a destination, with these changes."""
+        """Return the number of a target: a destination with these changes. A new target is added."""
         target = (destination, done)
         place = self._places.get(target)
         if place is None:
@@ -292,7 +292,7 @@ def _spec(encoder: TableEncoder) -> RowEncoderSpec | None:
 
 
 def compile_results(encoder: TableEncoder, merger: ResultMerger) -> RowEncoder | None:
-    """Return what makes the records of a table of its rows and their results; None where that is the reference."""
+    """Return the native encoder of a table's rows merged with Spark's results; None where the reference does it."""
     if not isinstance(encoder, (UpsertEncoder, ChangeEncoder)) or encoder.sink.primary_key != merger.transform.key:
         return None
     if isinstance(encoder, UpsertEncoder) and encoder.deletes_are_rows:

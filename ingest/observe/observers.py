@@ -1,4 +1,4 @@
-"""What observers of a run share: several of them as one, its health, and files that are replaced as a whole."""
+"""Observers of a run: several as one, the run's health, and files that are replaced atomically."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Observers:
         self._lock = RLock()
 
     def __call__(self, event: Event) -> None:
-        """Tell all of them, one event at a time."""
+        """Pass an event to all observers, one event at a time."""
         # A signal handler must not wait for a lock that whoever it has interrupted may hold
         with nullcontext() if isinstance(event, Stopping) else self._lock:
             for observer in self._all:
@@ -38,7 +38,7 @@ STALE_S: Final = 10.0
 
 
 class Health:
-    """An observer that knows how a run is. It may be asked in any thread."""
+    """An observer that derives a run's readiness and liveness from its events. Any thread may call it."""
 
     def __init__(self, deadline_s: float) -> None:
         """`deadline_s`: the run is dead when no batch ended, and it waited for nothing, for so many seconds."""
@@ -52,7 +52,7 @@ class Health:
         self._alive = time.monotonic()
 
     def __call__(self, event: Event) -> None:
-        """Take what the event says."""
+        """Update the health from an event."""
         match event:
             case RunStarted():
                 self._began, self._alive = True, time.monotonic()
@@ -82,14 +82,14 @@ class Health:
         return f"the {side} has not answered for {silent:.0f} s" if silent > STALE_S else ""
 
     def unready(self) -> str:
-        """Return why the run is not ready; an empty text if source and sink answer, and it runs."""
+        """Return why the run is not ready; an empty text if it has started, and source and sink answer."""
         if self._ended:
             return "the run has ended"
         away = "; ".join(filter(None, (self.away("source"), self.away("sink"))))
         return away if self._began or away else "source and sink have not answered yet"
 
     def dead(self) -> str:
-        """Return why the run is to be restarted; an empty text if batches end, or it waits for records or a side."""
+        """Return why the run should be restarted; an empty text if batches end, or it waits for records or a side."""
         silent = time.monotonic() - self._alive
         if silent <= self._deadline_s or self._away:
             return ""

@@ -37,7 +37,7 @@ SNAPSHOT_S: Final = 1.0
 
 
 class _Exporter(OTLPMetricExporter):
-    """The library's exporter, which remembers that it failed."""
+    """The library's exporter, extended to record that it failed."""
 
     failed = False
 
@@ -78,7 +78,7 @@ class MetricsExport:
                 meter.create_observable_counter(name, [self._answer(name)], "", family.documentation)
 
     def __call__(self, event: Event) -> None:
-        """Send once more at the end of the run. Say once, that a collector does not take metrics."""
+        """Export a last time at the end of the run. Warn once if the collector refuses metrics."""
         if isinstance(event, RunEnded):
             self._looked = 0.0
             self._provider.shutdown(SEND_S * 1000)

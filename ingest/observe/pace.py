@@ -1,4 +1,4 @@
-"""How fast numbers of a run grow, and how long its backlog takes, from what they were in the last minute.
+"""Rates of a run's counters, and the time that its backlog takes, from samples of the last minute.
 
 In: numbers at moments, as the run tells them or as its metrics are read. Out: rates, and the time left.
 """
@@ -21,14 +21,14 @@ BATCHES: Final = 3
 
 
 class Pace:
-    """Numbers by name, at moments of the last minute. Any thread may note and ask."""
+    """Samples of a run's numbers in the last minute. Any thread may add samples and ask for rates."""
 
     def __init__(self) -> None:
         self._moments: deque[tuple[float, Mapping[str, float]]] = deque()
         self._lock = Lock()
 
     def note(self, at: float, numbers: Mapping[str, float], batch_s: float = 0.0) -> None:
-        """Keep numbers of a moment, in seconds of a monotonic clock. `batch_s`: how long batches take."""
+        """Add a sample at a moment, in seconds of a monotonic clock. `batch_s`: the duration of batches."""
         with self._lock:
             self._moments.append((at, numbers))
             oldest = at - max(KEPT_S, BATCHES * batch_s)
@@ -36,7 +36,7 @@ class Pace:
                 self._moments.popleft()
 
     def per_second(self, name: str, window_s: float = RATE_S) -> float | None:
-        """Return by how much a number has grown a second; None while there is one moment only."""
+        """Return a number's growth per second; None while there is only one sample."""
         with self._lock:
             if len(self._moments) < 2:
                 return None
@@ -46,7 +46,7 @@ class Pace:
             return (numbers.get(name, 0) - older.get(name, 0)) / max(at - before, 0.001)
 
     def left_s(self, waiting: str) -> float | None:
-        """Return how many seconds it takes until nothing waits; None where that number does not go down."""
+        """Return the seconds until a backlog is drained at its current rate; None if it does not shrink."""
         change = self.per_second(waiting, KEPT_S)
         if change is None or change >= 0:
             return None
@@ -54,7 +54,7 @@ class Pace:
 
 
 def window_s(waiting: float, batch_s: float) -> float:
-    """Return the time that rates are of, in seconds. `batch_s`: how long batches take."""
+    """Return the time window of rates, in seconds. `batch_s`: the duration of batches."""
     return max(RATE_S, BATCHES * batch_s) if waiting else RATE_S
 
 

@@ -89,7 +89,7 @@ class Look:
 
 @dataclass(slots=True)
 class Scrape:
-    """All samples of one pipeline at a moment."""
+    """The scraped metrics of one pipeline at a moment."""
 
     at: float
     """When it was read, in seconds of a monotonic clock."""
@@ -128,7 +128,7 @@ class Scrape:
         return {**flows, _WAITING: self.waiting, **tables}
 
     def look(self, pipeline: str, pace: Pace | None = None) -> Look:
-        """Return what people see of it; `pace`: its numbers until now, for rates."""
+        """Return the figures to display; `pace`: earlier samples, for rates."""
         rates = self._rates(pace)
         window = window_s(self.waiting, self.batch_s)
         tables = [
@@ -185,7 +185,7 @@ def read(where: str) -> dict[str, Scrape]:
 
 
 class Watcher:
-    """Looks at the same pipelines again and again."""
+    """Scraper of pipelines that keeps earlier samples, for rates."""
 
     def __init__(self) -> None:
         self._paces: dict[tuple[str, str], tuple[float | None, Pace]] = {}
@@ -196,7 +196,7 @@ class Watcher:
         return [self.look(where, pipeline, scrape) for pipeline, scrape in read(where).items()]
 
     def look(self, where: str, pipeline: str, scrape: Scrape) -> Look:
-        """Return a look at a pipeline, with rates since the looks before it. Another run begins with none."""
+        """Return a pipeline's current figures, with rates since earlier samples. A new run starts without rates."""
         began = scrape.numbers.get("start_time_seconds")
         since, pace = self._paces.get((where, pipeline), (None, None))
         if pace is None or since != began:
@@ -260,7 +260,7 @@ def basic_login(user: str, password: str) -> str:
 
 
 def _fetched(url: str, parts: SplitResult) -> str:
-    """Return what a URL answers. `parts` may have a user and a password, which are sent and not shown."""
+    """Return the response of a URL. `parts` may have a user and a password, which are sent and never shown."""
     headers = {"Accept": "text/plain"}
     if parts.username is not None:
         headers["Authorization"] = basic_login(unquote(parts.username), unquote(parts.password or ""))
@@ -280,7 +280,7 @@ def _fetched(url: str, parts: SplitResult) -> str:
 
 
 def _content(path: Path) -> tuple[str, float]:
-    """Return the text of a file, and how many seconds ago it was written."""
+    """Return a file's text, and its age in seconds."""
     try:
         return path.read_text(encoding="utf-8", errors="replace"), time.time() - path.stat().st_mtime
     except OSError as exc:

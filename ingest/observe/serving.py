@@ -97,13 +97,13 @@ class MetricsServer:
         threading.Thread(target=self._server.serve_forever, name="metrics", daemon=True).start()
 
     def close(self) -> None:
-        """Listen no more."""
+        """Stop the server."""
         self._server.shutdown()
         self._server.server_close()
 
 
 def answer(request: BaseHTTPRequestHandler, text: Exposition, health: Health, *, authorized: bool) -> None:
-    """Answer one request. Who is not known, as he has no password, gets no metrics, and no reason why a run is unwell.
+    """Answer one request. A client without the password gets neither metrics nor the reason of a bad health.
 
     Probes get the status also so: those of Kubernetes have no passwords.
     """
@@ -139,7 +139,7 @@ class MetricsFile:
         self._written = 0.0
 
     def __call__(self, event: Event) -> None:
-        """Write the file again when it is out of date, also while the run waits, and at the end."""
+        """Rewrite the file when it is out of date, also while the run waits, and at the end."""
         now = time.monotonic()
         often = isinstance(event, BatchDone | SideAnswers) and now - self._written > FILE_S
         if isinstance(event, RunEnded) or often:
@@ -238,7 +238,7 @@ class Exposition:
         self._heads: dict[str, dict[tuple[str, ...], str]] = {}
 
     def __call__(self) -> bytes:
-        """Return all metrics as they are now."""
+        """Return all metrics with their current values, as text."""
         parts: list[str] = []
         for family in self._registry.collect():
             self._add(family, parts)
@@ -270,7 +270,7 @@ def _shown(value: float) -> str:
 
 
 def _head(name: str, labels: Mapping[str, str]) -> str:
-    """Return what stands in front of a sample's number: its name and its labels, by their names."""
+    """Return the head of a sample's line: the metric's name with its labels."""
     if not labels:
         return name
     texts = ",".join(f'{label}="{_escaped(text)}"' for label, text in sorted(labels.items()))

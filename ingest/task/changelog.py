@@ -1,4 +1,4 @@
-"""The rows of upsert topics, kept so that an insert can be told from an update, and the row before be shown.
+"""Stored rows of upsert topics, by which a value is an insert or an update with its row before.
 
 One file for each split, on the disk of the machine where its tasks run: by key, the last row, and up to which offset.
 A task whose file stands elsewhere than its range begins (the split has moved here, or a commit was not the last word)
@@ -61,7 +61,7 @@ def _with_row_before(change: Change, row: bytes) -> Change:
 
 
 def _beside_key(key: bytes | None, old: bytes, declared: InlineSchema | None) -> InlineSchema | None:
-    """Return what a message declares, and of which columns its key has another text than the row before."""
+    """Return a message's declared schema, extended by the columns whose text in the key differs from the row before."""
     try:
         image = None if key is None else key_image(key)
         found = {} if image is None else compared(bytes(image), old)
@@ -79,7 +79,7 @@ def _is_damage(exc: Exception) -> bool:
 
 
 class SplitRows:
-    """The rows of one split: a file, and what a task has changed since its last commit. Methods raise Unavailable."""
+    """The rows of one split: a SQLite file, and a task's changes since its last commit. Methods raise Unavailable."""
 
     def __init__(self, path: Path) -> None:
         """Open the file, or start an empty one if it cannot be read."""
@@ -139,7 +139,7 @@ class SplitRows:
             self._file.execute("DELETE FROM at")
 
     def find(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
-        """Return the rows of these keys, as far as there are any."""
+        """Return the existing rows of these keys."""
         out: dict[bytes, bytes] = {}
         wanted = [key for key in set(keys) if key not in self._changed]
         for first in range(0, len(wanted), _AT_ONCE):
@@ -154,12 +154,12 @@ class SplitRows:
         return out
 
     def put(self, offset: int, key: bytes, row: bytes | None) -> None:
-        """Note a row, or that it is gone; it is kept with the next commit that passes its offset."""
+        """Set or delete (None) a key's row. The change becomes durable with the next commit past its offset."""
         self._changed[key] = row
         self._log.append((offset, key, row))
 
     def commit(self, position: int) -> None:
-        """Keep what came before this offset, forget the rest."""
+        """Store the changes before this offset, and discard the rest."""
         last: dict[bytes, bytes | None] = {key: row for offset, key, row in self._log if offset < position}
         self._changed.clear()
         self._log.clear()
@@ -191,7 +191,7 @@ class Changelog:
         self._rows: dict[Split, SplitRows] = {}
 
     def prepare(self, starts: Mapping[Split, int]) -> None:
-        """Open the rows of these splits, and bring them to where the ranges begin. Raises IngestError."""
+        """Open the rows of these splits, and read their topics up to where the ranges begin. Raise IngestError."""
         behind: dict[Split, tuple[int, int]] = {}
         for split, start in starts.items():
             name = f"{split[0]}/{split[1]}/{self._ids.get(split[0], '')}"
@@ -219,7 +219,7 @@ class Changelog:
             self._rows[split].commit(end)
 
     def normalise(self, split: Split, changes: list[Decoded], messages: Sequence[Record]) -> list[Decoded]:
-        """Return the changes as they change the rows: updates and deletes have the row before them."""
+        """Return the changes as inserts, updates and deletes, the latter two with the row before."""
         rows = self._rows[split]
         keys = [message.key() or b"" for message in messages]
         known = rows.find(keys)
@@ -245,12 +245,12 @@ class Changelog:
         return out
 
     def commit(self, positions: Mapping[Split, int]) -> None:
-        """Keep the rows up to these offsets."""
+        """Store the rows up to these offsets."""
         for split, rows in self._rows.items():
             rows.commit(positions[split])
 
     def close(self) -> None:
-        """Close the files; what was not committed is forgotten."""
+        """Close the files, and discard uncommitted changes."""
         for rows in self._rows.values():
             rows.close()
         self._rows = {}

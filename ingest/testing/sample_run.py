@@ -164,7 +164,7 @@ class SampleRun:
 
 
 def session_on_demand(settings: Settings, resources: ExitStack) -> Callable[[], Session]:
-    """Return what starts Spark, where it is needed after all, the first time that it is called."""
+    """Return a function that starts Spark at its first call, and returns the same session afterwards."""
 
     @cache
     def session() -> Session:

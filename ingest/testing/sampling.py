@@ -77,7 +77,7 @@ class Sample:
                 yield Chunk(chunk.split, chunk.topic, messages)
 
     def split_of(self, record: Record) -> Split:
-        """Return where a record of the sample is from; a copy of one only says its topic and partition."""
+        """Return the split of a sampled record; for a copy of a record, its topic and partition."""
         if not self._splits:
             self._splits = {id(message): chunk.split for chunk in self.chunks for message in chunk.messages}
         return self._splits.get(id(record)) or (record.topic() or "", record.partition() or 0)
@@ -132,7 +132,7 @@ class SampledCoordinator(SourceCoordinator):
         return self._identity
 
     def fingerprint(self, identity: str) -> dict[str, Any]:
-        """Return what a checkpoint of this source depends on."""
+        """Return the options that a checkpoint of this source is bound to."""
         return self._real.fingerprint(identity)
 
     def start(
@@ -196,7 +196,7 @@ class SampledCoordinator(SourceCoordinator):
         self._show_rows(keeper)
 
     def _show_rows(self, keeper: StatefulCoordinator) -> None:
-        """Show rows, which are no messages, as dead letters have them."""
+        """Set the function that shows a database's row as the JSON text of a dead letter."""
         rows = self._source.row_letters
         if rows is None:
             return
@@ -312,19 +312,19 @@ class SampledCoordinator(SourceCoordinator):
         return dict(positions)
 
     def reads(self, topic: str) -> bool:
-        """Tell whether a topic is, or would be, one of those that are read."""
+        """Tell whether the real source reads a topic, or would read it."""
         return self._real.reads(topic)
 
     def resolve(self, splits: Iterable[Split], to: Literal["earliest", "latest"] | int) -> dict[Split, int]:
-        """Return what the real source says."""
+        """Return the real source's answer."""
         return self._real.resolve(splits, to)
 
     def topics(self, names: Iterable[str]) -> Mapping[str, Any]:
-        """Return what the real source says."""
+        """Return the real source's answer."""
         return self._real.topics(names)
 
     def finished(self, _positions: Mapping[Split, int]) -> bool:
-        """Leave the end to `once`."""
+        """Return False: a sample ends by `once`."""
         return False
 
     def discover(self, _positions: Mapping[Split, int]) -> dict[Split, int]:
@@ -332,7 +332,7 @@ class SampledCoordinator(SourceCoordinator):
         return {}
 
     def close(self) -> None:
-        """Keep the connection for the next run over the sample; who made it closes it."""
+        """Leave the connection open for the next run over the sample; its owner closes it."""
 
 
 class SampledReader(Reader):
@@ -370,7 +370,7 @@ _FIRST: Final = 50
 
 @dataclass(frozen=True, slots=True)
 class FirstLook:
-    """What a sample of the topics shows: `ingest init` makes a pipeline file of it."""
+    """Findings from a sample of topics, of which `ingest init` makes a pipeline file."""
 
     topics: tuple[str, ...]
     splits: int

@@ -65,7 +65,7 @@ class Spool:
             self.flush()
 
     def flush(self) -> None:
-        """Write what is pending."""
+        """Write the buffered states to the disk."""
         for number, entries in enumerate(self._pending):
             if entries:
                 size = 5 + sum(map(len, entries))
@@ -133,7 +133,7 @@ class Comparison:
         self._states = states
 
     def compare(self, sides: ComparedSides) -> Iterator[UnequalKey]:
-        """Yield what differs, and what the sink has not yet; counts nothing of these."""
+        """Yield keys whose rows differ, and keys whose rows the sink does not have yet, without counting either."""
         for spool in sides:
             spool.flush()
         for part in range(PARTS):
@@ -156,7 +156,7 @@ class Comparison:
         return out
 
     def _add(self, table: int, kept: dict[int, list[Cells | None]], split: int, cells: Cells | None) -> None:
-        """Add a state to those of its split: only what may still count is kept."""
+        """Add a state to its split's list, and drop states that can no longer matter."""
         rules, states = self._tables[table].rules, kept.setdefault(split, [])
         if rules.all_states:
             states.append(cells)
@@ -221,7 +221,7 @@ class Comparison:
         return out
 
     def _last(self, table: int, of: StatesOfKey) -> tuple[list[Cells | None], list[Cells | None]]:
-        """Return the states that are right at the end, and those that were right on the way there."""
+        """Return the states that the sink may have at the end, and the states that were right before."""
         finals = self._finals(table, of)
         right = _different(finals.values()) or [None]
         if self._tables[table].rules.sequence is not None and len(right) > 1:

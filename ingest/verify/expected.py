@@ -273,9 +273,9 @@ class ReadingStartup:
         checkpoint.batches = "verify"
         tables, schemas = self._pipeline.schemas(checkpoint, same_cluster=False)
         stored = schemas.take_over()
-        memory = self._pipeline.memory
-        backlog = Backlog(progress, coordinator.ends(progress.positions), drain=True, fixed=memory.fixed)
-        if new := memory.new_schemas():
+        source_state = self._pipeline.memory
+        backlog = Backlog(progress, coordinator.ends(progress.positions), drain=True, fixed=source_state.fixed)
+        if new := source_state.new_schemas():
             self._learned.update(new)
             schemas.evolve(new)
         return Start(checkpoint, self._parts.endpoints.source, backlog, tables, schemas, stored, resumed=True)
@@ -314,7 +314,7 @@ class ForwardingWriter(PlainWriter):
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """The end of a reading, from which the next one continues."""
+    """The positions at which a reading of the source ended, for the next reading."""
 
     positions: dict[Split, int]
     state: SourceState
@@ -371,7 +371,7 @@ class SnapshotRows:
 
 
 def selector_of(tables: Iterable[TableId]) -> str | None:
-    """Return a selector of tables; None where a name has signs that mean something in it."""
+    """Return a selector that matches exactly these tables; None where a name has special characters."""
     names = sorted(map(show, tables))
     plain = all(_PLAIN.fullmatch(name) for name in names) and sum(map(len, names)) <= _MAX_SELECTOR
     return ",".join(names) if plain else None

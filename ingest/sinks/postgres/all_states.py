@@ -139,7 +139,7 @@ def states_of(rows: Mapping[bytes, State]) -> Iterator[tuple[bytes, bytes | None
 
 
 def rows_by_state(table: SqlTable, states: sql.Composable) -> HistoryRows | SequencedRows | None:
-    """Return the statements that write all states of a key; None for a table that takes the last ones."""
+    """Return the statements for a table that stores all states of a key; None for one that stores last states only."""
     if table.history is not None:
         return HistoryRows(table, states)
     return None if table.sequence is None else SequencedRows(table, states)

@@ -48,7 +48,7 @@ class RunOwner(msgspec.Struct, frozen=True):
 
 
 class ProgressTables:
-    """The tables of progress in one schema, and what is asked of them. All methods raise psycopg.Error."""
+    """The progress tables in one schema, with their queries. All methods raise psycopg.Error."""
 
     def __init__(self, schema: str, prefix: str, dialect: SqlDialect = POSTGRES) -> None:
         """`prefix`: the name under which one run at a time writes."""
@@ -77,7 +77,7 @@ class ProgressTables:
             connection.execute(sql.SQL(_CREATE).format(run=run, progress=progress))
 
     def acquire(self, connection: Connection, owner: RunOwner) -> RunOwner | None:
-        """Write the run that writes from now on; returns the one before. Raise Fenced where a newer run has begun.
+        """Store this run as the writer, and return the previous one. Raise Fenced where a newer run has begun.
 
         Waits until commits of older runs have ended.
         """
@@ -96,7 +96,7 @@ class ProgressTables:
         return before
 
     def _held(self, connection: Connection, how: Literal["FOR UPDATE", "FOR SHARE", ""]) -> tuple[str, str, int] | None:
-        """Return the run that writes, whose row is held until the transaction ends; None where there is none."""
+        """Return the stored writer, with its row locked until the transaction ends; None without one."""
         if not self._dialect.locks_rows:  # what is written is held everywhere
             with self._dialect.queueing(connection):
                 connection.execute(self._sql("UPDATE {run} SET at = now() WHERE prefix = %s"), (self._prefix,))

@@ -60,7 +60,7 @@ def find_refused(
     key_of: Callable[[_Row], Hashable | None],
     replaces: Callable[[_Row], bool] = lambda _: True,
 ) -> list[tuple[_Row, Refusal]]:
-    """Write all changes that can be written, in their order; returns those that are refused, with the reasons.
+    """Write all changes that the database accepts, in order. Return the refused changes with the reasons.
 
     `write`: writes changes as a whole, of each key the last one, or writes none of them and returns why.
     `key_of`: the key whose state a change is, if a later one takes its place; None if all of its states are written.
@@ -105,12 +105,12 @@ class _Search(Generic[_Row]):
         """True if changes were tried from the last one to the first."""
 
     def replaced(self, at: int) -> bool:
-        """Return whether a later change has taken the place of one."""
+        """Return whether a later change of the same key has replaced a change."""
         key = self._key_of(self._changes[at])
         return key is not None and self._newest.get(key, -1) > at
 
     def halve(self, numbers: Sequence[int]) -> list[tuple[int, Refusal]]:
-        """Write changes, half by half where they are refused together; returns those that are refused alone."""
+        """Write changes, bisecting groups that are refused. Return the changes that are refused alone."""
         refused: list[tuple[int, Refusal]] = []
         left = [numbers]
         while left:
@@ -130,5 +130,5 @@ class _Search(Generic[_Row]):
     def _with_later(self, numbers: Sequence[int]) -> list[int]:
         """Return the numbers, sorted, and those of written changes that must be written after them."""
         keys = {key: at for at in numbers if (key := self._key_of(self._changes[at])) is not None}
-        later = {self._after[key] for key, at in keys.items() if self._after.get(key, -1) > at}
-        return sorted({*numbers, *later})
+        later_changes = {self._after[key] for key, at in keys.items() if self._after.get(key, -1) > at}
+        return sorted({*numbers, *later_changes})

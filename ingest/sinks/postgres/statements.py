@@ -191,7 +191,7 @@ class _LeftError(Exception):
 
 
 def make_staging(connection: Connection) -> None:
-    """Make the staging table of a connection, if it is not there. Raise psycopg.Error."""
+    """Create the connection's staging table unless it exists. Raise psycopg.Error."""
     connection.execute(_STAGING)
 
 
@@ -250,7 +250,7 @@ def _records(source: str, table: SqlTable, kinds: Mapping[str, str], others: Seq
 
 
 def _json_statement(table: SqlTable, kinds: Mapping[str, str]) -> sql.Composed:
-    """Return the statement that writes what was staged as JSON."""
+    """Return the statement that writes the rows staged as JSON."""
     staged = sql.SQL("ingest_rows AS l, json_to_record(l.key) AS k({})").format(record_of(table.key, kinds))
     line = sql.SQL("held" if table.deleted is not None else "last")
     rows = sql.SQL(", json_to_record({}.line) AS r({})").format(line, record_of(table.non_key, kinds))
@@ -262,7 +262,7 @@ def _json_statement(table: SqlTable, kinds: Mapping[str, str]) -> sql.Composed:
 def _typed_statement(
     table: SqlTable, kinds: Mapping[str, str], stage: sql.Identifier, *, deletes: bool
 ) -> sql.Composed:
-    """Return the statement that writes what was staged in columns. `deletes`: whether there may be some."""
+    """Return the statement that writes the rows staged in typed columns. `deletes`: whether it also deletes rows."""
     rest = [*of_alias("l", numbered("v", table.non_key)), sql.SQL("l.gone")]
     values = _staged(kinds, "held" if table.deleted is not None else "last", "v", table.non_key)
     keys, staged = _staged(kinds, "l", "k", table.key), sql.SQL("{} AS l").format(stage)
@@ -341,7 +341,7 @@ def _staged(kinds: Mapping[str, str], alias: str, letter: str, names: Sequence[s
 
 
 def value_of(column: sql.Composable, kind: str) -> sql.Composable:
-    """Return the value of a column, from what it was read as."""
+    """Return the SQL expression of a column's value, converted from the type in which it was read."""
     if kind == "bytea":
         return sql.SQL("decode({}, 'base64')").format(column)
     return sql.SQL("{}::{}").format(column, sql.SQL(kind)) if kind in {"json", "jsonb"} else column

@@ -33,7 +33,7 @@ _MARK: Final = "UPDATE {table} AS t SET {flag} = true WHERE {flag} IS DISTINCT F
 def rows_by_key(
     connection: Connection, table: SqlTable, kinds: Mapping[str, str], names: Sequence[str], most: int = CHUNK
 ) -> Iterator[list[tuple[str | None, ...]]]:
-    """Yield the texts of these columns, in the order of the key, so many rows in one transaction.
+    """Yield groups of stored rows, as texts of these columns, ordered by key; each group is one transaction.
 
     Rows of one key are in the same list. `kinds`: the types of the table's columns. Raise psycopg.Error.
     """
@@ -88,7 +88,7 @@ class ExpectedTexts:
 def keep_only(
     connection: Connection, table: SqlTable, kinds: Mapping[str, str], keys: Sequence[bytes], *, stages: bool
 ) -> int:
-    """Delete the rows of other keys than these, or mark them; returns how many. Raise psycopg.Error.
+    """Delete all rows with keys other than these, or mark them as deleted. Return their number. Raise psycopg.Error.
 
     `kinds`: the types of the columns that are there. `stages`: whether the server has staging tables. Keys that the
     database cannot read are no row's.
