@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -72,7 +72,8 @@ class RecordMetadata:
         if wrong and change.after is not None:
             raise next(iter(wrong.values()))
         for record in records:
-            topic, of_table, partition = record.destination
+            place: Any = record.destination
+            topic, of_table, partition = place
             together = (*(of_table or ()), *headers)
             yield record._replace(destination=RecordDestination(topic, together or None, partition, millis))
 

@@ -7,8 +7,9 @@ docs/spec/keys.md, docs/spec/sinks.md#all-states-of-a-row.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, Protocol, Self, TypeAlias
 
 from ingest.encode.coercer import OTHERS, RowCoercer, check_before, check_key
 from ingest.model import temporal, types
@@ -42,8 +43,11 @@ class Coarse(Enum):
     """Those, and the times of rows, which are cut and counted."""
 
 
-Destination: TypeAlias = Any
-"""Where records of a sink go: a value of the sink's own class, by which the sink's writer knows a table or topic."""
+Destination: TypeAlias = Hashable
+"""Where records of a sink go: a value of the sink's own class, by which the sink's writer knows a table or topic.
+
+Drivers and tasks only compare it: equal ones are one place. A writer takes it as what its encoders have given.
+"""
 
 
 class Record(NamedTuple):

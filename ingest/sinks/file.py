@@ -245,7 +245,7 @@ class FileWriter(PlainWriter):
     def write(self, records: Sequence[Record]) -> None:
         """Keep the lines until the commit."""
         for name, _, value in records:
-            self._lines.setdefault(name, []).append(bytes(value or b"").translate(_ON_ONE_LINE))
+            self._lines.setdefault(str(name), []).append(bytes(value or b"").translate(_ON_ONE_LINE))
 
     def commit(self, _positions: Mapping[Split, int], _metadata: bytes, *, final: bool) -> None:
         """Add the lines to their files; raises AccessError, Unavailable."""

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Mapping, Sequence
     from contextlib import ExitStack
 
-    from ingest.encode.upsert_encoder import Destination
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
     from ingest.sinks.postgres.connection import Connection
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 _TEXTS: Final = ("text", "character")
 
 
-class DatabaseReader(SinkReader):
+class DatabaseReader(SinkReader["SqlTable"]):
     """The tables of a database."""
 
     states = False
@@ -82,12 +81,12 @@ class DatabaseReader(SinkReader):
                     current = [row[: len(names)] for row in chunk if not ended or row[-1] is None]
                     yield target, [self._row(wanted, existing, names, row) for row in current]
 
-    def target(self, destination: Destination) -> TableId | None:
+    def target(self, destination: SqlTable) -> TableId | None:
         """Return the table that a record's destination stands for."""
         return self._targets.get((destination.schema, destination.name))
 
     def expected(
-        self, table: TableId, destination: Destination, records: Sequence[tuple[bytes, bytes | None]]
+        self, table: TableId, destination: SqlTable, records: Sequence[tuple[bytes, bytes | None]]
     ) -> list[KeyedRow]:
         """Return the row of each record, with values as the table stores them; a delete has no cells.
 

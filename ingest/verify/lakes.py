@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from contextlib import ExitStack
 
-    from ingest.encode.upsert_encoder import Destination
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
     from ingest.sinks.delta.options import DeltaSink
@@ -34,7 +33,7 @@ _ROWS = 20_000
 """Rows that are handed on together."""
 
 
-class LakeReader(SinkReader):
+class LakeReader(SinkReader["LakeTable"]):
     """The tables of a lake."""
 
     states = False
@@ -85,12 +84,12 @@ class LakeReader(SinkReader):
         """How many times of expected rows were cut: only the sink's writer does that."""
         return sum(self._cut.values())
 
-    def target(self, destination: Destination) -> TableId | None:
+    def target(self, destination: LakeTable) -> TableId | None:
         """Return the table that a record's destination stands for."""
         return self._targets.get(destination.id)
 
     def expected(
-        self, table: TableId, destination: Destination, records: Sequence[tuple[bytes, bytes | None]]
+        self, table: TableId, destination: LakeTable, records: Sequence[tuple[bytes, bytes | None]]
     ) -> list[KeyedRow]:
         """Return the row of each record, with values as the table stores them; a delete has no cells.
 

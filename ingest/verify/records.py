@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from contextlib import ExitStack
 
     from ingest.component.options import AnyOptions
-    from ingest.encode.upsert_encoder import Destination
     from ingest.model.record import Chunk, Record, Split
     from ingest.model.table import TableId
     from ingest.model.types import DataType
@@ -74,7 +73,7 @@ class _Target:
         self.key = schema.primary_key
 
 
-class RecordsReader(SinkReader):
+class RecordsReader(SinkReader[_Target]):
     """The records of a sink whose records are keyed rows, or changes of rows."""
 
     states = True
@@ -221,12 +220,12 @@ class RecordsReader(SinkReader):
         name = show(table)  # others may write to the same place
         return next((target for target in targets if show(target) == name), None)
 
-    def target(self, destination: Destination) -> TableId | None:
+    def target(self, destination: _Target) -> TableId | None:
         """Return the table that a record's destination stands for."""
         return destination.table if destination.table in self._sources else None
 
     def expected(
-        self, table: TableId, destination: Destination, records: Sequence[tuple[bytes, bytes | None]]
+        self, table: TableId, destination: _Target, records: Sequence[tuple[bytes, bytes | None]]
     ) -> list[KeyedRow]:
         """Return the row of each record, with values in the texts of its columns' types; a delete has no cells."""
         columns = {name: kind for name, kind in destination.columns.items() if name not in self._metadata}

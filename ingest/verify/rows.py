@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 import orjson
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from ingest.component.options import AnyOptions
-    from ingest.encode.upsert_encoder import Destination
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
     from ingest.model.types import DataType
@@ -108,7 +107,11 @@ class SinkTable:
         return (*self.missing, *self.dropped)
 
 
-class SinkReader(ABC):
+D = TypeVar("D")
+"""The class of a sink's destinations."""
+
+
+class SinkReader(ABC, Generic[D]):
     """Reads the rows of a sink's tables, and says which rows encoded records should become. Raises IngestError."""
 
     states: bool
@@ -134,13 +137,11 @@ class SinkReader(ABC):
         """Yield all rows of tables, some at a time. No transaction lasts longer than some of them."""
 
     @abstractmethod
-    def target(self, destination: Destination) -> TableId | None:
+    def target(self, destination: D) -> TableId | None:
         """Return the table that a record's destination stands for; None for one that is not compared."""
 
     @abstractmethod
-    def expected(
-        self, table: TableId, destination: Destination, records: Sequence[tuple[bytes, bytes | None]]
-    ) -> list[KeyedRow]:
+    def expected(self, table: TableId, destination: D, records: Sequence[tuple[bytes, bytes | None]]) -> list[KeyedRow]:
         """Return the row of each record, with values as the table stores them; a delete has no cells.
 
         `records`: key and row as JSON, None for a delete. Those that the sink refuses are left out. `destination`: the

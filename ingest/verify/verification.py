@@ -18,7 +18,7 @@ import time
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ingest.checkpoint.checkpoint import Checkpoint
 from ingest.checkpoint.hadoop_storage import HadoopStorage
@@ -407,7 +407,7 @@ class Verification:
             self._report.warnings.append(text)
 
 
-def reader_of(pipeline: Pipeline, resources: ExitStack) -> SinkReader:
+def reader_of(pipeline: Pipeline, resources: ExitStack) -> SinkReader[Any]:
     """Return what reads a pipeline's sink back. Raise ConfigError for one that cannot be.
 
     `resources`: where its connections are closed.

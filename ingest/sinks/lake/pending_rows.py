@@ -119,7 +119,7 @@ class PendingRows:
 
     def __init__(
         self,
-        columns_of: Callable[[Destination], tuple[Sequence[LakeColumn], Sequence[str]]],
+        columns_of: Callable[[Any], tuple[Sequence[LakeColumn], Sequence[str]]],
         states: StatesToWrite = LAST_STATES,
     ) -> None:
         """`columns_of` returns the columns of a destination's table, and the names of those of its key."""
@@ -147,7 +147,7 @@ class PendingRows:
         sizes = [one.size() for one in self._tables.values()]
         return sum(count for count, _ in sizes), sum(size for _, size in sizes)
 
-    def take(self) -> list[tuple[Destination, LastStates]]:
+    def take(self) -> list[tuple[Any, LastStates]]:
         """Return the last states of the keys of each table that has any, and keep nothing."""
         tables, self._tables, self._known = self._tables, {}, {}
         taken = [(destination, one.take()) for destination, one in tables.items()]
@@ -178,9 +178,7 @@ class PendingRows:
 class _PendingTable:
     """The rows of one table: those that native code has read are in `keys`, the others in record batches."""
 
-    def __init__(
-        self, columns: Sequence[LakeColumn], key: Sequence[str], written: StatesToWrite, table: Destination
-    ) -> None:
+    def __init__(self, columns: Sequence[LakeColumn], key: Sequence[str], written: StatesToWrite, table: Any) -> None:
         self._columns, self._key = columns, key
         self._written, self._table = written, table
         self.keys: LakeKeys | PlainKeys = keys_reader(columns, key) or PlainKeys(len(columns))

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from ingest.encode.upsert_encoder import Destination, Record
+    from ingest.encode.upsert_encoder import Record
     from ingest.model.commit import CommitScope, ResumePoint
     from ingest.model.record import Split
     from ingest.sinks.lake.changes import ExistingColumn
@@ -82,7 +82,7 @@ class LakeFiles(ABC, Generic[TableT]):
     def _known_as(self, table: LakeTable, existing: TableT) -> TaskTable:
         """Return a table that is there as rows need it. Raise ValueError where it cannot take them."""
 
-    def columns_of(self, table: Destination) -> tuple[Sequence[LakeColumn], Sequence[str]]:
+    def columns_of(self, table: LakeTable) -> tuple[Sequence[LakeColumn], Sequence[str]]:
         """Return a table's columns, in the order of its files, and the names of those of its key. Raise IngestError."""
         return self._table(table).columns, table.key
 

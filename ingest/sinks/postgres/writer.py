@@ -140,13 +140,14 @@ class PostgresWriter:
 
     def write(self, records: Sequence[Record]) -> None:
         """Keep the rows until the commit."""
+        rows: Sequence[Any] = records
         if self._deletes == "ignore":
-            records = [record for record in records if record[2] is not None]
+            rows = [record for record in records if record[2] is not None]
         if self._changes is not None:
-            self._changes += [_Change(table, key or b"", _line(value)) for table, key, value in records]
+            self._changes += [_Change(table, key or b"", _line(value)) for table, key, value in rows]
             if len(self._changes) > MAX_SEARCHED and not self._put_off:
                 self._changes = None
-        self._add(self._rows, records)
+        self._add(self._rows, rows)
 
     def _add(
         self, rows: dict[SqlTable, list[KeyedChanges]], records: Iterable[tuple[SqlTable, bytes | None, Any]]

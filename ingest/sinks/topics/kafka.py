@@ -240,7 +240,7 @@ class KafkaSink(TopicsOptions, SinkOptions):
             def render(change: RowChange) -> Iterator[Record]:
                 for record in template.render(change):
                     place = crc32(fill(hashed, None, change.key)).to_bytes(4, "big")
-                    yield record._replace(destination=record.destination._replace(partition=place))
+                    yield record._replace(destination=to._replace(partition=place))
 
             encoder = ChangeEncoder(table, source, sink, render, inference, coarse=coarse)
         return encoder.with_rounding(rounding).with_metadata(metadata).with_splits(splits)

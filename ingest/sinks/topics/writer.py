@@ -134,7 +134,8 @@ class PartitioningWriter(WriterBefore):
             targets[:] = [self._placed(to, None, None) for to in targets]
             self._writer.write(records)
         else:
-            placed = [r._replace(destination=self._placed(r.destination, r.key, r.value)) for r in records]
+            of_topics: Sequence[Any] = records
+            placed = [r._replace(destination=self._placed(r.destination, r.key, r.value)) for r in of_topics]
             self._writer.write(placed)
 
     def _placed(self, to: TopicDestination, key: bytes | None, value: Any) -> TopicDestination:

@@ -27,7 +27,8 @@ def placed(table: TableSchema, before: Any, after: Any, kind: Kind = Kind.INSERT
     metadata = RecordMetadata(("headers", "timestamp"), table)
     (record,) = metadata.placed(RowChange(kind, before, after, {}, {}), [RECORD])
     assert record[1:] == (b"k", b"v")
-    return tuple(record[0])
+    placed_at: Any = record.destination
+    return tuple(placed_at)
 
 
 @pytest.mark.parametrize(
