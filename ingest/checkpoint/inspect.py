@@ -16,7 +16,7 @@ from ingest.checkpoint.hadoop_storage import HadoopStorage, started_hadoop
 from ingest.checkpoint.run_status import has_notes, standing_of, status
 from ingest.checkpoint.storage import LocalStorage
 from ingest.errors import CheckpointError, ConfigError
-from ingest.model.record import is_another
+from ingest.model.record import Split, is_another
 from ingest.paths import is_remote
 from ingest.schema.routes import Rules
 from ingest.sources.stateful import SourceState
@@ -24,7 +24,6 @@ from ingest.sources.stateful import SourceState
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from ingest.model.record import Split
     from ingest.model.standing import Standing
     from ingest.sources.kafka.coordinator import KafkaSourceCoordinator
 

@@ -10,15 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from ingest.errors import ConfigError
 from ingest.model import types
-from ingest.model.schema import changes
-from ingest.model.table import show
+from ingest.model.schema import SchemaChange, TableSchema, changes
+from ingest.model.table import TableId, show
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from ingest.checkpoint.checkpoint import Checkpoint
-    from ingest.model.schema import SchemaChange, TableSchema
-    from ingest.model.table import TableId
 
 
 @dataclass(frozen=True, slots=True)

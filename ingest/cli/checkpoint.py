@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ingest.checkpoint.inspect import apply_reset, as_offsets, exported, opened, overview, plan_reset
+from ingest.checkpoint.inspect import Reset, Target, apply_reset, as_offsets, exported, opened, overview, plan_reset
 from ingest.cli.completing import TARGETS
 from ingest.cli.completing_checkpoints import sink_topics, topics
 from ingest.cli.parameters import FormatOption, OutputFormat, SetOption, parse_variables
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from ingest.checkpoint.checkpoint import Checkpoint
-    from ingest.checkpoint.inspect import Reset, Target
     from ingest.config.pipeline import Pipeline
     from ingest.sources.kafka.coordinator import KafkaSourceCoordinator
 

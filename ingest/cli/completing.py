@@ -11,17 +11,15 @@ import json
 import os
 import re
 import shlex
+from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import typer
 
 from ingest.cli.installation import schema_text
 from ingest.kafka.catalogue import CLIENT
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _BREAKS: Final = re.compile(r"[=:]+")
 """What bash takes for words of their own (COMP_WORDBREAKS)."""

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import typer
 
 from ingest import __version__, compiled, errors
 from ingest.errors import ProgramMissing
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _NAMED: Final = ("pyspark", "confluent-kafka", "pyarrow", "pyiceberg", "deltalake", "psycopg")
 """Packages of which an error's report should say the version."""

@@ -10,22 +10,19 @@ import logging
 import os
 import sys
 import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final, TextIO
+from typing import Any, Final, TextIO
 
 import structlog
 
 from ingest.cli.summary import print_lines, print_summary
 from ingest.config.redaction import masked
+from ingest.model.standing import Standing
 from ingest.model.text import one_line
 from ingest.observe import events
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from ingest.model.standing import Standing
 
 REPEATED_S: Final = 60.0
 """The time between two lines of one kind of a Kafka client, in seconds."""

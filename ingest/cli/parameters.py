@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from ingest.cli.completing import set_values
-from ingest.model.table import SelectorError, selector
+from ingest.model.table import Selector, SelectorError, selector
 from ingest.sources.kafka.option_texts import parse_time
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from ingest.model.table import Selector
 
 
 class OutputFormat(StrEnum):

@@ -21,13 +21,12 @@ from ingest.config.redaction import mask, masked
 from ingest.errors import IngestError
 from ingest.model.text import one_line
 from ingest.observe.events import Warned
-from ingest.testing.dry_run import dry_run
+from ingest.testing.dry_run import DryRunReport, TableReport, dry_run
 from ingest.testing.tap import tap_sample
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ingest.testing.dry_run import DryRunReport, TableReport
     from ingest.testing.sample_run import SampleRun
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from rich.console import Console
 from rich.live import Live
@@ -18,14 +20,9 @@ from ingest.cli.log import STOPPING, USUAL, Log, LogFormat, LogOptions, end_now,
 from ingest.cli.screen import counted, lag_text, length
 from ingest.cli.summary import print_lines, print_summary
 from ingest.config.redaction import mask
+from ingest.model.standing import Standing
 from ingest.observe import events
 from ingest.observe.pace import Pace, is_backlog, window_s
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from collections.abc import Set as AbstractSet
-
-    from ingest.model.standing import Standing
 
 WAITING: Final = "waiting for records"
 MAX_LINES: Final = 50

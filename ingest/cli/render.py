@@ -5,12 +5,12 @@ from __future__ import annotations
 import io
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 import typer
 
 from ingest.cli.screen import command_group, counted
-from ingest.config.deployment import SETTINGS, pipelines_in, read_deployments
+from ingest.config.deployment import SETTINGS, Deployment, pipelines_in, read_deployments
 from ingest.config.diagnostics import render as render_all
 from ingest.config.loader import load
 from ingest.config.placeholders import NOT_SET
@@ -18,9 +18,6 @@ from ingest.errors import ConfigError, PipelineFileError
 from ingest.model.text import reason_of
 from ingest.render.kubernetes import Rendered, documents, kustomization, object_name
 from ingest.render.yaml_text import write_documents
-
-if TYPE_CHECKING:
-    from ingest.config.deployment import Deployment
 
 _HEAD: Final = "# Made by `ingest render k8s`; do not edit. Change the pipeline, or kubernetes.yaml beside it.\n"
 _KUSTOMIZATION: Final = "kustomization"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
@@ -19,7 +19,7 @@ from ingest.cli.log import USUAL, LogFormat, LogOptions
 from ingest.cli.parameters import SetOption, parse_start, parse_variables
 from ingest.cli.progress import observer_for
 from ingest.config.loader import load_strictly
-from ingest.config.pipeline import is_gateway
+from ingest.config.pipeline import Pipeline, is_gateway
 from ingest.config.redaction import HIDDEN, SEEN, is_secret, mask, secrets_in
 from ingest.driver.run import run as run_pipeline
 from ingest.errors import IngestError
@@ -32,9 +32,7 @@ from ingest.program import masked_errors, placed, settings_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from contextlib import AbstractContextManager
 
-    from ingest.config.pipeline import Pipeline
     from ingest.driver.context import Settings
     from ingest.observe.events import Observer
 

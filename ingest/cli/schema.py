@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ingest.checkpoint.inspect import opened
-from ingest.checkpoint.schema_history import check_version, current, difference, history, told
+from ingest.checkpoint.schema_history import Version, check_version, current, difference, history, told
 from ingest.cli.checkpoint import CheckpointOption, ConfOption, TargetArgument
 from ingest.cli.completing_checkpoints import tables
 from ingest.cli.parameters import FormatOption, OutputFormat, SetOption, parse_variables
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ingest.checkpoint.checkpoint import Checkpoint
-    from ingest.checkpoint.schema_history import Version
 
 app = command_group("Show the schemas that a pipeline has inferred, and how they changed.")
 

@@ -6,8 +6,9 @@ import base64
 import json
 import re
 import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -18,19 +19,13 @@ from ingest.cli.screen import counted, with_headings
 from ingest.config.redaction import mask, masked
 from ingest.config.scenario import ScenarioError, accept, read, write
 from ingest.deadletter.browse import content, contents
-from ingest.model.record import offset_of
+from ingest.model.record import Split, offset_of
 from ingest.model.table import show
 from ingest.model.text import one_line
 from ingest.observe.events import Warned
 from ingest.testing.sampling import IN_LOG
 from ingest.testing.scenario_runner import compared
-from ingest.testing.tap import tap
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from ingest.model.record import Split
-    from ingest.testing.tap import Tapped
+from ingest.testing.tap import Tapped, tap
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 

@@ -9,9 +9,10 @@ import sys
 import termios
 import time
 import tty
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Self
+from typing import Annotated, Any, Final, Self
 from urllib.parse import quote, urlsplit, urlunsplit
 
 import typer
@@ -25,13 +26,8 @@ from ingest.cli.summary import GAP, table_lines
 from ingest.config.loader import load_checked
 from ingest.errors import ConfigError, Unavailable
 from ingest.model.text import one_line, size
-from ingest.observe.scrape import CHANGES, Watcher
+from ingest.observe.scrape import CHANGES, Look, Watcher
 from ingest.observe.serving import USER
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from ingest.observe.scrape import Look
 
 HEADINGS: Final[tuple[str, ...]] = (
     "table",

@@ -18,13 +18,12 @@ from ingest.config.redaction import mask, masked
 from ingest.errors import SinkDiffers
 from ingest.model.text import one_line
 from ingest.observe.events import Warned
-from ingest.verify.verification import Verification
+from ingest.verify.verification import Verdict, Verification
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ingest.verify.rows import RowDifference, TableVerdict
-    from ingest.verify.verification import Verdict
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, NamedTuple, TypeAlias, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationInfo, WithJsonSchema
@@ -15,8 +15,6 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationInfo, Wit
 from ingest.model.text import TextError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from ingest.component.files import Files
 
 T = TypeVar("T")

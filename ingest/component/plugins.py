@@ -9,15 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
-from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, Final, Generic, TypeVar
 
 from ingest.errors import IngestError, InternalError, PackageError
 from ingest.model.text import one_line, reason_of
 from ingest.packages import failed_import
-
-if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
 
 T = TypeVar("T")
 _KINDS: Final = {"ingest.formats": "format", "ingest.sinks": "sink", "ingest.sources": "source"}

@@ -6,7 +6,9 @@ In: a file. Out: the settings of each pipeline. Mistakes are ConfigErrors with f
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final
 
 from pydantic import Field, ValidationError, field_validator
 from ruamel.yaml import YAML
@@ -17,10 +19,6 @@ from ingest.component.options import Options
 from ingest.config.diagnostics import did_you_mean
 from ingest.errors import ConfigError
 from ingest.model.text import reason_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from pathlib import Path
 
 _QUANTITY: Final = r"^[0-9]+(\.[0-9]+)?(m|k|M|G|T|Ki|Mi|Gi|Ti)?$"
 _NAME: Final = r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$"

@@ -24,7 +24,7 @@ from ingest.deadletter.collector import DirtyDataCollector
 from ingest.errors import ConfigError, PipelineFileError
 from ingest.expressions.lint import unknown_functions
 from ingest.kafka.properties import KRB5
-from ingest.model.table import TableLayout, partition_keys, table_options
+from ingest.model.table import PartitionKey, TableLayout, partition_keys, table_options
 from ingest.model.text import TextError, reason_of
 from ingest.sinks import SINKS
 from ingest.sources import SOURCES
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ingest.component.options import AnyOptions
-    from ingest.model.table import PartitionKey
 
 _COLLECTOR: Final = "dirty-data.collector."
 _FUNCTIONS: Final = "user-defined-function"

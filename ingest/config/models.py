@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pydantic import ValidationError
 
-from ingest.component.options import WRITTEN, Options, said
-from ingest.component.plugins import ComponentError
-from ingest.config.document import Mapping, Scalar, Sequence
+from ingest.component.options import WRITTEN, AnyOptions, Options, said
+from ingest.component.plugins import ComponentError, Registry
+from ingest.config.document import Document, Mapping, Scalar, Sequence, Span, Value
 from ingest.config.messages import OTHER_CONNECTORS, SINK_NAMES, names, problems, quoted, redacted, source_advice
 from ingest.config.redaction import PROPERTIES, shown_key
 from ingest.formats import FORMATS, options_of_keys
@@ -24,9 +24,6 @@ if TYPE_CHECKING:
 
     from pydantic_core import ErrorDetails
 
-    from ingest.component.options import AnyOptions
-    from ingest.component.plugins import Registry
-    from ingest.config.document import Document, Span, Value
     from ingest.config.placeholders import PlaceholderFiller
 
 _VALUE: Final = "value."

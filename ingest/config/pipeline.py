@@ -18,7 +18,7 @@ from ingest.component.options import Duration, Options
 from ingest.config.redaction import HIDDEN, mask, may_be_secret
 from ingest.deadletter.collector import DirtyDataCollector
 from ingest.errors import ProgramMissing
-from ingest.expressions.clauses import condition, projection
+from ingest.expressions.clauses import Item, condition, projection
 from ingest.expressions.functions import load as load_function
 from ingest.expressions.lint import taken
 from ingest.expressions.user_code import travelling
@@ -27,7 +27,6 @@ from ingest.model.text import TextError, yaml_text
 from ingest.schema.routes import KeyRule, LayoutRule, RouteRule, Rules, TransformRule
 
 if TYPE_CHECKING:
-    from ingest.expressions.clauses import Item
     from ingest.expressions.functions import Function
 
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]+")

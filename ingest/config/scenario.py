@@ -11,10 +11,11 @@ import json
 import os
 import re
 import warnings
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError
@@ -25,10 +26,6 @@ from ingest.config.document import explain_yaml
 from ingest.config.loader import Loaded, load, load_text
 from ingest.errors import ConfigError
 from ingest.model.text import reason_of
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
 _KEYS: Final = frozenset({
     "title", "pipeline", "set", "messages", "records", "lines", "rejects", "letters", "skipped", "withheld", "cut",

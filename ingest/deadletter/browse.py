@@ -11,16 +11,14 @@ from collections import Counter
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from ingest.deadletter.letter import LEFT_OUT
+from ingest.deadletter.letter import LEFT_OUT, DeadLetter
 from ingest.errors import ConfigError, Unavailable
-from ingest.model.record import kept_of
+from ingest.model.record import Record, Split, kept_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from ingest.deadletter.letter import DeadLetter
     from ingest.deadletter.source import LetterSource
-    from ingest.model.record import Record, Split
 
 GIVE_UP_S: Final = 30.0
 """The time to wait for the next letter, in seconds: there is one, as the topic has not ended."""

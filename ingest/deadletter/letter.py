@@ -8,20 +8,15 @@ docs/spec/dirty-data.md#dead-letters.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
-from ingest.kafka.refusals import Letter
+from ingest.kafka.refusals import Letter, Shorter
 from ingest.kafka.writer import KafkaWriter
-from ingest.model.record import WrappedRecord, origin
+from ingest.model.change import Reject
+from ingest.model.record import Headers, Record, Split, WrappedRecord, origin
 from ingest.model.table import selector, show, table_id
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from ingest.kafka.refusals import Shorter
-    from ingest.model.change import Reject
-    from ingest.model.record import Headers, Record, Split
 
 PREFIX: Final = "__ingest.errors."
 LEFT_OUT: Final = "left-out"

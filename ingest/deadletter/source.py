@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
-from ingest.deadletter.letter import LEFT_OUT, PREFIX, DeadLetter
+from ingest.deadletter.letter import LEFT_OUT, PREFIX, DeadLetter, Replayed, Selection
 from ingest.errors import ConfigError, DataLoss
 from ingest.kafka.admin import Cluster, ClusterProbe
 from ingest.kafka.reader import RangeReader
 from ingest.model.change import NOT_SELECTED
-from ingest.model.record import Chunk, offset_of
+from ingest.model.record import Chunk, Record, Split, offset_of
 from ingest.sources import Reader, SourceCoordinator
 from ingest.sources.backfill import DerivedSource
 from ingest.sources.records import SourceCapabilities
@@ -23,10 +23,8 @@ from ingest.sources.records import SourceCapabilities
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Mapping
 
-    from ingest.deadletter.letter import Replayed, Selection
     from ingest.formats import Decoder
     from ingest.model.commit import Reporting
-    from ingest.model.record import Record, Split
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from ingest.checkpoint.run_status import note_waiting
 from ingest.errors import IngestError
-from ingest.observe.events import Pending
+from ingest.observe.events import Event, Observer, Pending
 from ingest.observe.pace import KEPT_S, Pace
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from ingest.checkpoint.checkpoint import Checkpoint, Progress
     from ingest.model.record import Split
     from ingest.model.standing import Standing
-    from ingest.observe.events import Event, Observer
 
 COUNT_S: Final = 30.0
 """The time between two notes of the backlog, in seconds."""

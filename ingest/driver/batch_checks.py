@@ -7,22 +7,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ingest.driver.availability import GIVE_UP_S, RETRY_S
-from ingest.errors import DataLoss, DirtyData, InternalError, Unavailable
+from ingest.driver.availability import GIVE_UP_S, RETRY_S, Retries
+from ingest.errors import DataLoss, DirtyData, IngestError, InternalError, Unavailable
 from ingest.formats.appearance import REGISTERED, guessed
-from ingest.model.record import is_another
+from ingest.model.record import Split, is_another
 from ingest.task.rejects import MAX_KEPT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from ingest.checkpoint.checkpoint import Progress
-    from ingest.driver.availability import Retries
     from ingest.driver.backlog import Backlog
     from ingest.driver.context import RunContext
     from ingest.driver.ledger import Merged
-    from ingest.errors import IngestError
-    from ingest.model.record import Split
     from ingest.model.reject import RejectedRecord
     from ingest.sources import SourceCoordinator
     from ingest.task.task import TaskResult

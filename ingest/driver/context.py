@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
 from queue import SimpleQueue
@@ -21,16 +21,14 @@ from ingest.checkpoint.hadoop_storage import started_hadoop
 from ingest.component.files import Files
 from ingest.component.options import filled
 from ingest.errors import INTERRUPTED
-from ingest.observe.events import Alive, Warned
+from ingest.observe.events import Alive, Observer, Warned
 from ingest.spark.jvm import read_hadoop_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
-    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from ingest.config.pipeline import Pipeline
-    from ingest.observe.events import Observer
     from ingest.paths import SharedMark
 
 

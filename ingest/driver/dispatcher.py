@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, Final
 
-from ingest.driver.pacing import DEADLINE_S
+from ingest.driver.pacing import DEADLINE_S, Pacing
 from ingest.task.pipeline import run_tasks
-from ingest.task.task import Assigned, Delta, Task
+from ingest.task.task import Assigned, Delta, Setup, Task, TaskResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -21,13 +21,11 @@ if TYPE_CHECKING:
     from ingest.checkpoint.checkpoint import Batch
     from ingest.driver.batch_checks import ErrorBudget
     from ingest.driver.engine import TaskRunner, TransformRunner
-    from ingest.driver.pacing import Pacing
     from ingest.driver.schemas import SchemaStore
     from ingest.driver.sink_tables import KeyPartitions
     from ingest.model.record import Split
     from ingest.schema.evolve import Evolution, Schemas
     from ingest.sources import SourceCoordinator
-    from ingest.task.task import Setup, TaskResult
 
 MAX_WAITS: Final = 5
 """Batches that a task may end early, before the end of one range, for records that wait for other tasks."""

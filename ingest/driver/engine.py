@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 from ingest.component.options import said
 from ingest.errors import ConfigError, is_denied
 from ingest.model.text import reason_of
-from ingest.paths import SharedMark, is_remote, unseen, unshared
+from ingest.paths import SharedMark, SharedPlace, is_remote, unseen, unshared
 from ingest.spark.session import SUBMITTED, Session, is_local
 from ingest.task import native_support
 
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from ingest.driver.context import RunContext
-    from ingest.paths import SharedPlace
     from ingest.schema.evolve import Schemas
     from ingest.task.task import Setup, Task, TaskResult
     from ingest.transform.compiler import TransformCompiler

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ingest.model.cache import MAX_COUNTED
-from ingest.model.table import show
-from ingest.observe.events import TableSummary
-from ingest.task.task import Counters, add_counts
+from ingest.model.table import TableId, show
+from ingest.observe.events import RunEnded, TableSummary
+from ingest.task.task import Counters, TaskResult, add_counts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -25,9 +25,6 @@ if TYPE_CHECKING:
     from ingest.model.record import Split
     from ingest.model.schema import TableComments, TableSchema
     from ingest.model.standing import Standing
-    from ingest.model.table import TableId
-    from ingest.observe.events import RunEnded
-    from ingest.task.task import TaskResult
 
 
 @dataclass(frozen=True, slots=True)

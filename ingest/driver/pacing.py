@@ -8,12 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from ingest.driver.context import CLOCK, Clock
+from ingest.driver.context import CLOCK, Clock, Stop
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from ingest.driver.context import Stop
     from ingest.model.record import Split
     from ingest.task.task import TaskResult
 

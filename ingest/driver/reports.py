@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Final
 from ingest.formats import is_of_rows
 from ingest.model.change import LONE_TOMBSTONE, TOMBSTONE
 from ingest.model.commit import NO_ROW, OLDER
-from ingest.model.reject import head
+from ingest.model.reject import RejectedRecord, head
 from ingest.model.table import show
 from ingest.observe.events import BatchDone, BatchMeasured, DirtyRecord, RejectEvent, RunStarted, client_events
 from ingest.task import native_support
-from ingest.task.task import FILTERED, UNREPRESENTABLE, Counters
+from ingest.task.task import FILTERED, UNREPRESENTABLE, Counters, TaskResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,9 +21,7 @@ if TYPE_CHECKING:
     from ingest.driver.ledger import RunCounters
     from ingest.driver.startup import Start
     from ingest.model.record import Split
-    from ingest.model.reject import RejectedRecord
     from ingest.model.standing import Standing
-    from ingest.task.task import TaskResult
 
 _EXPECTED: Final = frozenset({"tombstone", "parse-error", "header-filter", "not-included", "not-selected", FILTERED})
 """Reasons why records are skipped without a warning: the pipeline asks for it."""

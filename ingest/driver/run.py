@@ -7,7 +7,7 @@ do about it.
 from __future__ import annotations
 
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING
 
@@ -17,35 +17,29 @@ from ingest.config.redaction import SEEN, mask
 from ingest.driver.availability import Outages, Retries, SideWatch, askers_of
 from ingest.driver.backlog import WaitingNotes
 from ingest.driver.batch_checks import BatchChecks, DataLossCheck, ErrorBudget
-from ingest.driver.context import RunContext, StopSignal, read_files
+from ingest.driver.context import RunContext, Settings, Stop, StopSignal, read_files
 from ingest.driver.dispatcher import Dispatcher, SchemaBroadcast
 from ingest.driver.driver import Driver
-from ingest.driver.engine import SparkEngine, seen_by_all
+from ingest.driver.engine import SparkEngine, TaskRunner, seen_by_all
 from ingest.driver.ledger import Ledger, RunCounters
 from ingest.driver.pacing import assign_shards, shard_count
 from ingest.driver.planner import BacklogWait, Planner, SplitWatch
 from ingest.driver.replacement import BackfillRequests, TableReplacement
 from ingest.driver.reports import Reports, tell_rejects
-from ingest.driver.run_parts import Endpoints, Listeners, make_parts
+from ingest.driver.run_parts import Endpoints, Listeners, RunParts, make_parts
 from ingest.driver.schemas import warn_withheld
 from ingest.driver.source_state import SourceMemory
-from ingest.driver.startup import PipelineStartup
+from ingest.driver.startup import PipelineStartup, Start, Startup
 from ingest.errors import ConfigError, IngestError, InternalError, Unavailable
 from ingest.model.text import reason_of
-from ingest.observe.events import RunEnded, Stopping
+from ingest.observe.events import Observer, RunEnded, Stopping
 from ingest.packages import failed_import
 from ingest.task.task import Setup
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from concurrent.futures import Future
 
     from ingest.config.pipeline import Pipeline
-    from ingest.driver.context import Settings, Stop
-    from ingest.driver.engine import TaskRunner
-    from ingest.driver.run_parts import RunParts
-    from ingest.driver.startup import Start, Startup
-    from ingest.observe.events import Observer
     from ingest.sources import Source
 
 

@@ -6,18 +6,18 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from ingest.driver.sink_tables import TablePlaces, command
+from ingest.driver.sink_tables import KeyPartitions, SinkTables, TablePlaces, command
 from ingest.errors import ConfigError
 from ingest.model import types
 from ingest.model.jsontext import says_number
 from ingest.model.numbers import FLOATS, Numbers, is_number
 from ingest.model.schema import AlterColumnType, CreateTable, TextNumbers, changes
-from ingest.model.table import show
+from ingest.model.table import TableId, TableLayout, show
 from ingest.model.text import one_line
-from ingest.model.types import INTEGERS, NUMBERS, STRING, is_text
+from ingest.model.types import INTEGERS, NUMBERS, STRING, DataType, is_text
 from ingest.observe.events import SchemaChanged
 from ingest.schema.evolve import Policy, Schemas, all_fit, evolve, reroute, unchanged
-from ingest.schema.infer import MAX_NAMED, unmatched
+from ingest.schema.infer import MAX_NAMED, Inference, unmatched
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -26,12 +26,8 @@ if TYPE_CHECKING:
     from ingest.config.pipeline import Pipeline
     from ingest.driver.context import RunContext
     from ingest.driver.ledger import RunCounters
-    from ingest.driver.sink_tables import KeyPartitions, SinkTables
     from ingest.model.schema import Column, SchemaChange, TableComments, TableSchema
-    from ingest.model.table import TableId, TableLayout
-    from ingest.model.types import DataType
     from ingest.schema.evolve import Evolution, Shape, SourceTable, StoredNumbers, Unfit, Widening
-    from ingest.schema.infer import Inference
     from ingest.schema.routes import Rules
 
 _SIGNALS: Final = frozenset({"id", "type", "data"})

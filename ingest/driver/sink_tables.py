@@ -13,23 +13,20 @@ from shlex import quote
 from typing import TYPE_CHECKING, Any, Final
 
 from ingest.checkpoint.backfills import backfill_notes
-from ingest.checkpoint.checkpoint import KeptPartitions, KeptPlaces
+from ingest.checkpoint.checkpoint import Checkpoint, KeptPartitions, KeptPlaces, Place
 from ingest.errors import ConfigError, IngestError
 from ingest.model.record import NO_ID, is_another
-from ingest.model.table import show
+from ingest.model.table import TableId, TableLayout, show
 from ingest.model.text import one_line
-from ingest.observe.events import Printed, TopicGrown, Warned
+from ingest.observe.events import Observer, Printed, TopicGrown, Warned
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from ingest.checkpoint.checkpoint import Checkpoint, Place
     from ingest.config.pipeline import Pipeline
     from ingest.driver.context import RunContext
     from ingest.kafka.admin import Topic
     from ingest.model.schema import SchemaChange, StoredTypes, TableComments, TableSchema
-    from ingest.model.table import TableId, TableLayout
-    from ingest.observe.events import Observer
     from ingest.schema.evolve import Schemas, SourceTable
     from ingest.sinks import Announcer, SinkCoordinator
     from ingest.sources import SourceCoordinator

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from ingest.checkpoint.run_status import note_start
 from ingest.driver.backlog import Backlog
-from ingest.driver.schemas import SchemaStore
+from ingest.driver.schemas import SchemaRules, SchemaStore
 from ingest.driver.sink_tables import KeyPartitions, SinkTables, remedy
 from ingest.driver.source_state import SourceMemory
 from ingest.errors import ConfigError, IngestError
@@ -25,7 +25,7 @@ from ingest.model.numbers import Numbers
 from ingest.model.reject import RowError
 from ingest.observe.events import OptionChanged
 from ingest.schema.evolve import Schemas, all_fit, unchanged
-from ingest.schema.infer import observe, reasons_of
+from ingest.schema.infer import Inference, observe, reasons_of
 from ingest.task.encoding import ChunkDecoder
 from ingest.task.task import Counters
 
@@ -37,11 +37,9 @@ if TYPE_CHECKING:
     from ingest.driver.context import RunContext
     from ingest.driver.ledger import RunCounters
     from ingest.driver.run_parts import RunParts
-    from ingest.driver.schemas import SchemaRules
     from ingest.model.record import Chunk, Split
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
-    from ingest.schema.infer import Inference
     from ingest.sinks import SinkCoordinator
     from ingest.sources import Source
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from ingest.encode.coercer import OTHERS, RowCoercer, check_before, check_key
-from ingest.encode.upsert_encoder import Record
-from ingest.formats.template import ColumnRef, fill
+from ingest.encode.upsert_encoder import Destination, Record
+from ingest.formats.template import ColumnRef, Image, Segments, Value, fill
 from ingest.model.cache import count_up
-from ingest.model.change import Kind, is_number, value_in_key
+from ingest.model.change import Change, InlineSchema, Kind, is_number, value_in_key
 from ingest.model.jsontext import key_image, key_text, parse_row
 from ingest.model.reject import RowError
 from ingest.model.spelling import says
-from ingest.model.types import is_text
+from ingest.model.types import DataType, is_text
 from ingest.model.values import coarse, has_times
 from ingest.model.values import coarse as coarse_of
 
@@ -26,13 +26,9 @@ if TYPE_CHECKING:
     import msgspec
 
     from ingest.encode.record_metadata import RecordMetadata
-    from ingest.encode.upsert_encoder import Destination
-    from ingest.formats.template import Image, Segments, Value
     from ingest.formats.written import Rounding
-    from ingest.model.change import Change, InlineSchema
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
-    from ingest.model.types import DataType
     from ingest.schema.evolve import SourceTable
     from ingest.schema.infer import Inference
 

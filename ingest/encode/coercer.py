@@ -13,10 +13,10 @@ from ingest.model.cache import count_up
 from ingest.model.jsontext import key_image, parse_row
 from ingest.model.numbers import FLOATS, Fit, Numbers, fit_of, is_key, is_number, nearest, rounding_of, says_exactly
 from ingest.model.reject import RowError
-from ingest.model.schema import MAX_NAME
+from ingest.model.schema import MAX_NAME, TableSchema
 from ingest.model.spelling import respelled
 from ingest.model.values import fits, holds, written
-from ingest.schema.infer import said_of
+from ingest.schema.infer import Inference, said_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Container, Iterable, Mapping, Sequence
@@ -25,10 +25,8 @@ if TYPE_CHECKING:
 
     from ingest.model.change import InlineSchema
     from ingest.model.numbers import Rounds
-    from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
     from ingest.model.types import DataType
-    from ingest.schema.infer import Inference
 
 OTHERS: Final = "(other columns)"
 """Columns that are left out of the sink, past those that are counted one by one."""

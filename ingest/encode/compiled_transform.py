@@ -6,8 +6,9 @@ In: a row's text, and the values that Spark SQL computed of it. Out: the row as 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
@@ -16,13 +17,8 @@ from ingest.model import temporal, types
 from ingest.model.change import InlineSchema
 from ingest.model.jsontext import fields_of, object_of, parse_row
 from ingest.model.reject import Failure, RowError
-from ingest.model.types import BinaryType, DateType, FloatType, TimestampNTZType, TimestampType, TimeType
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from ingest.model.table import TableId
-    from ingest.model.types import DataType
+from ingest.model.table import TableId
+from ingest.model.types import BinaryType, DataType, DateType, FloatType, TimestampNTZType, TimestampType, TimeType
 
 NAMESPACE: Final = "__namespace_name__"
 SCHEMA: Final = "__schema_name__"

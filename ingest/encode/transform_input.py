@@ -37,21 +37,19 @@ from ingest.encode.compiled_transform import (
 from ingest.expressions.rewrites import NOW, TAG
 from ingest.model import temporal, types
 from ingest.model.cache import count_up
-from ingest.model.change import Kind, is_number
+from ingest.model.change import Change, InlineSchema, Kind, is_number
 from ingest.model.jsontext import key_image, key_text, object_of, parse_row
 from ingest.model.numbers import FLOATS, Numbers
 from ingest.model.reject import RowError
 from ingest.model.schema import TableSchema
-from ingest.model.types import DecimalType
+from ingest.model.types import DataType, DecimalType
 from ingest.model.values import coarse, has_times
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from ingest.encode.compiled_transform import CompiledTransforms
-    from ingest.model.change import Change, InlineSchema
     from ingest.model.table import TableId
-    from ingest.model.types import DataType
     from ingest.schema.evolve import SourceTable
     from ingest.schema.infer import Inference
 

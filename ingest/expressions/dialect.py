@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from ingest.expressions.rewrites import CALLS, INSTANT, LOCAL, TIME_OF_DAY, TODAY, literal
 from ingest.expressions.units import interval
-from ingest.expressions.words import RESERVED, arguments_of, closing, is_plain, is_word, kind, opens, outside
+from ingest.expressions.words import RESERVED, Words, arguments_of, closing, is_plain, is_word, kind, opens, outside
 from ingest.model.text import TextError
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from sqlglot.tokenizer_core import Token
 
-    from ingest.expressions.words import Words
 
 MAX_LENGTH: Final = 1_000_000
 """How long an expression may be in Spark's words."""

@@ -11,16 +11,14 @@ import datetime as dt
 import inspect
 import types as python_types
 import typing
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
 from ingest.expressions.user_code import CodeError, imported, message_of
 from ingest.model import types
 from ingest.model.types import ArrayType, DataType, DecimalType, MapType
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _TYPES: Final[dict[Any, DataType]] = {
     str: types.STRING,

@@ -7,17 +7,13 @@ meaning is right, or a TextError with advice. Nothing is executed.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from ingest.expressions import units
-from ingest.expressions.words import TEXTS, is_word, kind, outside
+from ingest.expressions.words import TEXTS, Words, is_word, kind, outside
 from ingest.model.text import TextError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ingest.expressions.words import Words
 
 Say: TypeAlias = "Callable[[Words], str]"
 """Function that translates tokens to Spark SQL."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from ingest.expressions.words import kind
+from ingest.expressions.words import Words, kind
 from ingest.model.text import TextError
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from sqlglot.tokenizer_core import Token
 
     from ingest.expressions.rewrites import Say, Translation
-    from ingest.expressions.words import Words
 
 _SHORT: Final = ("HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND")
 _LONG: Final = ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY")

@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ingest.model.table import table_in
+from ingest.model.table import TableId, table_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from ingest.formats.avro.native.reader import AvroReader
-    from ingest.model.table import TableId
     from ingest.model.types import DataType
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar, Final, Literal, Protocol, Self
@@ -14,8 +14,6 @@ from ingest.model.types import DataType
 from ingest.schema.type_hints import TypeHints
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
-
     from ingest.formats.form import Form
     from ingest.formats.typed import TypedColumn
     from ingest.model.change import Decoded

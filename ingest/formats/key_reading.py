@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-from ingest.model.change import Reject
+from ingest.model.change import InlineSchema, Reject
 from ingest.model.jsontext import MALFORMED, PAYLOAD, check_text, fields_of, key_image, key_text, reason
 from ingest.model.temporal import SQL
 from ingest.model.values import fits
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     import msgspec
 
     from ingest.component.options import AnyOptions
-    from ingest.model.change import InlineSchema
     from ingest.model.table import TableId
 
     ReadKey: TypeAlias = Callable[[bytes], tuple[msgspec.Raw, InlineSchema] | Reject]

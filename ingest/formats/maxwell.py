@@ -6,8 +6,8 @@ as. Rules: docs/spec/maxwell-json.md.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, ClassVar, Final, Literal
+from collections.abc import Iterable, Mapping, Sequence
+from typing import ClassVar, Final, Literal
 
 import msgspec
 from pydantic import Field
@@ -16,19 +16,12 @@ from ingest.formats.form import Form, table_in_database
 from ingest.formats.format import FormatCapabilities, FormatOptions
 from ingest.formats.json.options import TimestampOptions
 from ingest.formats.key_schema import key_schema
-from ingest.formats.template import ImageRef, ValueTemplate
-from ingest.model.change import TOMBSTONE, Change, Kind, Reject, Skip
+from ingest.formats.template import ImageRef, Segments, Value, ValueTemplate
+from ingest.model.change import TOMBSTONE, Change, Decoded, Kind, Reject, Skip
 from ingest.model.jsontext import MALFORMED, fields_of, reason
-from ingest.model.table import table_in
+from ingest.model.schema import TableSchema
+from ingest.model.table import TableId, table_in
 from ingest.schema.type_hints import TypeHints
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from ingest.formats.template import Segments, Value
-    from ingest.model.change import Decoded
-    from ingest.model.schema import TableSchema
-    from ingest.model.table import TableId
 
 _NULL: Final = msgspec.Raw(b"null")
 _KINDS: Final[dict[str | None, Kind]] = {

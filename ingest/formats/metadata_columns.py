@@ -18,7 +18,7 @@ from ingest.formats.key_reading import columns_beside, json_key, key_reader, rea
 from ingest.formats.typed import Typed
 from ingest.model import temporal, types
 from ingest.model.cache import Cache
-from ingest.model.change import Change, InlineSchema, Reject, is_number
+from ingest.model.change import Change, Decoded, InlineSchema, Reject, is_number
 from ingest.model.jsontext import (
     MALFORMED,
     fields_of,
@@ -29,19 +29,16 @@ from ingest.model.jsontext import (
     says_number,
     schema_of_key,
 )
-from ingest.model.record import origin
+from ingest.model.record import Record, origin
 from ingest.model.reject import Contradiction
-from ingest.model.types import MapType
+from ingest.model.types import DataType, MapType
 from ingest.model.values import fits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
     from ingest.formats.key_reading import ReadKey
-    from ingest.model.change import Decoded
-    from ingest.model.record import Record
     from ingest.model.table import TableId
-    from ingest.model.types import DataType
 
     _Said: TypeAlias = InlineSchema | None
 

@@ -6,31 +6,24 @@ a row as bytes. Rules: docs/spec/raw.md.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Annotated, ClassVar, Final, Literal, TypeVar
 
 import msgspec
 from pydantic import AfterValidator, Field
 
 from ingest.formats.format import FormatCapabilities, FormatOptions
 from ingest.formats.positional import PositionalOptions
-from ingest.formats.raw_values import READABLE, charset_of, codec_of
+from ingest.formats.raw_values import READABLE, Codec, charset_of, codec_of
 from ingest.formats.row_decoder import RowDecoder
-from ingest.formats.template import ColumnRef
+from ingest.formats.template import ColumnRef, Image, Segments, Value
 from ingest.model import types
 from ingest.model.change import InlineSchema, Kind, Reject
 from ingest.model.floats import NotANumber
 from ingest.model.reject import RowError
-from ingest.model.table import show
-from ingest.model.types import FloatType
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from ingest.formats.raw_values import Codec
-    from ingest.formats.template import Image, Segments, Value
-    from ingest.model.schema import TableSchema
-    from ingest.model.table import TableId
-    from ingest.model.types import DataType
+from ingest.model.schema import TableSchema
+from ingest.model.table import TableId, show
+from ingest.model.types import DataType, FloatType
 
 _NO_TYPES: Final = InlineSchema()
 _Undeclared = TypeVar("_Undeclared", InlineSchema, None)

@@ -8,8 +8,9 @@ from __future__ import annotations
 import base64
 import codecs
 import re
+from collections.abc import Mapping
 from struct import Struct, error
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 import msgspec
 
@@ -18,6 +19,7 @@ from ingest.model.types import (
     BinaryType,
     BooleanType,
     ByteType,
+    DataType,
     DoubleType,
     FloatType,
     IntegerType,
@@ -26,11 +28,6 @@ from ingest.model.types import (
     ShortType,
     is_text,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from ingest.model.types import DataType
 
 READABLE: Final = "STRING, CHAR, VARCHAR, BYTES, BOOLEAN, TINYINT, SMALLINT, INT, BIGINT, FLOAT, DOUBLE"
 """Types of raw values."""

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 from ingest.formats.format import NOTHING_GIVEN
 from ingest.model.cache import Cache
-from ingest.model.change import Reject
+from ingest.model.change import InlineSchema, Reject
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping
 
     import msgspec
 
-    from ingest.model.change import InlineSchema
     from ingest.model.types import DataType
     from ingest.schema_registry.client import Found, RegistryClient
     from ingest.schema_registry.options import RegistryOptions

@@ -6,14 +6,13 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, TypeAlias
 
 from ingest.component.options import Options
-from ingest.model.change import TOMBSTONE, Change, Kind, Reject, Skip
+from ingest.model.change import TOMBSTONE, Change, Decoded, InlineSchema, Kind, Reject, Skip
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     import msgspec
 
-    from ingest.model.change import Decoded, InlineSchema
     from ingest.model.table import TableId
 
     ReadRow: TypeAlias = Callable[[bytes], tuple[msgspec.Raw, InlineSchema] | Reject]

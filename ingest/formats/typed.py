@@ -17,12 +17,10 @@ from ingest.model.change import InlineSchema
 from ingest.model.jsontext import fields_of
 from ingest.model.reject import Contradiction
 from ingest.model.spelling import says
-from ingest.model.types import BooleanType, DecimalType, DoubleType, FloatType, StringType, TimeType
+from ingest.model.types import BooleanType, DataType, DecimalType, DoubleType, FloatType, StringType, TimeType
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-
-    from ingest.model.types import DataType
 
     Convert: TypeAlias = Callable[[bytes], bytes]
     """The JSON text of a value, from how the message has it; raises ValueError for what is none of its type."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 from ingest.component.options import filled
 from ingest.formats.key_reading import columns_beside, compared, json_key, key_reader, read_key
-from ingest.model.change import Change, InlineSchema, Kind, Reject
+from ingest.model.change import Change, Decoded, InlineSchema, Kind, Reject
 from ingest.model.jsontext import MALFORMED, key_image
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from ingest.formats import Decoder
     from ingest.formats.format import FormatCapabilities
     from ingest.formats.key_reading import ReadKey
-    from ingest.model.change import Decoded
     from ingest.model.table import TableId
     from ingest.schema.type_hints import TypeHints
 

@@ -9,21 +9,16 @@ imports none.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, ClassVar, Final, Literal, Self
+from collections.abc import Iterator, Mapping
+from typing import ClassVar, Final, Literal, Self
 
 from pydantic import BaseModel, Field, PrivateAttr, field_validator, model_validator
 
-from ingest.component.files import unreadable
+from ingest.component.files import Files, unreadable
 from ingest.component.options import OPTIONS, OptionErrors, holding
 from ingest.errors import InternalError
 from ingest.kafka.properties import KRB5, check, idle, store_of, translate, uses_msk
 from ingest.paths import is_remote, private_file
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from ingest.component.files import Files
 
 _CLOUD: Final = "aliyun.kafka."
 _TEXTS: Final = {

@@ -10,13 +10,11 @@ docs/spec/configuration.md#client-properties. Starts no client and imports none.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from ingest.kafka.catalogue import CLIENT
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 BOOTSTRAP: Final = "bootstrap.servers"
 CREATE: Final = "allow.auto.create.topics"

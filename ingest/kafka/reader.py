@@ -7,23 +7,17 @@ never by counting: compaction, transaction markers and aborted records leave gap
 from __future__ import annotations
 
 from bisect import bisect_left
-from typing import TYPE_CHECKING, Final, Self
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
+from typing import Final, Self
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 
 from ingest.errors import DataLoss, TopicMissing
 from ingest.kafka.failures import explain, is_access, is_away, refuse
 from ingest.kafka.handle import make_consumer
 from ingest.kafka.properties import BOOTSTRAP, LOG_LEVEL
 from ingest.model.commit import ClientReport
-from ingest.model.record import Chunk, offset_of
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
-
-    from confluent_kafka import KafkaError
-
-    from ingest.model.record import Record, Split
+from ingest.model.record import Chunk, Record, Split, offset_of
 
 CHUNK: Final = 1_000
 """Records pulled at a time, at most: few enough to be in the processor's cache until they are written."""

@@ -6,15 +6,11 @@ See docs/adr/2026-11-22-the-client-may-hang.md.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from confluent_kafka import KafkaException
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from confluent_kafka import Consumer
+from confluent_kafka import Consumer, KafkaException
 
 METADATA_S: Final = 10.0
 """The time that a question for the partitions of a topic may take, in seconds."""

@@ -6,28 +6,19 @@ nothing where all is well. A full local queue is back-pressure, not an error.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Self
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Self
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 
-from ingest.errors import InternalError, Unavailable
+from ingest.errors import IngestError, InternalError, Unavailable
 from ingest.kafka.failures import ClientError, LocalError, error_of, explain, is_access, is_away, is_refusal, refuse
-from ingest.kafka.handle import make_producer
+from ingest.kafka.handle import EncodedRecords, Producer, make_producer
 from ingest.kafka.properties import BOOTSTRAP, LARGEST, LOG_LEVEL
-from ingest.kafka.refusals import Letter, deliver, refused
+from ingest.kafka.refusals import Held, Letter, deliver, refused
 from ingest.kafka.waiting import METADATA_S
-from ingest.model.commit import ClientReport, RowsRefused
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from confluent_kafka import KafkaError
-
-    from ingest.errors import IngestError
-    from ingest.kafka.handle import EncodedRecords, Producer
-    from ingest.kafka.refusals import Held
-    from ingest.model.commit import CommitScope, ResumePoint
-    from ingest.model.record import Split
+from ingest.model.commit import ClientReport, CommitScope, ResumePoint, RowsRefused
+from ingest.model.record import Split
 
 _BATCH: Final = "batch.size"
 DEFAULTS: Final = {

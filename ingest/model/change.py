@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from ingest.model.reject import Failure  # noqa: TC001  (msgspec reads the annotations)
-from ingest.model.table import TableId  # noqa: TC001  (msgspec reads the annotations)
+from ingest.model.reject import Failure
+from ingest.model.table import TableId
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -7,14 +7,12 @@ its key while its table's schema grows. Rules: docs/spec/keys.md#text-of-a-key-v
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from collections.abc import Container, Mapping
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
 from ingest.model.reject import RowError
-
-if TYPE_CHECKING:
-    from collections.abc import Container, Mapping
 
 Json: TypeAlias = Any
 """Value of JSON, as Python has it."""

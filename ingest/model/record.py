@@ -5,11 +5,9 @@ The Kafka client's messages are such records.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from typing import Any, Final, Protocol, TypeAlias
 
 Headers: TypeAlias = "list[tuple[str, bytes | None]]"
 Split: TypeAlias = tuple[str, int]

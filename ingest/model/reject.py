@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from ingest.model.table import show
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from ingest.model.table import TableId
+from ingest.model.table import TableId, show
 
 CODES: Final[Mapping[str, str]] = {
     "malformed": "the value is not what its format says",

@@ -9,18 +9,15 @@ docs/spec/sinks.md#layout-of-tables.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, TypeVar
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 import re2
 
 from ingest.model.text import TextError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 class PatternError(ValueError):

@@ -7,12 +7,10 @@ machine's time zone never matters. Rules: docs/spec/values.md#texts-that-are-pro
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from datetime import date, datetime, timedelta
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from typing import Final
 
 SQL: Final = "SQL"
 ISO: Final = "ISO-8601"

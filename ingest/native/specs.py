@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from ingest.encode.change_encoder import TypedKey
-from ingest.encode.compiled_transform import EVENT
+from ingest.encode.change_encoder import ChangeEncoder, RecordTemplate, TypedKey
+from ingest.encode.compiled_transform import EVENT, ResultMerger
 from ingest.encode.upsert_encoder import UpsertEncoder
-from ingest.formats.template import ColumnRef, ImageRef, ValueTemplate, json_cells
+from ingest.formats.template import ColumnRef, ImageRef, Segments, ValueTemplate, json_cells
 from ingest.model import temporal
 from ingest.model.numbers import FLOATS, Numbers
 from ingest.model.types import (
@@ -60,13 +60,10 @@ from ingest.native.contract import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from ingest.encode.change_encoder import ChangeEncoder, RecordTemplate
-    from ingest.encode.compiled_transform import ResultMerger
     from ingest.encode.transform_input import TransformInputEncoder
     from ingest.formats import Format
     from ingest.formats.form import AvroMessages, Form, Lines
     from ingest.formats.metadata_columns import ExtraColumns
-    from ingest.formats.template import Segments
     from ingest.formats.typed import TypedColumn
     from ingest.model.schema import Column
     from ingest.model.types import DataType

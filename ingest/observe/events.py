@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from ingest.model.commit import ClientReport
-    from ingest.model.standing import Standing
+from ingest.model.commit import ClientReport
+from ingest.model.standing import Standing
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import orjson
-from prometheus_client.core import HistogramMetricFamily
+from prometheus_client.core import HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from ingest import __version__
@@ -24,8 +24,6 @@ from ingest.observe.serving import Family
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
-
-    from prometheus_client.core import Metric
 
     from ingest.model.standing import Standing
     from ingest.observe.observers import Health

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-from ingest.observe.events import Serving
+from ingest.observe.events import Observer, Serving
 from ingest.observe.observers import Health, Observers
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from ingest.observe.events import Observer
 
 
 @dataclass(frozen=True, slots=True)

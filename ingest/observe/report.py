@@ -8,19 +8,16 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
+from ingest.model.standing import Standing
 from ingest.model.text import one_line
 from ingest.observe import events
 from ingest.observe.observers import AtomicFile
 from ingest.observe.report_page import page
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
-
-    from ingest.model.standing import Standing
 
 MAX_POINTS: Final = 600
 """Points of a chart; when there are more, neighbours that are a few pixels apart become one."""

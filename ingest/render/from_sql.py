@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from ingest.config.loader import load_text
 from ingest.config.redaction import PLACEHOLDERS, is_secret, may_be_secret
@@ -25,13 +26,8 @@ from ingest.model.types import quoted
 from ingest.render.first_pipeline import SCHEMA_LINE, Answers, sink_lines
 from ingest.render.yaml_text import scalar
 from ingest.schema.ddl import parse_tables
-from ingest.schema.sql_script import Left, SelectItem, SqlCopy, Token
+from ingest.schema.sql_script import Left, Script, ScriptColumn, ScriptTable, SelectItem, SqlCopy, Token
 from ingest.sinks import SINKS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from ingest.schema.sql_script import Script, ScriptColumn, ScriptTable
 
 _READ: Final = ("kafka", "upsert-kafka")
 _NEEDED: Final = {"properties.bootstrap.servers": "bootstrap", "topic": "topic"}

@@ -7,16 +7,12 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from ingest.config.deployment import OWN_VOLUMES
+from ingest.config.deployment import OWN_VOLUMES, Deployment
 from ingest.errors import CheckpointInUse, ConfigError, DirtyData, IngestError, Unavailable
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from ingest.config.deployment import Deployment
 
 _USAGE: Final = 2
 """The exit code of a wrong command line."""

@@ -6,11 +6,9 @@ and the workflow runs both.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib.resources import files
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from typing import Final
 
 _FILES: Final = {
     ".github/workflows/pipelines.yaml": "workflow.yaml",

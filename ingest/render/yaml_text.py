@@ -10,11 +10,8 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any, Final
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-    from typing import TextIO
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, TextIO
 
 _PLAIN: Final = re.compile(r"[A-Za-z_/](?:[\w./@$=-]|:(?=[\w./-]))*", re.ASCII)
 _READ_OTHERWISE: Final = frozenset({"null", "true", "false", "yes", "no", "on", "off", "y", "n"})

@@ -10,8 +10,10 @@ import shutil
 import subprocess
 import uuid
 from base64 import urlsafe_b64encode
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
 from ingest.errors import ConfigError, IngestError
 from ingest.kafka.admin import Cluster
@@ -21,10 +23,6 @@ from ingest.sandbox.jars import KAFKA_VERSION, jars
 from ingest.sandbox.process import HOST, any_ports, chosen_port, launch, noted, running, starting, stop, wait_for
 from ingest.sandbox.secure import prepare
 from ingest.sandbox.secure import properties as secure_properties
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
 
 PORT: Final = 29092
 _NOTE: Final = "broker.json"

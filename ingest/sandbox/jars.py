@@ -11,17 +11,15 @@ import os
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from importlib import resources
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 from xml.sax.saxutils import quoteattr
 
 from ingest.errors import ConfigError, Unavailable
 from ingest.paths import cache, java, locked
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 KAFKA_VERSION: Final = "4.1.0"
 FETCH_S: Final = 600

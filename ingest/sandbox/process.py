@@ -13,15 +13,13 @@ import signal
 import socket
 import subprocess
 import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import IO, TYPE_CHECKING, Any, Final, TypeVar
+from pathlib import Path
+from typing import IO, Any, Final, TypeVar
 
 from ingest.errors import ConfigError, Unavailable
 from ingest.model.text import reason_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
 
 _Kind = TypeVar("_Kind")
 HOST: Final = "127.0.0.1"

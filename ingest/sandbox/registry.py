@@ -12,10 +12,11 @@ import os
 import shutil
 import tarfile
 import tempfile
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ingest.errors import ConfigError
 from ingest.paths import cache, java, locked
@@ -33,9 +34,6 @@ from ingest.sandbox.process import (
     wait_for,
 )
 from ingest.sandbox.secure import USER, credentials
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 VERSION: Final = "3.0.9"
 """The newest version whose archive runs with Java 17: those from 3.1 on need Java 21."""

@@ -14,16 +14,13 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import Any, Final, NoReturn
 
 from ingest.errors import Unavailable
 from ingest.kafka.admin import Cluster
-from ingest.kafka.handle import make_producer
+from ingest.kafka.handle import Producer, make_producer
 from ingest.kafka.properties import BOOTSTRAP
 from ingest.sandbox.process import launch, running, starting, stop, wait_for
-
-if TYPE_CHECKING:
-    from ingest.kafka.handle import Producer
 
 Row = dict[str, Any]
 

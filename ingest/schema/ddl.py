@@ -9,14 +9,13 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from ingest.model import types
-from ingest.model.table import ByName
+from ingest.model.table import ByName, TableId
 from ingest.model.text import TextError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ingest.model.schema import TableSchema
-    from ingest.model.table import TableId
     from ingest.model.types import DataType
     from ingest.schema.ddl_parser import Statements
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import re
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from sqlglot import TokenType, exp, parser, tokens
 from sqlglot.dialects.dialect import Dialect
@@ -17,12 +17,19 @@ from sqlglot.errors import ErrorLevel, ParseError, TokenError
 
 from ingest.model import types
 from ingest.model.schema import Column, TableSchema
+from ingest.model.table import TableId
 from ingest.model.text import TextError
-from ingest.model.types import ArrayType, CharType, DecimalType, MapType, StructField, StructType, TimeType, VarcharType
-
-if TYPE_CHECKING:
-    from ingest.model.table import TableId
-    from ingest.model.types import DataType
+from ingest.model.types import (
+    ArrayType,
+    CharType,
+    DataType,
+    DecimalType,
+    MapType,
+    StructField,
+    StructType,
+    TimeType,
+    VarcharType,
+)
 
 _MAX_DEPTH: Final = 20
 _NUMBER: Final = re.compile(r"[0-9]{1,10}")

@@ -26,12 +26,11 @@ from ingest.model.schema import (
     changes,
 )
 from ingest.model.table import TableId, show
-from ingest.model.types import BIGINT, DOUBLE, STRING, DecimalType, DoubleType, FloatType
+from ingest.model.types import BIGINT, DOUBLE, STRING, DataType, DecimalType, DoubleType, FloatType
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-    from ingest.model.types import DataType
     from ingest.schema.routes import Rules
 
 

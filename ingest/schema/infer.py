@@ -6,28 +6,23 @@ values that already fit stay what they are. Rules: docs/spec/types.md.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from ingest.model import temporal, types
+from ingest.model.change import Change, InlineSchema
 from ingest.model.jsontext import key_image, parse_row
 from ingest.model.numbers import FLOATS, Fit, Numbers, fit_of, is_key, is_large, is_number, says_exactly
 from ingest.model.reject import RowError
 from ingest.model.schema import MAX_NAME, Column, TableSchema, TextNumbers
 from ingest.model.spelling import respelled, says
-from ingest.model.table import MAX_ID, show
+from ingest.model.table import MAX_ID, TableId, show
 from ingest.model.text import one_line
-from ingest.model.types import INTEGERS, DecimalType, DoubleType, FloatType, NullType, TimeType
+from ingest.model.types import INTEGERS, DataType, DecimalType, DoubleType, FloatType, NullType, TimeType
 from ingest.model.values import accepts, fits, holds, is_fine, is_plain_number
 from ingest.schema.type_hints import TypeHints
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
-
-    from ingest.model.change import Change, InlineSchema
-    from ingest.model.table import TableId
-    from ingest.model.types import DataType
 
 _AS_TEXT: Final = (
     ", which is not in the years 1 to 9999; to take it as this text, declare the column STRING in "

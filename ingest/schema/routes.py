@@ -6,17 +6,11 @@ Rules: docs/spec/tables.md#routes and docs/spec/keys.md#primary-key.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from ingest.expressions.clauses import ALL
-from ingest.model.table import PLAIN, TableId, selector, table_id
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ingest.expressions.clauses import Expression, Item
-    from ingest.model.table import TableLayout
+from ingest.expressions.clauses import ALL, Expression, Item
+from ingest.model.table import PLAIN, TableId, TableLayout, selector, table_id
 
 _GROUP = re.compile(r"\$(\d)")
 

@@ -7,13 +7,11 @@ expressions are kept as texts: `schema/ddl_parser.py` and `expressions/` read th
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from ingest.model.text import TextError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 MAX_CHARACTERS: Final = 1 << 20
 _TOKEN: Final = re.compile(

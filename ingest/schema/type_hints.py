@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from ingest.model import temporal, types
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from ingest.model.types import DataType
+from ingest.model.types import DataType
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,9 @@ from __future__ import annotations
 import ssl
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
+from typing import Any, Final, NamedTuple, NoReturn
 
 import httpx2
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
@@ -21,9 +22,6 @@ from confluent_kafka.schema_registry.error import SchemaRegistryError
 from ingest.errors import AccessError, ConfigError, Unavailable
 from ingest.model.cache import Cache
 from ingest.model.text import one_line, reason_of
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 MISSING_S: Final = 10.0
 """Seconds for which an id that the registry does not have is not asked for again. It may be registered meanwhile."""

@@ -12,12 +12,11 @@ from urllib.parse import urlsplit
 
 from pydantic import ConfigDict, Field, PrivateAttr, ValidationInfo, model_validator
 
-from ingest.component.files import unreadable
+from ingest.component.files import Files, unreadable
 from ingest.component.options import OptionErrors, Options, holding, is_written
 from ingest.paths import is_remote
 
 if TYPE_CHECKING:
-    from ingest.component.files import Files
     from ingest.schema_registry.client import RegistryClient
 
 KEYS: Final = {

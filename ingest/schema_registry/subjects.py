@@ -6,13 +6,8 @@ registry when the first record needs it. The type of a schema is a parameter. Ru
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ingest.errors import ConfigError
-from ingest.schema_registry.options import NORMALIZES, REGISTERS, STRATEGIES
-
-if TYPE_CHECKING:
-    from ingest.schema_registry.options import RegistryOptions
+from ingest.schema_registry.options import NORMALIZES, REGISTERS, STRATEGIES, RegistryOptions
 
 
 def by_topic(options: RegistryOptions, part: str) -> bool:

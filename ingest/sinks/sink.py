@@ -8,17 +8,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Self
+from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, Field, field_validator, model_validator
 
 from ingest.component.options import OPTIONS, OptionErrors, Options, label_warning
+from ingest.model.commit import CommitScope, ResumePoint
 from ingest.model.numbers import Numbers
-from ingest.model.table import show
-
-if TYPE_CHECKING:
-    from ingest.model.commit import CommitScope, ResumePoint
-    from ingest.model.table import TableId
+from ingest.model.table import TableId, show
 
 FAMILIES: Final = (
     "all", "add", "alter", "create", "drop", "rename", "truncate", "table", "column", "add.column",

@@ -11,22 +11,18 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, TypeAlias, Typ
 
 from pydantic import BaseModel, Field, PrivateAttr
 
-from ingest.component.options import OPTIONS, filled, holding
-from ingest.formats.written import Rounding, RowPlace, Upserts
-from ingest.model.numbers import Numbers, rounding_of
+from ingest.component.options import OPTIONS, AnyOptions, filled, holding
+from ingest.formats.written import ChangeBytes, Rounding, RowBytes, RowPlace, Upserts
+from ingest.model.numbers import Numbers, Rounds, rounding_of
 from ingest.model.reject import RowError
-from ingest.model.table import show
+from ingest.model.table import TableId, show
 from ingest.sinks import SinkCoordinator
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from ingest.component.files import Files
-    from ingest.component.options import AnyOptions
-    from ingest.formats.written import ChangeBytes, RowBytes
-    from ingest.model.numbers import Rounds
     from ingest.model.schema import Column, TableSchema
-    from ingest.model.table import TableId
 
     TypedWriters: TypeAlias = tuple[RowBytes | None, Upserts | ChangeBytes | None]
     """Functions that make the keys and the values of a table, where their formats have schemas."""

@@ -22,7 +22,7 @@ from ingest.component.options import (
     metadata_names,
     unprefixed,
 )
-from ingest.formats import FORMATS, FormatName, ReadKeyFormatName, is_of_rows
+from ingest.formats import FORMATS, Decoder, FormatName, ReadKeyFormatName, is_of_rows
 from ingest.formats.csv.options import Csv
 from ingest.formats.debezium.options import DebeziumJson
 from ingest.formats.format import FormatOptions
@@ -31,22 +31,18 @@ from ingest.formats.metadata_columns import ExtraColumns
 from ingest.formats.positional import PositionalOptions
 from ingest.formats.raw import Raw
 from ingest.model import types
-from ingest.model.record import METADATA
+from ingest.model.record import METADATA, Split
 from ingest.model.reject import IgnoredErrors
-from ingest.model.table import ByName, show
-from ingest.model.types import BinaryType
+from ingest.model.table import ByName, TableId, show
+from ingest.model.types import BinaryType, DataType
 from ingest.schema.ddl import parse_tables, remarks
 from ingest.schema.infer import Inference
 
 if TYPE_CHECKING:
     from ingest.component.files import Files
     from ingest.component.options import AnyOptions
-    from ingest.formats import Decoder
-    from ingest.model.record import Split
     from ingest.model.schema import TableSchema
-    from ingest.model.table import TableId
     from ingest.model.text import TextError
-    from ingest.model.types import DataType
     from ingest.sources.stateful import RowLetters
 
 _RAW: Final = frozenset({"__raw_key__", "__raw_value__"})

@@ -6,17 +6,15 @@ the statements that change these. Topics and files have no state: `stateful` of 
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from ingest.model.change import Change
-    from ingest.model.record import Record, Split
-    from ingest.model.schema import TableComments, TableSchema
-    from ingest.model.standing import Standing
-    from ingest.model.table import TableId
+from ingest.model.change import Change
+from ingest.model.record import Record, Split
+from ingest.model.schema import TableComments, TableSchema
+from ingest.model.standing import Standing
+from ingest.model.table import TableId
 
 
 @dataclass(frozen=True, slots=True)

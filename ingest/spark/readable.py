@@ -6,15 +6,11 @@ In: an exception of Spark. Out: one or two sentences. Names of slots are replace
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from typing import Final
 
-from ingest.errors import ConfigError, Unavailable, kinds_of_errors
+from ingest.errors import ConfigError, IngestError, Unavailable, kinds_of_errors
 from ingest.model.text import one_line
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from ingest.errors import IngestError
 
 MOST: Final = 500
 _ENDS: Final = re.compile(

@@ -16,27 +16,23 @@ from typing import TYPE_CHECKING, Protocol
 
 from ingest.component.plugins import wrong_result
 from ingest.encode.coercer import KeyChanged
-from ingest.encode.encode import encode
+from ingest.encode.encode import Encoded, EncoderCache, encode
 from ingest.errors import ConfigError
-from ingest.model.change import Change, Reject, Skip
-from ingest.model.record import offset_of
+from ingest.model.change import Change, Decoded, Reject, Skip
+from ingest.model.record import Record, Split, offset_of
 from ingest.model.table import show
-from ingest.task.rejects import RecordReject
+from ingest.task.rejects import RecordReject, RejectLimit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Sequence
 
-    from ingest.encode.encode import Encoded, EncoderCache
     from ingest.encode.upsert_encoder import Record as Written
     from ingest.formats import Decoder
     from ingest.formats.metadata_columns import MetadataColumns
-    from ingest.model.change import Decoded
-    from ingest.model.record import Record, Split
     from ingest.native.native import NativeEncoders
     from ingest.sources import Source
     from ingest.task.changelog import Changelog
     from ingest.task.read_half import LookAhead, ReadChunk
-    from ingest.task.rejects import RejectLimit
     from ingest.task.worker import RecordEncoders
 
 

@@ -19,8 +19,8 @@ import gc
 import pickle
 import time
 import traceback
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING
 
 from pyspark import TaskContext
 
@@ -31,13 +31,8 @@ from ingest.task import worker
 from ingest.task.encoding import NativeToRecords
 from ingest.task.read_half import ReadHalf
 from ingest.task.rejects import RefusalMode, RejectLimit, Stopped
-from ingest.task.task import TaskResult
+from ingest.task.task import Task, TaskResult
 from ingest.task.write_half import COMMIT_S, EncoderCounters, Interval, WriteHalf
-
-if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Iterator
-
-    from ingest.task.task import Task
 
 
 @contextmanager

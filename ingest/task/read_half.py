@@ -18,26 +18,22 @@ from typing import TYPE_CHECKING, Any, Final
 from ingest.encode.coercer import check_before
 from ingest.encode.encode import stage_of
 from ingest.errors import DataLoss, IngestError, InternalError
-from ingest.model.change import LONE_TOMBSTONE, TOMBSTONE, Change, Reject
+from ingest.model.change import LONE_TOMBSTONE, TOMBSTONE, Change, Decoded, Reject
 from ingest.model.commit import reports
 from ingest.model.numbers import Numbers
-from ingest.model.record import offset_of
+from ingest.model.record import Headers, Record, Split, offset_of
 from ingest.model.reject import RowError
 from ingest.schema.infer import observe, reasons_of
 from ingest.task.changelog import Changelog
-from ingest.task.encoding import ChunkDecoder, ChunkEncoder
-from ingest.task.rejects import RecordReject
+from ingest.task.encoding import ChunkDecoder, ChunkEncoder, EncodedPart, NativeStage
+from ingest.task.rejects import RecordReject, RejectLimit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 
     from ingest.encode.upsert_encoder import Record as Written
-    from ingest.model.change import Decoded
-    from ingest.model.record import Headers, Record, Split
     from ingest.schema.evolve import Schemas
     from ingest.sources import Reader
-    from ingest.task.encoding import EncodedPart, NativeStage
-    from ingest.task.rejects import RejectLimit
     from ingest.task.task import Setup, Task, TaskProgress, TaskResult, Telemetry
     from ingest.task.worker import WorkerState
 

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ingest.model.cache import MAX_COUNTED
-from ingest.model.record import kept_of, offset_of
-from ingest.model.reject import Failure, LeftForLater, RejectedRecord, RowError
-from ingest.task.task import add_counts, counters_for
+from ingest.model.record import Record, Split, kept_of, offset_of
+from ingest.model.reject import Failure, IgnoredErrors, LeftForLater, RejectedRecord, RowError
+from ingest.task.task import Assigned, Counters, Setup, TaskResult, add_counts, counters_for
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -29,11 +29,8 @@ if TYPE_CHECKING:
     from ingest.encode.upsert_encoder import Record as Written
     from ingest.model.change import Reject
     from ingest.model.commit import RefusedRow, RowsRefused
-    from ingest.model.record import Record, Split
-    from ingest.model.reject import IgnoredErrors
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
-    from ingest.task.task import Assigned, Counters, Setup, TaskResult
 
 MAX_REJECTS: Final = 100
 """Rejects that a result holds in full; all are counted."""

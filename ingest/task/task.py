@@ -15,9 +15,9 @@ import orjson
 from ingest.encode.coercer import OTHERS as OTHER_COLUMNS
 from ingest.encode.upsert_encoder import bytes_of
 from ingest.model.cache import count_up
-from ingest.model.change import Change, Kind, Reject, Skip
-from ingest.model.record import bytes_in, size_of
-from ingest.model.table import MAX_ID, show
+from ingest.model.change import Change, Decoded, Kind, Reject, Skip
+from ingest.model.record import Record, Split, bytes_in, size_of
+from ingest.model.table import MAX_ID, TableId, show
 
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping, Sequence
@@ -27,12 +27,9 @@ if TYPE_CHECKING:
     from ingest.deadletter.collector import Collector
     from ingest.encode.upsert_encoder import Record as Written
     from ingest.errors import IngestError
-    from ingest.model.change import Decoded
     from ingest.model.commit import ClientReport
-    from ingest.model.record import Record, Split
     from ingest.model.reject import RejectedRecord
     from ingest.model.schema import TableSchema
-    from ingest.model.table import TableId
     from ingest.paths import SharedMark
     from ingest.schema.evolve import Schemas, SourceTable
     from ingest.schema.infer import Inference

@@ -22,7 +22,7 @@ from ingest.formats.metadata_columns import MetadataColumns
 from ingest.model.commit import release
 from ingest.model.numbers import Numbers
 from ingest.native import native
-from ingest.native.native import TargetTable
+from ingest.native.native import NativeEncoders, TargetTable
 from ingest.paths import unseen, unshared
 from ingest.schema.evolve import Schemas
 from ingest.task.native_support import decoded_in_python
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from ingest.encode.compiled_transform import CompiledTransforms, ResultMerger
     from ingest.encode.upsert_encoder import TableEncoder
     from ingest.model.table import TableId
-    from ingest.native.native import NativeEncoders
     from ingest.native.row_encoder import RowEncoder
     from ingest.sinks import Writer
     from ingest.sources import Reader

@@ -17,9 +17,9 @@ from ingest.encode.coercer import OTHERS
 from ingest.errors import CommitOutcomeUnknown, Fenced, IngestError, PartitionerError
 from ingest.model.cache import count_up
 from ingest.model.commit import CommitScope, RowsRefused, reports
-from ingest.model.record import offset_of
-from ingest.task.rejects import Rejects
-from ingest.task.task import UNREPRESENTABLE, Counters, TableCounters, add_counts
+from ingest.model.record import Split, offset_of
+from ingest.task.rejects import RejectLimit, Rejects
+from ingest.task.task import UNREPRESENTABLE, Counters, TableCounters, Task, TaskResult, add_counts
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -27,15 +27,12 @@ if TYPE_CHECKING:
     from ingest.deadletter.letter import DeadLetters
     from ingest.encode.encode import EncoderCache
     from ingest.encode.upsert_encoder import TableEncoder
-    from ingest.model.record import Split
     from ingest.native.native import NativeEncoders
     from ingest.sinks import Writer
     from ingest.sources.stateful import StatefulReader
     from ingest.task.changelog import Changelog
     from ingest.task.encoding import EncodedPart
     from ingest.task.read_half import ReadChunk
-    from ingest.task.rejects import RejectLimit
-    from ingest.task.task import Task, TaskResult
     from ingest.task.worker import WorkerState
 
 

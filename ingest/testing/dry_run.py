@@ -12,29 +12,25 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from ingest.driver.context import with_files
+from ingest.driver.context import Settings, with_files
 from ingest.driver.startup import observe_chunks
 from ingest.errors import DirtyData, IngestError, NoPrimaryKey
 from ingest.model import types
-from ingest.model.reject import head
-from ingest.model.table import selector, show, similar
+from ingest.model.reject import IgnoredErrors, head
+from ingest.model.table import Selector, TableId, selector, show, similar
 from ingest.observe.events import OptionChanged, SchemaChanged, Warned
 from ingest.schema.ddl import create_statement
 from ingest.schema.routes import rule_of
 from ingest.schema_registry.options import RegistryOptions
-from ingest.testing.sample_run import ALL, SampleRun
+from ingest.testing.sample_run import ALL, DryRun, SampleRun
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from ingest.config.pipeline import Pipeline
-    from ingest.driver.context import Settings
-    from ingest.model.reject import IgnoredErrors
-    from ingest.model.table import Selector, TableId
     from ingest.schema.evolve import SourceTable
     from ingest.sinks import Sink
     from ingest.sources import Source
-    from ingest.testing.sample_run import DryRun
 
 _NAMED: Final = 5
 """Tables that a line names where it is like none of them."""

@@ -23,14 +23,14 @@ from ingest.driver.ledger import RunCounters
 from ingest.driver.run import started
 from ingest.driver.run_parts import Endpoints, Listeners, make_parts
 from ingest.driver.schemas import warn_withheld
-from ingest.driver.startup import PipelineStartup
+from ingest.driver.startup import PipelineStartup, Start
 from ingest.errors import ConfigError, IngestError, InternalError
-from ingest.observe.events import Event, Printed, RunEnded, SchemaChanged, TableSummary, Warned
+from ingest.observe.events import Event, Observer, Printed, RunEnded, SchemaChanged, TableSummary, Warned
 from ingest.schema.evolve import Schemas
 from ingest.spark.session import Session
 from ingest.task import changelog, worker
 from ingest.testing.capturing import Captured, CapturingCollector, capturing_sink
-from ingest.testing.in_memory import in_memory
+from ingest.testing.in_memory import MemoryRecord, in_memory
 from ingest.testing.in_process import InProcessEngine, InProcessRunner, NoStop
 
 if TYPE_CHECKING:
@@ -39,11 +39,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from ingest.config.pipeline import Pipeline
-    from ingest.driver.startup import Start
     from ingest.model.record import Split
     from ingest.model.reject import RejectedRecord
-    from ingest.observe.events import Observer
-    from ingest.testing.in_memory import MemoryRecord
 
 
 @dataclass(slots=True)

@@ -6,7 +6,7 @@ as expected.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from difflib import unified_diff
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -14,14 +14,11 @@ from ingest.config.diagnostics import render
 from ingest.model.table import show
 from ingest.model.text import yaml_text
 from ingest.testing.in_memory import MemoryRecord
-from ingest.testing.in_memory_run import run_in_memory
+from ingest.testing.in_memory_run import InMemoryRun, run_in_memory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ingest.config.scenario import Scenario
     from ingest.errors import IngestError
-    from ingest.testing.in_memory_run import InMemoryRun
 
 _ALWAYS: Final = ("records", "rejects", "lines")
 

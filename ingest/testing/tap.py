@@ -12,10 +12,10 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from ingest.driver.context import with_files
+from ingest.driver.context import Settings, with_files
 from ingest.driver.pacing import Pacing
-from ingest.model.record import offset_of
-from ingest.observe.events import SchemaChanged
+from ingest.model.record import Record, Split, offset_of
+from ingest.observe.events import Event, SchemaChanged
 from ingest.testing.capturing import Captured, CapturingWriter
 from ingest.testing.in_process import NoStop
 from ingest.testing.sample_run import ALL, SampleRun
@@ -24,12 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from ingest.config.pipeline import Pipeline
-    from ingest.driver.context import Settings
     from ingest.errors import IngestError
-    from ingest.model.record import Record, Split
     from ingest.model.reject import RejectedRecord
     from ingest.model.table import Selector, TableId
-    from ingest.observe.events import Event
     from ingest.task.task import TaskResult
     from ingest.testing.sampling import Sample
 

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Final
 
 from ingest.encode.compiled_transform import METADATA, CompiledTransform, Input, Output, is_ours
 from ingest.errors import TransformError
-from ingest.expressions.clauses import ALL
+from ingest.expressions.clauses import ALL, Expression
 from ingest.model import types
 from ingest.model.schema import Column, TableSchema
-from ingest.model.table import show
-from ingest.model.types import NullType
+from ingest.model.table import TableId, show
+from ingest.model.types import DataType, NullType
 from ingest.transform.expression_binder import ExpressionBinder
 from ingest.transform.rules import CompiledRule, Name, RuleErrors
 from ingest.transform.spark_types import kept, next_slot, sent, sql_name
@@ -25,9 +25,6 @@ from ingest.transform.spark_types import kept, next_slot, sent, sql_name
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ingest.expressions.clauses import Expression
-    from ingest.model.table import TableId
-    from ingest.model.types import DataType
     from ingest.schema.routes import TransformRule
     from ingest.transform.analyser import Analyser
 

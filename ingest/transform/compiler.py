@@ -13,14 +13,14 @@ import pyarrow as pa
 
 from ingest.encode.compiled_transform import CompiledTransforms, together
 from ingest.errors import TransformError
-from ingest.schema.evolve import Shaped
-from ingest.schema.routes import rule_of
+from ingest.schema.evolve import Shaped, SourceTable
+from ingest.schema.routes import TransformRule, rule_of
 from ingest.spark.readable import readable
 from ingest.transform.analyser import Analyser
 from ingest.transform.binder import Binder
-from ingest.transform.rules import check_key
+from ingest.transform.rules import CompiledRule, check_key
 from ingest.transform.runner import LocalTransformRunner, SparkTransformRunner
-from ingest.transform.spark_plan import SparkPlan
+from ingest.transform.spark_plan import SparkPlan, Stage
 from ingest.transform.spark_types import SLOT_TYPES, literal_type, sql_name
 
 if TYPE_CHECKING:
@@ -32,11 +32,7 @@ if TYPE_CHECKING:
     from ingest.model.reject import Failure
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
-    from ingest.schema.evolve import SourceTable
-    from ingest.schema.routes import TransformRule
     from ingest.spark.session import Session
-    from ingest.transform.rules import CompiledRule
-    from ingest.transform.spark_plan import Stage
 
 
 class TransformCompiler:

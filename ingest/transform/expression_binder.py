@@ -9,22 +9,19 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from ingest.encode.compiled_transform import METADATA, Input, is_ours
-from ingest.expressions.clauses import Call, calls, template
+from ingest.expressions.clauses import Call, Expression, calls, template
 from ingest.expressions.rewrites import DICE, NOW
 from ingest.model import types
-from ingest.model.types import NullType
-from ingest.transform.rules import Literal, UdfCall, no_fields
+from ingest.model.types import DataType, NullType
+from ingest.transform.rules import Literal, Place, RuleErrors, UdfCall, Where, no_fields
 from ingest.transform.spark_types import literal_type, next_slot, received, sql_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ingest.errors import TransformError
-    from ingest.expressions.clauses import Expression
     from ingest.model.schema import TableSchema
-    from ingest.model.types import DataType
     from ingest.transform.analyser import Analyser
-    from ingest.transform.rules import Place, RuleErrors, Where
 
 _MAX_SQL: Final = 1 << 20
 

@@ -33,20 +33,18 @@ from ingest.encode.upsert_encoder import bytes_of
 from ingest.errors import InternalError
 from ingest.model.cache import count_up
 from ingest.model.change import Change, Kind, Reject
-from ingest.model.reject import LeftForLater, RowError
+from ingest.model.reject import Failure, LeftForLater, RowError
 from ingest.native import native
 from ingest.task.read_half import read_again
-from ingest.task.rejects import RecordReject
-from ingest.task.task import FILTERED
-from ingest.transform.rows import READY, lost
+from ingest.task.rejects import RecordReject, RefusedRecords, RejectLimit
+from ingest.task.task import FILTERED, Counters, TaskResult
+from ingest.transform.rows import READY, Results, RetainedRows, lost
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import msgspec
 
-    from ingest.model.reject import Failure
-    from ingest.task.task import Counters
     from ingest.task.worker import ResultEncoders
 
     RowBefore = tuple[bool | None, msgspec.Raw | None]
@@ -57,10 +55,7 @@ if TYPE_CHECKING:
     from ingest.native.native import MergeResults, Target
     from ingest.native.row_encoder import RowEncoder
     from ingest.sources import Reader
-    from ingest.task.rejects import RefusedRecords, RejectLimit
-    from ingest.task.task import TaskResult
     from ingest.task.worker import WorkerState
-    from ingest.transform.rows import Results, RetainedRows
     from ingest.transform.spill import ChunkManifest
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
 
 import pyarrow as pa
 
-from ingest.encode.compiled_transform import MARKS
+from ingest.encode.compiled_transform import MARKS, CompiledTransforms
 from ingest.errors import InternalError
 from ingest.model.reject import RowError
 from ingest.native import native
@@ -20,7 +20,6 @@ from ingest.native import native
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from ingest.encode.compiled_transform import CompiledTransforms
     from ingest.native.transform_rows import Parts, TransformRows
 
 META: Final = (pa.int32(), pa.int32(), pa.int64(), pa.int32(), pa.binary(), pa.binary())

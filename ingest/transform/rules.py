@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, TypeAlias
 from ingest.errors import TransformError
 from ingest.expressions import units
 from ingest.model import types
-from ingest.model.table import show
-from ingest.model.types import NullType
+from ingest.model.table import TableId, show
+from ingest.model.types import DataType, NullType
 from ingest.spark.readable import place_of, readable
 
 if TYPE_CHECKING:
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from ingest.encode.compiled_transform import CompiledTransform
     from ingest.expressions.clauses import Call, Expression
     from ingest.model.schema import TableSchema
-    from ingest.model.table import TableId
-    from ingest.model.types import DataType
     from ingest.schema.routes import TransformRule
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 from pyspark import TaskContext
 
-from ingest.spark.session import TASK_PAYLOAD
+from ingest.spark.session import TASK_PAYLOAD, Session
 from ingest.transform.spill import SpillStore, store_of_attempt
 from ingest.transform.stages import run_read_stage, run_write_stage
 
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     from ingest.encode.compiled_transform import CompiledTransforms
     from ingest.schema.evolve import Schemas
-    from ingest.spark.session import Session
     from ingest.task.task import Setup, Task, TaskResult
     from ingest.transform.compiler import TransformCompiler
     from ingest.transform.spark_plan import Stage

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from pyspark.sql.classic import column as classic
 from pyspark.sql.functions import expr
 
-from ingest.encode.compiled_transform import MARKS
+from ingest.encode.compiled_transform import MARKS, CompiledTransforms
 from ingest.spark.jvm import jvm_of, parser_of
 from ingest.transform.rows import TRANSFORM
 from ingest.transform.spark_types import SLOT_TYPES, literal_type, quoted
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame
 
-    from ingest.encode.compiled_transform import CompiledTransforms
     from ingest.transform.analyser import Analyser
     from ingest.transform.rules import CompiledRule, UdfCall
 

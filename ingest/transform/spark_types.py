@@ -6,7 +6,7 @@ few types have, and a value of the column's own type. A type of Spark that no co
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from pyspark.sql import types as spark
 
@@ -27,9 +27,6 @@ from ingest.model.types import (
     TimeType,
     VarcharType,
 )
-
-if TYPE_CHECKING:
-    from ingest.model.types import DataType
 
 VARIANT: Final = ForeignType("variant")
 """Spark's type of semi-structured values. In columns they become JSON texts."""

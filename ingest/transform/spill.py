@@ -21,11 +21,11 @@ from pyspark import TaskContext
 
 from ingest.encode.upsert_encoder import Record as Written
 from ingest.errors import AccessError, Unavailable, is_denied
-from ingest.model.change import Skip
-from ingest.model.record import kept_of, offset_of, origin
+from ingest.model.change import Change, Decoded, Kind, Reject, Skip
+from ingest.model.record import Headers, Record, Split, kept_of, offset_of, origin
 from ingest.model.text import reason_of
-from ingest.task.encoding import native_encoders, native_part
-from ingest.transform.rows import BATCH_ROWS, MARK, READY
+from ingest.task.encoding import EncodedPart, native_encoders, native_part
+from ingest.transform.rows import BATCH_ROWS, MARK, READY, NativeRows, RetainedColumns, Rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,16 +34,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ingest.encode.compiled_transform import CompiledTransforms
-    from ingest.model.change import Change, Decoded, Kind, Reject
-    from ingest.model.record import Headers, Record, Split
     from ingest.model.table import TableId
     from ingest.native.native import Target
-    from ingest.task.encoding import EncodedPart
     from ingest.task.read_half import ReadChunk
     from ingest.task.rejects import RejectLimit
     from ingest.task.task import TaskResult
     from ingest.task.worker import RecordEncoders
-    from ingest.transform.rows import NativeRows, RetainedColumns, Rows
 
 
 @dataclass(slots=True)

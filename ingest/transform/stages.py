@@ -14,11 +14,11 @@ from ingest.task import worker
 from ingest.task.pipeline import Stopwatch, attempt
 from ingest.task.read_half import ReadHalf
 from ingest.task.rejects import RefusedRecords, RejectLimit, Stopped
-from ingest.task.task import TaskResult
+from ingest.task.task import Task, TaskProgress, TaskResult
 from ingest.task.write_half import COMMIT_S, EncoderCounters, Interval, WriteHalf
 from ingest.transform.merging import NEVER, ChunkMerger
 from ingest.transform.rows import MARK, NativeRows, Results, RetainedRows, ReturnedRows, layout, lost, rows_of
-from ingest.transform.spill import NativeToRows, Spilled, SpillStage
+from ingest.transform.spill import ChunkManifest, NativeToRows, Spilled, SpillStage, SpillStore
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ingest.encode.compiled_transform import CompiledTransforms
-    from ingest.task.task import Task, TaskProgress
-    from ingest.transform.spill import ChunkManifest, SpillStore
 
 
 class TransformReadStage:

@@ -14,18 +14,16 @@ from uuid import UUID
 import msgspec
 
 from ingest.formats.avro.primitives import AvroError, converted, read_bytes, read_int, read_long, read_null
-from ingest.formats.avro.schema import LOGICAL
+from ingest.formats.avro.schema import LOGICAL, Node
 from ingest.model import temporal, types
-from ingest.model.types import DecimalType, TimeType
+from ingest.model.types import DataType, DecimalType, TimeType
 from ingest.model.values import decimal_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ingest.formats.avro.primitives import Read
-    from ingest.formats.avro.schema import Node
     from ingest.model.jsontext import Json
-    from ingest.model.types import DataType
 
     Logical: TypeAlias = Callable[[Node, Read], tuple[DataType, Read] | None]
     """Function that returns a logical type's column type and reader; None where the schema is none of that type."""

@@ -13,7 +13,7 @@ import msgspec
 
 from ingest.formats.avro.native_nodes import members_reader, row_reader
 from ingest.formats.avro.primitives import AvroError, read_long
-from ingest.formats.avro.resolution import Resolver
+from ingest.formats.avro.resolution import Resolve, Resolver
 from ingest.formats.avro.rows import (
     MALFORMED,
     NO_COUNTS,
@@ -24,9 +24,9 @@ from ingest.formats.avro.rows import (
     row_of,
     why_malformed,
 )
-from ingest.formats.avro.schema import parse
+from ingest.formats.avro.schema import Node, parse
 from ingest.formats.format import NOTHING_GIVEN
-from ingest.formats.registered import schemas_by_id
+from ingest.formats.registered import SchemasById, schemas_by_id
 from ingest.model import types
 from ingest.model.change import InlineSchema, Reject, Skip
 from ingest.model.jsontext import fields_of
@@ -36,10 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
     from ingest.formats.avro.native.reader import AvroReader
-    from ingest.formats.avro.resolution import Resolve
     from ingest.formats.avro.rows import Counts
-    from ingest.formats.avro.schema import Node
-    from ingest.formats.registered import SchemasById
     from ingest.model.types import DataType
     from ingest.schema_registry.client import Found
     from ingest.schema_registry.options import RegistryOptions

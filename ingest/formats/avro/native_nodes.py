@@ -6,7 +6,8 @@ there are, and what a value becomes, is in `logical.py` and `rows.py`; what is n
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Final
 
 import msgspec
 
@@ -14,18 +15,12 @@ from ingest import compiled
 from ingest.formats.avro.logical import counts_millis, logical, small_integer
 from ingest.formats.avro.primitives import BASE, PER_BYTE, has_long_symbol, read_null, weight
 from ingest.formats.avro.rows import IMAGES, TABLE
-from ingest.formats.avro.schema import takes_bytes
+from ingest.formats.avro.schema import Field, Node, takes_bytes
 from ingest.model import types
-from ingest.model.types import DecimalType, TimeType
+from ingest.model.types import DataType, DecimalType, TimeType
 
 if compiled.BUILT:
     from ingest.formats.avro.native.reader import AvroCodec, AvroReader
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
-
-    from ingest.formats.avro.schema import Field, Node
-    from ingest.model.types import DataType
 
 BUILT: Final = compiled.USED
 """True if the native reader is there, and wanted."""

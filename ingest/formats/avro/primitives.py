@@ -10,12 +10,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from ingest.formats.avro.schema import takes_bytes
+from ingest.formats.avro.schema import Node, takes_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-
-    from ingest.formats.avro.schema import Node
 
     Read: TypeAlias = Callable[[bytes, int], tuple[Any, int]]
     """Function that reads a value at a place of a message, and returns it with the place after it."""

@@ -6,7 +6,7 @@ reader's schema. Rules: docs/spec/avro.md#schemas.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from struct import Struct
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -15,13 +15,10 @@ from ingest.formats.avro import primitives
 from ingest.formats.avro.logical import logical_name
 from ingest.formats.avro.primitives import AvroError, read_long, read_string
 from ingest.formats.avro.rows import Compiler
-from ingest.formats.avro.schema import DEFAULT, SchemaError, default_bytes, number_bytes, takes_bytes
+from ingest.formats.avro.schema import DEFAULT, Field, Node, SchemaError, default_bytes, number_bytes, takes_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from ingest.formats.avro.primitives import MemberBudget, Read
-    from ingest.formats.avro.schema import Field, Node
 
 Resolve: TypeAlias = Callable[[bytes, int], tuple[bytes, int]]
 """Function that returns a value's bytes by the reader's schema, and the place after it in the message.

@@ -5,25 +5,19 @@ A value that a schema does not have, or not exactly, raises ValueError. Rules: d
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ingest.formats.avro.rows import Compiler, row_of
-from ingest.formats.avro.scalars import NULL, characters, scalar, unwritable, write_enum, wrong
-from ingest.formats.avro.schema import SchemaError, default_bytes, number_bytes, parse
+from ingest.formats.avro.scalars import NULL, Write, characters, scalar, unwritable, write_enum, wrong
+from ingest.formats.avro.schema import Field, Node, SchemaError, default_bytes, number_bytes, parse
 from ingest.model import types
 from ingest.model.jsontext import MALFORMED, fields_of
-from ingest.model.numbers import either, in_elements, in_fields, in_values, rounding_of
+from ingest.model.numbers import Rounds, either, in_elements, in_fields, in_values, rounding_of
 from ingest.model.reject import RowError
+from ingest.model.types import DataType
 from ingest.model.values import elements_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from ingest.formats.avro.scalars import Write
-    from ingest.formats.avro.schema import Field, Node
-    from ingest.model.numbers import Rounds
-    from ingest.model.types import DataType
 
 _FLOATS: Final = {"float": types.FLOAT, "double": types.DOUBLE}
 

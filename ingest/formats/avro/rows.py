@@ -11,19 +11,17 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from ingest.formats.avro import primitives
 from ingest.formats.avro.logical import is_number, logical, small_integer
 from ingest.formats.avro.primitives import AvroError, MemberBudget, has_long_symbol, weight
-from ingest.formats.avro.schema import SchemaError, takes_bytes
+from ingest.formats.avro.schema import Node, SchemaError, takes_bytes
 from ingest.formats.format import NOTHING_GIVEN
 from ingest.model import floats, types
 from ingest.model.floats import NotANumber
 from ingest.model.reject import Contradiction, RowError
-from ingest.model.types import ArrayType, DecimalType, MapType, NullType, StructType, TimeType
+from ingest.model.types import ArrayType, DataType, DecimalType, MapType, NullType, StructType, TimeType
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from ingest.formats.avro.primitives import Read
-    from ingest.formats.avro.schema import Node
-    from ingest.model.types import DataType
 
 _PLAIN: dict[str, tuple[DataType, Read]] = {
     "null": (types.NULL, primitives.read_null),

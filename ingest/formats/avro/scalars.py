@@ -8,25 +8,19 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from math import isfinite
 from struct import Struct
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
 from ingest.formats.avro.logical import counts_millis
-from ingest.formats.avro.schema import LOGICAL, SchemaError, number_bytes
+from ingest.formats.avro.schema import LOGICAL, Node, SchemaError, number_bytes
 from ingest.model import temporal, types
-from ingest.model.jsontext import MALFORMED
+from ingest.model.jsontext import MALFORMED, Json
 from ingest.model.types import DecimalType, TimeType
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from ingest.formats.avro.schema import Node
-    from ingest.model.jsontext import Json
 
 Write: TypeAlias = Callable[[bytes], bytes]
 """Function that returns the bytes of a value, given as JSON text. It raises ValueError."""

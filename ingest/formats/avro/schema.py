@@ -5,19 +5,15 @@ fastavro resolves names and namespaces. Rules: docs/spec/avro.md#schemas.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from struct import Struct
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
-from ingest.model.jsontext import MALFORMED, reason
+from ingest.model.jsontext import MALFORMED, Json, reason
 from ingest.model.text import one_line, yaml_text
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from ingest.model.jsontext import Json
 
 PRIMITIVES: Final = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
 _COMPLEX: Final = frozenset({"record", "error", "enum", "fixed", "array", "map"})

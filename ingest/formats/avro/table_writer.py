@@ -12,25 +12,21 @@ import msgspec
 
 from ingest.formats.avro.row_writer import RowWriter
 from ingest.formats.avro.schema import SchemaError, parse
-from ingest.formats.template import object_or_null
-from ingest.formats.written import Renamed
+from ingest.formats.template import Image, object_or_null
+from ingest.formats.written import Renamed, RowPlace
 from ingest.model import types
 from ingest.model.change import Kind
 from ingest.model.reject import RowError
 from ingest.model.schema import Column
-from ingest.model.table import show
-from ingest.model.types import ArrayType, DecimalType, MapType, StructField, StructType, TimeType
+from ingest.model.table import TableId, show
+from ingest.model.types import ArrayType, DataType, DecimalType, MapType, StructField, StructType, TimeType
 from ingest.schema_registry.subjects import SchemaNumber, by_topic, subject_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from ingest.formats.template import Image
-    from ingest.formats.written import RowPlace
     from ingest.model.jsontext import Json
     from ingest.model.numbers import Rounds
-    from ingest.model.table import TableId
-    from ingest.model.types import DataType
     from ingest.schema_registry.options import RegistryOptions
 
 FLINK: Final = ("org.apache.flink.avro.generated", "record")

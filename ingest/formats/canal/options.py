@@ -6,7 +6,8 @@ row. Rules: docs/spec/canal-json.md#messages.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Final, Literal, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from typing import ClassVar, Final, Literal, TypeAlias
 
 import msgspec
 from pydantic import Field, field_validator
@@ -14,24 +15,16 @@ from pydantic import Field, field_validator
 from ingest.formats.canal.types import by_code, by_mysql_name
 from ingest.formats.form import Form
 from ingest.formats.format import FormatCapabilities, FormatOptions
-from ingest.formats.template import ImageRef, ValueTemplate
-from ingest.formats.typed import Typed
+from ingest.formats.template import ImageRef, Segments, Value, ValueTemplate
+from ingest.formats.typed import Typed, TypedColumn
 from ingest.model.cache import Cache
-from ingest.model.change import TOMBSTONE, Change, Kind, Reject, Skip
+from ingest.model.change import TOMBSTONE, Change, Decoded, Kind, Reject, Skip
 from ingest.model.jsontext import MALFORMED, fields_of, object_of, reason
 from ingest.model.reject import Contradiction
-from ingest.model.table import checked_pattern, full_matcher, table_in
+from ingest.model.schema import TableSchema
+from ingest.model.table import TableId, checked_pattern, full_matcher, table_in
+from ingest.model.types import DataType
 from ingest.schema.type_hints import TypeHints
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from ingest.formats.template import Segments, Value
-    from ingest.formats.typed import TypedColumn
-    from ingest.model.change import Decoded
-    from ingest.model.schema import TableSchema
-    from ingest.model.table import TableId
-    from ingest.model.types import DataType
 
 _NULL: Final = msgspec.Raw(b"null")
 _Flags: TypeAlias = tuple[bool | str | None, ...]

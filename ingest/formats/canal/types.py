@@ -8,17 +8,14 @@ from __future__ import annotations
 
 import base64
 import re
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
 from ingest.formats.typed import Reads, TypedColumn, reads_quoted
 from ingest.model import types
 from ingest.model.spelling import number, plain_number
-from ingest.model.types import CharType, DecimalType, TimeType, VarcharType
-
-if TYPE_CHECKING:
-    from ingest.model.types import DataType
+from ingest.model.types import CharType, DataType, DecimalType, TimeType, VarcharType
 
 
 def _inner(raw: bytes) -> bytes:

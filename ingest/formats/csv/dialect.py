@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from re import Match, Pattern
+from typing import Final
 
 import msgspec
-
-if TYPE_CHECKING:
-    from re import Match, Pattern
 
 MAX_FIELDS: Final = 100_000
 """Fields that a row may have: each takes more memory than a message has bytes for it."""

@@ -21,7 +21,7 @@ from ingest.formats.form import Form, Lines
 from ingest.formats.format import FormatCapabilities, FormatOptions
 from ingest.formats.positional import PositionalOptions
 from ingest.formats.row_decoder import RowDecoder
-from ingest.formats.template import ColumnRef, ValueTemplate, csv_cells
+from ingest.formats.template import ColumnRef, Segments, Value, ValueTemplate, csv_cells
 from ingest.model.change import InlineSchema, Reject, Skip
 from ingest.model.reject import RowError
 
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from ingest.formats.csv.values import Read
-    from ingest.formats.template import Segments, Value
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
     from ingest.model.types import DataType

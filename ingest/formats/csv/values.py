@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
-from ingest.model.jsontext import MALFORMED, check_text, fields_of
+from ingest.model.jsontext import MALFORMED, Json, check_text, fields_of
 from ingest.model.spelling import number
 from ingest.model.types import (
     INTEGERS,
@@ -30,7 +30,6 @@ from ingest.model.values import elements_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ingest.model.jsontext import Json
     from ingest.model.types import DataType
 
     Read: TypeAlias = Callable[[str], Any]

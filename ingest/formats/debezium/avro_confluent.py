@@ -23,7 +23,7 @@ from ingest.formats.format import FormatCapabilities, FormatOptions
 from ingest.formats.key_reading import read_key
 from ingest.formats.registered import HEAD, read_row
 from ingest.model.cache import Cache
-from ingest.model.change import TOMBSTONE, Change, Kind, Reject, Skip
+from ingest.model.change import TOMBSTONE, Change, Decoded, Kind, Reject, Skip
 from ingest.model.jsontext import fields_of, key_image, object_of
 from ingest.schema_registry.options import RegistryOptions, keys_behind
 
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ingest.formats.written import ChangeBytes, RowPlace
-    from ingest.model.change import Decoded
     from ingest.model.schema import Column
     from ingest.model.table import TableId
     from ingest.model.types import DataType

@@ -16,18 +16,15 @@ from ingest.formats.form import Form
 from ingest.formats.format import FormatCapabilities, FormatOptions
 from ingest.formats.json.confluent import KIND, refuse_schema
 from ingest.formats.json.schema import JsonSchema
-from ingest.formats.registered import HEAD, schemas_by_id
-from ingest.formats.typed import Typed
-from ingest.model.change import TOMBSTONE, Reject
+from ingest.formats.registered import HEAD, SchemasById, schemas_by_id
+from ingest.formats.typed import Typed, TypedColumn
+from ingest.model.change import TOMBSTONE, Decoded, Reject
 from ingest.model.jsontext import MALFORMED, reason
 from ingest.schema_registry.options import RegistryOptions, keys_behind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from ingest.formats.registered import SchemasById
-    from ingest.formats.typed import TypedColumn
-    from ingest.model.change import Decoded
     from ingest.model.table import TableId
     from ingest.model.types import DataType
     from ingest.schema_registry.client import Found

@@ -18,8 +18,8 @@ from ingest.formats.typed import Reads, TypedColumn, beside, reads_plain
 from ingest.model import temporal, types, values
 from ingest.model.jsontext import MALFORMED, fields_of, object_of
 from ingest.model.reject import RowError
-from ingest.model.table import show
-from ingest.model.types import ArrayType, DecimalType, MapType, StructType, TimeType
+from ingest.model.table import TableId, show
+from ingest.model.types import ArrayType, DataType, DecimalType, MapType, StructType, TimeType
 from ingest.model.values import MAX_SCALE, decimal_text, elements_of
 
 if TYPE_CHECKING:
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     from ingest.formats.typed import Convert
     from ingest.model.schema import TableSchema
-    from ingest.model.table import TableId
-    from ingest.model.types import DataType
 
 
 class ConnectField(msgspec.Struct, gc=False):

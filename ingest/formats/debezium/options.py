@@ -7,8 +7,8 @@ Rules: docs/spec/debezium-json.md.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, ClassVar, Final, Literal, Self
+from collections.abc import Callable, Mapping, Sequence
+from typing import ClassVar, Final, Literal, Self
 
 import msgspec
 from pydantic import Field, PrivateAttr
@@ -18,24 +18,16 @@ from ingest.formats.debezium.connect import envelope_schema, key_columns, payloa
 from ingest.formats.debezium.unavailable import is_placeholder, known_of, may_hold
 from ingest.formats.form import Form
 from ingest.formats.format import FormatCapabilities, FormatOptions
-from ingest.formats.template import ImageRef, ValueTemplate
-from ingest.formats.typed import Typed
+from ingest.formats.template import Image, ImageRef, Segments, Value, ValueTemplate
+from ingest.formats.typed import Typed, TypedColumn
 from ingest.model.cache import Cache
-from ingest.model.change import TOMBSTONE, Change, Kind, Reject, Skip
+from ingest.model.change import TOMBSTONE, Change, Decoded, Kind, Reject, Skip
 from ingest.model.jsontext import MALFORMED, fields_of, key_image, object_of, reason
 from ingest.model.reject import Contradiction
-from ingest.model.table import show
+from ingest.model.schema import TableSchema
+from ingest.model.table import TableId, show
+from ingest.model.types import DataType
 from ingest.schema.type_hints import TypeHints
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from ingest.formats.template import Image, Segments, Value
-    from ingest.formats.typed import TypedColumn
-    from ingest.model.change import Decoded
-    from ingest.model.schema import TableSchema
-    from ingest.model.table import TableId
-    from ingest.model.types import DataType
 
 _NULL = msgspec.Raw(b"null")
 _INLINE_SCHEMAS: Cache[tuple[bool, bool, frozenset[tuple[str, DataType]], bytes], Typed] = Cache(10_000, 128 << 20)

@@ -19,8 +19,8 @@ from ingest.formats.json.schema import Columns, JsonSchema, is_exact
 from ingest.formats.json.table_writer import RegisteredJsonRows
 from ingest.formats.registered import read_row, schemas_by_id
 from ingest.formats.row_decoder import RowFormat
-from ingest.formats.typed import Typed
-from ingest.model.change import Reject
+from ingest.formats.typed import Typed, TypedColumn
+from ingest.model.change import InlineSchema, Reject
 from ingest.model.jsontext import MALFORMED, check_text, fields_of, reason
 from ingest.model.reject import Contradiction
 from ingest.schema_registry.options import RegistryOptions, keys_behind
@@ -29,9 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from ingest.formats.row_decoder import ReadRow
-    from ingest.formats.typed import TypedColumn
     from ingest.formats.written import RowPlace
-    from ingest.model.change import InlineSchema
     from ingest.model.schema import Column
     from ingest.model.table import TableId
     from ingest.model.types import DataType

@@ -15,12 +15,12 @@ from pydantic import AfterValidator, Field, PrivateAttr, ValidationInfo, field_v
 from ingest.component.options import Options, is_written
 from ingest.formats.form import Form
 from ingest.formats.format import FormatCapabilities, FormatOptions
-from ingest.formats.template import ColumnRef, ImageRef, ValueTemplate, json_cells
+from ingest.formats.template import ColumnRef, Image, ImageRef, Segments, Value, ValueTemplate, json_cells
 from ingest.model import temporal, types
-from ingest.model.change import TOMBSTONE, Change, Kind, Reject
+from ingest.model.change import TOMBSTONE, Change, Decoded, Kind, Reject
 from ingest.model.jsontext import MALFORMED, fields_of, object_of, reason
-from ingest.model.table import MAX_PARTS
-from ingest.model.types import ArrayType, MapType, StructType
+from ingest.model.table import MAX_PARTS, TableId
+from ingest.model.types import ArrayType, DataType, MapType, StructType
 from ingest.model.values import elements_of
 from ingest.schema.ddl import parse_columns, remarks
 from ingest.schema.type_hints import TypeHints
@@ -29,12 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from ingest.formats import Decoder
-    from ingest.formats.template import Image, Segments, Value
-    from ingest.model.change import Decoded
     from ingest.model.schema import Column, TableSchema
-    from ingest.model.table import TableId
     from ingest.model.text import TextError
-    from ingest.model.types import DataType
 
 _INSERT: Final = Kind.INSERT
 _MAX_DEPTH: Final = 100

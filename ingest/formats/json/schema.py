@@ -7,9 +7,10 @@ Connect's own schemas. Rules: docs/spec/json.md#json-schema.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from math import isfinite
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from urllib.parse import unquote, urljoin
 
 import msgspec
@@ -17,12 +18,7 @@ import msgspec
 from ingest.formats.debezium.connect import ConnectField, column_of
 from ingest.formats.typed import Reads, TypedColumn
 from ingest.model import temporal, types
-from ingest.model.jsontext import MALFORMED, reason
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from ingest.model.jsontext import Json
+from ingest.model.jsontext import MALFORMED, Json, reason
 
 _MAX_DEPTH: Final = 100
 """References and schemas inside of one another, at most."""

@@ -14,7 +14,7 @@ from ingest.formats.debezium.connect import written
 from ingest.model.jsontext import object_of
 from ingest.model.reject import RowError
 from ingest.model.table import show
-from ingest.model.types import ArrayType, BinaryType, DecimalType, MapType, NullType, StructType, is_text
+from ingest.model.types import ArrayType, BinaryType, DataType, DecimalType, MapType, NullType, StructType, is_text
 from ingest.schema_registry.subjects import SchemaNumber, subject_of
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from ingest.formats.written import RowPlace
     from ingest.model.numbers import Rounds
     from ingest.model.schema import Column
-    from ingest.model.types import DataType
 
 _KINDS: Final = {
     "int8": "integer",

@@ -17,12 +17,11 @@ from ingest.model import types
 from ingest.model.change import InlineSchema, Reject
 from ingest.model.floats import NotANumber
 from ingest.model.text import one_line
-from ingest.model.types import ArrayType, DateType, MapType, StructField, StructType, TimestampType, TimeType
+from ingest.model.types import ArrayType, DataType, DateType, MapType, StructField, StructType, TimestampType, TimeType
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor
 
-    from ingest.model.types import DataType
     from ingest.schema_registry.client import Found
 
 MAX_PARSED: Final = 256 << 20

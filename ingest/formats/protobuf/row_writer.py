@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from google.protobuf import descriptor_pb2, message_factory
-from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import EncodeError
 
 from ingest.formats.protobuf import well_known
@@ -19,21 +19,18 @@ from ingest.formats.protobuf.well_known import FILLED, inside
 from ingest.formats.protobuf.well_known import rounding as any_rounding
 from ingest.model import types
 from ingest.model.jsontext import MALFORMED, fields_of
-from ingest.model.numbers import in_elements, in_fields, in_values, rounding_of
+from ingest.model.numbers import Rounds, in_elements, in_fields, in_values, rounding_of
 from ingest.model.reject import RowError
-from ingest.model.types import ArrayType, MapType, StructType
+from ingest.model.types import ArrayType, DataType, MapType, StructType
 from ingest.model.values import elements_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     import msgspec
-    from google.protobuf.descriptor import Descriptor
 
     from ingest.formats.protobuf.scalars import Make
     from ingest.formats.protobuf.schema import AnyMessage
-    from ingest.model.numbers import Rounds
-    from ingest.model.types import DataType
 
     Put: TypeAlias = Callable[[Any, bytes], None]
     """Function that puts a JSON text into a message's field. It raises ValueError."""

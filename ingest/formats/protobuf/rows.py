@@ -11,23 +11,19 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 from google.protobuf import message_factory
-from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
 from google.protobuf.unknown_fields import UnknownFieldSet
 
 from ingest.formats.protobuf import well_known
-from ingest.formats.protobuf.schema import SchemaError
+from ingest.formats.protobuf.schema import AnyMessage, SchemaError
 from ingest.model import types
 from ingest.model.floats import finite, shortest
-from ingest.model.types import ArrayType, DecimalType, MapType, StructField, StructType
+from ingest.model.types import ArrayType, DataType, DecimalType, MapType, StructField, StructType
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from google.protobuf.descriptor import Descriptor, EnumDescriptor
-
-    from ingest.formats.protobuf.schema import AnyMessage
     from ingest.model.jsontext import Json
-    from ingest.model.types import DataType
 
     Convert: TypeAlias = Callable[[Any], Any]
     """Function that makes the value of a field into one that JSON has. It raises ValueError."""

@@ -17,10 +17,10 @@ from ingest.formats.protobuf.messages import write_indexes
 from ingest.formats.protobuf.row_writer import RowWriter
 from ingest.formats.protobuf.rows import ReaderCompiler
 from ingest.formats.protobuf.schema import DescriptorSet, SchemaError, compile_schema
-from ingest.formats.written import Renamed
+from ingest.formats.written import Renamed, RowPlace
 from ingest.model import types
 from ingest.model.reject import RowError
-from ingest.model.table import show
+from ingest.model.table import TableId, show
 from ingest.model.types import (
     ArrayType,
     BinaryType,
@@ -45,10 +45,8 @@ if TYPE_CHECKING:
 
     from ingest.formats.protobuf.options import ProtobufConfluent
     from ingest.formats.template import Image
-    from ingest.formats.written import RowPlace
     from ingest.model.numbers import Rounds
     from ingest.model.schema import Column
-    from ingest.model.table import TableId
     from ingest.model.types import DataType
     from ingest.schema_registry.client import Found
 

@@ -16,9 +16,9 @@ import msgspec
 from ingest.formats.protobuf.scalars import boolean, characters, number
 from ingest.model import temporal, types
 from ingest.model.floats import finite
-from ingest.model.jsontext import MALFORMED, fields_of
-from ingest.model.numbers import rounds_number
-from ingest.model.types import TimeType
+from ingest.model.jsontext import MALFORMED, Json, fields_of
+from ingest.model.numbers import Rounds, rounds_number
+from ingest.model.types import DataType, TimeType
 from ingest.model.values import decimal_text, elements_of
 
 if TYPE_CHECKING:
@@ -27,9 +27,6 @@ if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor
 
     from ingest.formats.protobuf.schema import AnyMessage
-    from ingest.model.jsontext import Json
-    from ingest.model.numbers import Rounds
-    from ingest.model.types import DataType
 
     Check: TypeAlias = Callable[[Any], None]
     """Function that is called with each message that is read, and may raise."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from deltalake import CommitProperties, Schema, Transaction
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import CommitFailedError
 
 from ingest.errors import ConfigError
@@ -32,20 +32,17 @@ from ingest.sinks.delta.tables import (
     values_of,
 )
 from ingest.sinks.delta.upkeep import COMPACTED, is_due
-from ingest.sinks.lake.changes import LakeChangeError, check_required
-from ingest.sinks.lake.files import Committed, digest_of, has_batch, retried
+from ingest.sinks.lake.changes import ExistingColumn, LakeChangeError, check_required
+from ingest.sinks.lake.files import AddedFile, Committed, digest_of, has_batch, retried
 from ingest.sinks.lake.superseded import NOWHERE, DeadRows, SupersededRows, key_groups, superseded_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from deltalake import DeltaTable
     from deltalake.transaction import AddAction, RemoveAction
     from pyarrow import NativeFile
     from pyarrow.fs import FileSystem
 
-    from ingest.sinks.lake.changes import ExistingColumn
-    from ingest.sinks.lake.files import AddedFile
 
 _FILES: Final = ".files"
 """End of the name under which a version has the digest of the files of its batch, beside the batch's number."""

@@ -21,7 +21,7 @@ from ingest.sinks.delta.history import SeenTables, taken_away
 from ingest.sinks.delta.tables import PROPERTIES, changes, existing_columns, has_beyond, partition_columns, schema_of
 from ingest.sinks.delta.upkeep import ALONE, change, compact, vacuum
 from ingest.sinks.delta.writer import DeltaFiles
-from ingest.sinks.lake.changes import LakeChangeError
+from ingest.sinks.lake.changes import Changes, ExistingColumn, LakeChangeError
 from ingest.sinks.lake.coordinator import LakeCoordinator, check_folder
 
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from ingest.model.schema import TableComments
     from ingest.sinks.delta.options import DeltaSink
     from ingest.sinks.delta.warehouse import DeltaWarehouse
-    from ingest.sinks.lake.changes import Changes, ExistingColumn
     from ingest.sinks.lake.files import AddedFile, Committed, Mark, TakenAway
     from ingest.sinks.lake.table import LakeTable, TableName
 

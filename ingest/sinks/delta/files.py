@@ -25,7 +25,7 @@ from deltalake.transaction import AddAction, RemoveAction
 from ingest.sinks.delta.tables import DeltaPartitions, text_of, texts_of
 from ingest.sinks.delta.writer import new_file
 from ingest.sinks.lake.changes import LakeChangeError
-from ingest.sinks.lake.files import packed
+from ingest.sinks.lake.files import PartitionValue, packed
 from ingest.sinks.lake.superseded import NONE_KNOWN, NOWHERE, repeated
 from ingest.sinks.lake.values import converted
 
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
     from pyarrow import NativeFile
     from pyarrow.fs import FileSystem
-
-    from ingest.sinks.lake.files import PartitionValue
 
     Partition = tuple[PartitionValue, ...]
 

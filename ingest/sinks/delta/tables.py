@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import Field, QueryBuilder, Schema
+from deltalake import DeltaTable, Field, QueryBuilder, Schema
 from deltalake.schema import ArrayType, MapType, PrimitiveType, StructType
 
 from ingest.model import types
 from ingest.model.numbers import LARGEST
-from ingest.model.types import DecimalType
-from ingest.sinks.lake.changes import ExistingColumn, LakeChangeError, changes_of
+from ingest.model.types import DataType, DecimalType
+from ingest.sinks.lake.changes import Changes, ExistingColumn, LakeChangeError, changes_of
 from ingest.sinks.lake.files import PartitionValue, column_of, rows_apart
 from ingest.sinks.lake.superseded import repeated
 from ingest.sinks.lake.values import converted
@@ -25,10 +25,6 @@ from ingest.sinks.lake.values import converted
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-    from deltalake import DeltaTable
-
-    from ingest.model.types import DataType
-    from ingest.sinks.lake.changes import Changes
     from ingest.sinks.lake.table import LakeTable
 
 

@@ -17,7 +17,7 @@ from threading import Event, Thread
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
-from deltalake import CommitProperties, Schema, TableFeatures, WriterProperties, write_deltalake
+from deltalake import CommitProperties, DeltaTable, Schema, TableFeatures, WriterProperties, write_deltalake
 from deltalake.exceptions import DeltaError
 
 from ingest.sinks.delta.files import NewFiles, all_of, listed_files, remaining_rows, removed_file, row_groups
@@ -27,7 +27,6 @@ from ingest.sinks.lake.values import arrow_type
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence
 
-    from deltalake import DeltaTable
     from deltalake.transaction import AddAction, RemoveAction
     from pyarrow.fs import FileSystem
 

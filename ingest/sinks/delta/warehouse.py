@@ -8,28 +8,21 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError, DeltaProtocolError, TableNotFoundError
 from deltalake.fs import DeltaStorageHandler
-from pyarrow.fs import PyFileSystem
+from pyarrow.fs import FileSystem, PyFileSystem
 
 from ingest.errors import AccessError, ConfigError, IngestError, Unavailable, is_denied
 from ingest.model.text import one_line, reason_and_file
 from ingest.paths import is_remote
-from ingest.sinks.lake.table import folder_of
-
-if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping
-
-    from pyarrow.fs import FileSystem
-
-    from ingest.sinks.lake.table import TableName
-
+from ingest.sinks.lake.table import TableName, folder_of
 
 _LOG: Final = "\n_delta_log"
 """What stands for the name of the folder of a log: a name that no table has."""

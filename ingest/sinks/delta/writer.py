@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 
 from ingest.model.jsontext import parse_row
 from ingest.sinks.delta.tables import DeltaPartitions, arrow_schema, existing_columns
-from ingest.sinks.lake.files import write_parquet
+from ingest.sinks.lake.files import PartitionValue, write_parquet
 from ingest.sinks.lake.writer import LakeFiles, LakeWriter, TaskTable, known_columns
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from ingest.sinks.delta.options import DeltaSink
     from ingest.sinks.delta.warehouse import DeltaWarehouse
-    from ingest.sinks.lake.files import PartitionValue
     from ingest.sinks.lake.table import LakeTable
 
 _EMPTY: Final = "column {!r} of the key makes partitions, and Delta does not tell an empty text from a null there"

@@ -18,8 +18,8 @@ import pyarrow as pa
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.manifest import DataFileContent, ManifestContent, ManifestEntry, ManifestEntryStatus, ManifestWriterV2
-from pyiceberg.table import Transaction
-from pyiceberg.table.snapshots import Operation
+from pyiceberg.table import Table, Transaction
+from pyiceberg.table.snapshots import Operation, Summary
 from pyiceberg.table.update.snapshot import _MergeAppendFiles
 from pyiceberg.typedef import Record as Partition
 
@@ -28,18 +28,14 @@ from ingest.sinks.iceberg.history import BATCH, CHECKPOINT, NOTE, PIPELINE
 from ingest.sinks.iceberg.superseded import SupersededFiles, superseded_by
 from ingest.sinks.iceberg.tables import partition_of
 from ingest.sinks.iceberg.writer import ParquetPlace
-from ingest.sinks.lake.files import Committed, digest_of, has_batch, retried
+from ingest.sinks.lake.files import AddedFile, Committed, digest_of, has_batch, retried
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Sequence
 
     from pyiceberg.io import FileIO
     from pyiceberg.manifest import DataFile, ManifestFile
-    from pyiceberg.table import Table
     from pyiceberg.table.metadata import TableMetadata
-    from pyiceberg.table.snapshots import Summary
-
-    from ingest.sinks.lake.files import AddedFile
 
 
 def note_of(files: Sequence[AddedFile], batch: int) -> str:

@@ -19,7 +19,7 @@ from ingest.sinks.iceberg.tables import PROPERTIES, changes, existing_columns, i
 from ingest.sinks.iceberg.upkeep import compact, expire, is_due, rewrite
 from ingest.sinks.iceberg.writer import IcebergFiles
 from ingest.sinks.lake.coordinator import LakeCoordinator, check_folder
-from ingest.sinks.lake.table import folder_of
+from ingest.sinks.lake.table import LakeTable, TableName, folder_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from ingest.sinks.iceberg.warehouse import IcebergWarehouse
     from ingest.sinks.lake.changes import Changes, ExistingColumn
     from ingest.sinks.lake.files import AddedFile, Committed, Mark, TakenAway
-    from ingest.sinks.lake.table import LakeTable, TableName
 
 
 class IcebergCoordinator(LakeCoordinator[Table]):

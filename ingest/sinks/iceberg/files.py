@@ -20,7 +20,7 @@ from pyiceberg.io.pyarrow import (
 )
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.schema import Schema
-from pyiceberg.table import FileScanTask
+from pyiceberg.table import FileScanTask, Table
 from pyiceberg.types import LongType, NestedField, StringType
 
 from ingest.model.numbers import LARGEST
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
     from pyiceberg.io import FileIO
     from pyiceberg.io.pyarrow import StatisticsCollector, StatsAggregator
-    from pyiceberg.table import Table
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.typedef import Record as Partition
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyiceberg.expressions import AlwaysTrue, And, GreaterThanOrEqual, In, LessThanOrEqual
+from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, GreaterThanOrEqual, In, LessThanOrEqual
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
@@ -25,7 +25,6 @@ from ingest.sinks.lake.values import converted
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pyiceberg.expressions import BooleanExpression
     from pyiceberg.table import FileScanTask, Table
 
     from ingest.sinks.lake.files import AddedFile

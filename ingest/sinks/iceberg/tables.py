@@ -30,7 +30,7 @@ from pyiceberg.types import (
 )
 
 from ingest.model import types
-from ingest.sinks.lake.changes import ExistingColumn, LakeChangeError, changes_of
+from ingest.sinks.lake.changes import Changes, ExistingColumn, LakeChangeError, changes_of
 from ingest.sinks.lake.files import column_of, rows_apart
 from ingest.sinks.lake.ordering import codes_of
 from ingest.sinks.lake.values import reader_of
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
 
     from ingest.model.table import PartitionKey
     from ingest.model.types import DataType
-    from ingest.sinks.lake.changes import Changes
     from ingest.sinks.lake.table import LakeTable
 
 

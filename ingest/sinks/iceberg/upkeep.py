@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 from pyiceberg.exceptions import CommitFailedException
-from pyiceberg.manifest import DataFileContent
-from pyiceberg.table.snapshots import Operation, Summary
+from pyiceberg.manifest import DataFile, DataFileContent, ManifestEntry
+from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 
 from ingest.sinks.iceberg.commit import QuickTransaction, Replacement, deletes_files, live_entries, removed_if_it_fails
 from ingest.sinks.iceberg.files import dead_positions, rows_of, written_files
@@ -28,9 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from pyiceberg.io import FileIO
-    from pyiceberg.manifest import DataFile, ManifestEntry
     from pyiceberg.table import Table, Transaction
-    from pyiceberg.table.snapshots import Snapshot
 
     from ingest.sinks.lake.changes import Changes
 

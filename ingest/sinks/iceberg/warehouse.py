@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
-from pyiceberg.catalog import load_catalog
+from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import (
     AuthorizationExpiredError,
     BadRequestError,
@@ -39,7 +39,6 @@ from ingest.model.text import one_line, reason_and_file
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
 
-    from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
 
     from ingest.sinks.lake.table import TableName

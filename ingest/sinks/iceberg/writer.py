@@ -13,11 +13,11 @@ import msgspec
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from pyiceberg.table.locations import load_location_provider
+from pyiceberg.table.locations import LocationProvider, load_location_provider
 
 from ingest.model.jsontext import parse_row
 from ingest.sinks.iceberg.tables import Partitions, existing_columns
-from ingest.sinks.lake.files import LEVEL, write_parquet
+from ingest.sinks.lake.files import LEVEL, PartitionValue, write_parquet
 from ingest.sinks.lake.writer import LakeFiles, LakeWriter, TaskTable, known_columns
 
 if TYPE_CHECKING:
@@ -25,11 +25,9 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
     from pyiceberg.io import FileIO
-    from pyiceberg.table.locations import LocationProvider
     from pyiceberg.table.metadata import TableMetadata
 
     from ingest.sinks.iceberg.options import IcebergSink
-    from ingest.sinks.lake.files import PartitionValue
     from ingest.sinks.lake.table import LakeTable
 
 

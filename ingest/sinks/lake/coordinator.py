@@ -20,27 +20,22 @@ from ingest.model.commit import OLDER
 from ingest.model.numbers import stored_as
 from ingest.model.probe import ConnectProbe
 from ingest.model.reject import RowError
-from ingest.model.schema import NO_ORDER, Misfit
-from ingest.model.table import PLAIN, show
+from ingest.model.schema import NO_ORDER, Misfit, TableComments, TableSchema
+from ingest.model.table import PLAIN, TableId, TableLayout, show
 from ingest.sinks import SinkCoordinator
-from ingest.sinks.lake.changes import LakeChangeError, statements
-from ingest.sinks.lake.files import AddedFile, marks_of, marks_to_json, warn_of_lost_rows
+from ingest.sinks.lake.changes import Changes, ExistingColumn, LakeChangeError, statements
+from ingest.sinks.lake.files import AddedFile, Committed, Mark, TakenAway, marks_of, marks_to_json, warn_of_lost_rows
 from ingest.sinks.lake.pending_rows import LastStates
 from ingest.sinks.lake.superseded import rows_of_other_keys
-from ingest.sinks.lake.table import TableT, has_order
+from ingest.sinks.lake.table import LakeTable, TableName, TableT, Warehouse, has_order
 from ingest.sinks.sink import no_sequence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from ingest.model.schema import TableComments, TableSchema
-    from ingest.model.table import TableId, TableLayout
     from ingest.model.types import DataType
-    from ingest.sinks.lake.changes import Changes, ExistingColumn
-    from ingest.sinks.lake.files import Committed, Mark, TakenAway
     from ingest.sinks.lake.options import LakeOptions
-    from ingest.sinks.lake.table import LakeTable, TableName, Warehouse
     from ingest.sinks.lake.writer import LakeFiles
 
 _REPLACED: Final = ".replaced"

@@ -12,18 +12,16 @@ from ingest.component.options import Duration, OptionErrors
 from ingest.encode.upsert_encoder import AppendEncoder, Coarse, UpsertEncoder
 from ingest.model.numbers import Numbers
 from ingest.model.reject import RowError
-from ingest.model.table import show
-from ingest.sinks.lake.table import LakeTable, StatesToWrite, stored_schema, table_of
+from ingest.model.table import TableId, show
+from ingest.sinks.lake.table import LakeTable, StatesToWrite, TableName, Warehouse, stored_schema, table_of
 from ingest.sinks.sink import RowOptions, SinkCapabilities
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ingest.model.schema import TableSchema
-    from ingest.model.table import TableId
     from ingest.schema.evolve import SourceTable
     from ingest.schema.infer import Inference
-    from ingest.sinks.lake.table import TableName, Warehouse
 
 
 class LakeOptions(RowOptions):

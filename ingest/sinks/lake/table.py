@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
 from ingest.model import types
 from ingest.model.reject import RowError
 from ingest.model.schema import TableSchema
-from ingest.model.table import PLAIN, show
-from ingest.model.types import ArrayType, DecimalType, MapType, NullType, StructType, TimeType
+from ingest.model.table import PLAIN, TableId, TableLayout, show
+from ingest.model.types import ArrayType, DataType, DecimalType, MapType, NullType, StructType, TimeType
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-    from ingest.model.table import TableId, TableLayout
-    from ingest.model.types import DataType
 
 TableName = tuple[str, ...]
 """The name of a table in a lake, with its namespace."""

@@ -11,8 +11,9 @@ from __future__ import annotations
 import math
 import struct
 from base64 import b64decode, b64encode
+from collections.abc import Callable
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 import pyarrow as pa
@@ -24,6 +25,7 @@ from ingest.model.spelling import respelled
 from ingest.model.types import (
     BinaryType,
     BooleanType,
+    DataType,
     DateType,
     DecimalType,
     DoubleType,
@@ -33,11 +35,6 @@ from ingest.model.types import (
     TimeType,
 )
 from ingest.model.values import fits, written
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ingest.model.types import DataType
 
 _ARROW_TYPES: Final = {
     types.BOOLEAN: pa.bool_(),

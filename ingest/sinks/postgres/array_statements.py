@@ -14,15 +14,13 @@ from typing import TYPE_CHECKING, Any, Final
 import psycopg
 from psycopg import sql
 
-from ingest.sinks.postgres.all_states import rows_by_state, states_of
-from ingest.sinks.postgres.tables import all_equal, excluded, listed, named, numbered, of_alias, renamed
+from ingest.sinks.postgres.all_states import State, rows_by_state, states_of
+from ingest.sinks.postgres.tables import SqlTable, all_equal, excluded, listed, named, numbered, of_alias, renamed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ingest.sinks.postgres.all_states import State
     from ingest.sinks.postgres.connection import Connection
-    from ingest.sinks.postgres.tables import SqlTable
 
 MAX_ROWS: Final = 5_000
 """States of keys in one statement."""

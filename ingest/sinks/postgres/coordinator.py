@@ -14,28 +14,25 @@ import psycopg
 from psycopg import sql
 
 from ingest.errors import AccessError, SchemaChangeRefused
-from ingest.model.commit import old_copy
+from ingest.model.commit import ResumePoint, old_copy
 from ingest.model.reject import RowError
-from ingest.model.table import PLAIN, show
+from ingest.model.table import PLAIN, TableId, TableLayout, show
 from ingest.sinks import SinkCoordinator
 from ingest.sinks.postgres.connection import ServerProbe, connect, explain, server_of
 from ingest.sinks.postgres.ddl import ChangeError, comment_statements, planned, unfit
 from ingest.sinks.postgres.progress import ProgressTables, RunOwner
 from ingest.sinks.postgres.stored_rows import keep_only
-from ingest.sinks.postgres.tables import beyond, has_rows, look_up
+from ingest.sinks.postgres.tables import SqlTable, beyond, has_rows, look_up
 from ingest.sinks.sink import no_sequence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 
-    from ingest.model.commit import ResumePoint
     from ingest.model.record import Split
     from ingest.model.schema import Misfit, TableComments, TableSchema
-    from ingest.model.table import TableId, TableLayout
     from ingest.model.types import DataType
     from ingest.sinks.postgres.connection import Connection
     from ingest.sinks.postgres.options import SqlSinkOptions
-    from ingest.sinks.postgres.tables import SqlTable
 
 
 class PostgresCoordinator(SinkCoordinator):

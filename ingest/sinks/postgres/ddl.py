@@ -13,19 +13,16 @@ from psycopg import sql
 
 from ingest.model.jsontext import MAX_ZEROS
 from ingest.model.numbers import stored_as
-from ingest.model.schema import NO_ORDER, Misfit
-from ingest.model.types import STRING, DecimalType, is_text
-from ingest.sinks.postgres.dialect import POSTGRES
+from ingest.model.schema import NO_ORDER, Misfit, TableComments
+from ingest.model.types import STRING, DataType, DecimalType, is_text
+from ingest.sinks.postgres.dialect import POSTGRES, SqlDialect
 from ingest.sinks.postgres.tables import KEY_NAME, listed, look_up, named
 from ingest.sinks.postgres.types import MAX_NAME, has_order, is_number, type_of_kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from ingest.model.schema import TableComments
-    from ingest.model.types import DataType
     from ingest.sinks.postgres.connection import Connection
-    from ingest.sinks.postgres.dialect import SqlDialect
     from ingest.sinks.postgres.tables import ExistingTable, HistoryColumns, SqlColumn, SqlTable
 
 _KINDS: Final = {

@@ -14,14 +14,13 @@ import psycopg
 from psycopg import sql
 
 from ingest.errors import ConfigError
-from ingest.model.types import INTEGERS, CharType, DoubleType, FloatType, VarcharType, is_text
+from ingest.model.types import INTEGERS, CharType, DataType, DoubleType, FloatType, VarcharType, is_text
 from ingest.sinks.postgres import types
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator, Mapping
 
     from ingest.component.options import AnyOptions
-    from ingest.model.types import DataType
     from ingest.sinks.postgres.connection import Connection
 
     Options = Iterable[tuple[str, str]]

@@ -15,7 +15,7 @@ from ingest.component.options import OptionErrors
 from ingest.encode.upsert_encoder import Coarse, UpsertEncoder
 from ingest.model.numbers import Numbers
 from ingest.model.reject import RowError
-from ingest.model.table import show
+from ingest.model.table import TableId, TableLayout, show
 from ingest.sinks.postgres.types import MAX_NAME, SYSTEM_COLUMNS
 from ingest.sinks.sink import RowOptions, SinkCapabilities, SinkOptions
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from ingest.model.schema import TableSchema
-    from ingest.model.table import TableId, TableLayout
     from ingest.schema.evolve import SourceTable
     from ingest.schema.infer import Inference
     from ingest.sinks.postgres.coordinator import PostgresCoordinator

@@ -16,14 +16,13 @@ from psycopg import sql
 from ingest.encode.upsert_encoder import PartialRow
 from ingest.model.jsontext import fields_of, object_of
 from ingest.sinks.postgres.statements import read, record_of
-from ingest.sinks.postgres.tables import all_equal, excluded, listed, named, numbered, of_alias, renamed
+from ingest.sinks.postgres.tables import SqlTable, all_equal, excluded, listed, named, numbered, of_alias, renamed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from ingest.sinks.postgres.all_states import State
     from ingest.sinks.postgres.connection import Connection
-    from ingest.sinks.postgres.tables import SqlTable
 
 _GIVEN: Final = """(
   SELECT {made} FROM unnest($1::text[], $2::text[], $3::text[]) AS l (key, line, old)

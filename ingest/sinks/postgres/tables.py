@@ -12,7 +12,7 @@ from psycopg import sql
 
 from ingest.model.numbers import LARGEST
 from ingest.model.reject import RowError
-from ingest.sinks.postgres.dialect import POSTGRES, dialect_of
+from ingest.sinks.postgres.dialect import POSTGRES, SqlDialect, dialect_of
 from ingest.sinks.postgres.types import MAX_NAME, SYSTEM_COLUMNS
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
     from ingest.sinks.postgres.connection import Connection
-    from ingest.sinks.postgres.dialect import SqlDialect
     from ingest.sinks.postgres.options import SqlSinkOptions
 
 MAX_COLUMNS: Final = 1600

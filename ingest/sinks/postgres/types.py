@@ -6,13 +6,10 @@ Rules: docs/spec/postgres.md#types.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ingest.model import types
-from ingest.model.types import ArrayType, DecimalType, MapType, NullType, StructType, TimeType
-
-if TYPE_CHECKING:
-    from ingest.model.types import DataType
+from ingest.model.types import ArrayType, DataType, DecimalType, MapType, NullType, StructType, TimeType
 
 MAX_NAME: Final = 63
 """Length of a name in bytes. The server cuts longer ones, so that two would become one."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Name
 
 from pydantic import BeforeValidator, Field, PrivateAttr, WithJsonSchema, field_validator, model_validator
 
-from ingest.component.options import OptionErrors, Synonym, filled, holding, metadata_names
+from ingest.component.options import AnyOptions, OptionErrors, Synonym, filled, holding, metadata_names
 from ingest.encode.record_metadata import WRITABLE, RecordMetadata
 from ingest.errors import ProgramMissing
 from ingest.formats import FORMATS
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from ingest.component.files import Files
-    from ingest.component.options import AnyOptions
     from ingest.formats.template import Segments
     from ingest.formats.written import RowBytes, WrittenFormat
     from ingest.kafka.writer import KafkaWriter

@@ -5,17 +5,15 @@ Rules: docs/spec/sinks.md#kafka.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Final, Protocol, cast
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Final, Protocol, cast
 
 from pydantic import AfterValidator, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from ingest.errors import ConfigError
 from ingest.expressions.user_code import PLACE, CodeError, imported, travelling
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 NAMES: Final = ("default", "fixed", "round-robin")
 """The partitioners that come with the sink; others are `module:Class`."""

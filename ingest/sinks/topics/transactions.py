@@ -14,7 +14,7 @@ import msgspec
 from ingest.errors import Fenced
 from ingest.kafka.transactions import Channel, persistently
 from ingest.kafka.writer import KafkaWriter, narrower
-from ingest.model.commit import RowsRefused
+from ingest.model.commit import ClientReport, CommitScope, ResumePoint, RowsRefused
 from ingest.sinks.topics import progress
 from ingest.sinks.topics.progress import Groups, ProgressNote, transactional_id
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from ingest.kafka.handle import Conf, EncodedRecords
     from ingest.kafka.refusals import Letter
-    from ingest.model.commit import ClientReport, CommitScope, ResumePoint
     from ingest.model.record import Split
 
 

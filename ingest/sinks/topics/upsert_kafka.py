@@ -11,11 +11,11 @@ from pydantic import Field, model_validator
 
 from ingest.component.options import Duration, OptionErrors, Synonym
 from ingest.encode.change_encoder import ChangeEncoder, RecordTemplate, TypedKey
-from ingest.encode.upsert_encoder import UpsertEncoder
+from ingest.encode.upsert_encoder import TableEncoder, UpsertEncoder
 from ingest.formats import WrittenKeyFormatName, WrittenUpsertFormatName, value_of
 from ingest.formats.json.options import Json
-from ingest.formats.template import KeyForm, ValueTemplate, json_key
-from ingest.model.schema import TableSchema
+from ingest.formats.template import KeyForm, Segments, Value, ValueTemplate, json_key
+from ingest.model.schema import Column, TableSchema
 from ingest.model.values import has_times
 from ingest.sinks.sink import SinkCapabilities, SinkOptions
 from ingest.sinks.topics.options import TopicsOptions
@@ -25,10 +25,7 @@ from ingest.sinks.typed import WrittenPart
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ingest.encode.upsert_encoder import TableEncoder
-    from ingest.formats.template import Segments, Value
     from ingest.formats.written import ChangeBytes, RowBytes, Upserts
-    from ingest.model.schema import Column
     from ingest.model.table import TableId
     from ingest.schema.evolve import SourceTable
     from ingest.schema.infer import Inference

@@ -6,15 +6,12 @@ Rules: docs/spec/sources.md.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
+from ingest.model.record import Split
 from ingest.model.text import TextError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from ingest.model.record import Split
 
 _FIELDS: Final = re.compile(r"\s*(\w+)\s*:\s*([^,;]*?)\s*(?:,|$)")
 _MAX_OFFSET: Final = (1 << 63) - 1

@@ -13,25 +13,23 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Self
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from ingest.component.options import Duration, Labelled, OptionErrors
+from ingest.component.options import AnyOptions, Duration, Labelled, OptionErrors
 from ingest.formats import ReadKeyFormatName, ReadUpsertFormatName
 from ingest.formats.json.options import Json
 from ingest.formats.upsert_rows import UpsertRows
 from ingest.kafka.connection import KafkaConnection
 from ingest.kafka.properties import CREATE, TRUE
 from ingest.model.table import checked_pattern, full_matcher
-from ingest.sources.kafka.option_texts import compile_filter, parse_filter, parse_offsets
+from ingest.sources.kafka.option_texts import Headers, compile_filter, parse_filter, parse_offsets
 from ingest.sources.records import RecordOptions, SourceCapabilities
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ingest.component.options import AnyOptions
     from ingest.formats.metadata_columns import ExtraColumns
     from ingest.kafka.reader import RangeReader
     from ingest.model.record import Split
     from ingest.sources.kafka.coordinator import KafkaSourceCoordinator
-    from ingest.sources.kafka.option_texts import Headers
 
 _TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _MAX_PATTERN: Final = 1000

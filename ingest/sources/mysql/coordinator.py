@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import msgspec
 
 from ingest.errors import ConfigError, DataLoss
-from ingest.model.table import show, table_in
+from ingest.model.table import TableId, show, table_in
 from ingest.sources import SourceCoordinator
 from ingest.sources.mysql import catalogue
 from ingest.sources.mysql.checks import LogProbe, ServerNeeds, check_server
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from ingest.model.record import Split
     from ingest.model.schema import TableComments, TableSchema
     from ingest.model.standing import Standing
-    from ingest.model.table import TableId
     from ingest.sources.mysql.options import MySqlSource
     from ingest.sources.mysql.state import ChunkNote, LaneChunk
     from ingest.sources.mysql.types import Table, TableName

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from ingest.sources.mysql.ddl_create import Draft, add_keys, index_of, is_key, keys_of_definition
 from ingest.sources.mysql.definitions import Context, Definition, default, definition, table_name, with_charset
-from ingest.sources.mysql.effects import rename
+from ingest.sources.mysql.effects import StatementRun, rename
 from ingest.sources.mysql.tokens import STRICT, NotUnderstood, WordCursor
 from ingest.sources.mysql.types import (
     BINARIES,
@@ -23,7 +23,6 @@ from ingest.sources.mysql.types import (
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from ingest.sources.mysql.effects import StatementRun
     from ingest.sources.mysql.types import Column, TableName
 
 _NO_EFFECT: Final = frozenset({

@@ -7,8 +7,9 @@ compressed event may be an array of changes, each with an id of its own.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import Any, ClassVar, Final
 
 import msgspec
 from pydantic import PrivateAttr
@@ -17,20 +18,13 @@ from ingest.formats.debezium.options import DebeziumDecoder
 from ingest.formats.form import Form
 from ingest.formats.format import FormatCapabilities, FormatOptions
 from ingest.formats.typed import Reads, Typed, TypedColumn
-from ingest.model.change import TOMBSTONE, Change, Reject
+from ingest.model.change import TOMBSTONE, Change, Decoded, Reject
 from ingest.model.jsontext import MALFORMED, fields_of, reason
-from ingest.model.types import TIMES, BooleanType, DateType, TimestampType, TimeType
-from ingest.sources.mysql.history import KnownSchemas
+from ingest.model.table import TableId
+from ingest.model.types import TIMES, BooleanType, DataType, DateType, TimestampType, TimeType
+from ingest.sources.mysql.history import KnownSchemas, SchemaEntry
 from ingest.sources.mysql.row_decoder import PARTIAL
 from ingest.sources.mysql.types import is_no_day
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from ingest.model.change import Decoded
-    from ingest.model.table import TableId
-    from ingest.model.types import DataType
-    from ingest.sources.mysql.history import SchemaEntry
 
 HEAD: Final = 5
 """Bytes in front of the envelope: a zero, or PARTIAL, and the id of the entry in four bytes."""

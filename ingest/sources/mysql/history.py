@@ -9,26 +9,19 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from ingest.model.schema import Column as SchemaColumn
 from ingest.model.schema import TableComments, TableSchema, TextNumbers
-from ingest.model.table import table_in
-from ingest.model.types import is_text
+from ingest.model.table import TableId, table_in
+from ingest.model.types import DataType, is_text
 from ingest.sources.mysql import types
-from ingest.sources.mysql.types import Table
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from dataclasses import Field
-
-    from ingest.model.table import TableId
-    from ingest.model.types import DataType
-    from ingest.sources.mysql.types import TableName
+from ingest.sources.mysql.types import Table, TableName
 
 _BEFORE: Final = re.compile(
     rb"\s+|/\*(?![!M]).*?\*/|--\s[^\n]*(?:\n|$)|#[^\n]*(?:\n|$)"

@@ -7,21 +7,16 @@ back has the form of the source's records again. Rules: docs/spec/mysql.md#dead-
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 
-from ingest.model.record import Record, WrappedRecord, offset_of
+from ingest.model.record import Headers, Record, Split, WrappedRecord, offset_of
 from ingest.sources.mysql.format import HEAD, head_of
-from ingest.sources.mysql.history import History, SchemaEntry
+from ingest.sources.mysql.history import History, KnownSchemas, SchemaEntry
 from ingest.sources.mysql.log_model import NumberedTransactions
-from ingest.sources.mysql.state import LOG
+from ingest.sources.mysql.state import LOG, MySqlAssignment
 from ingest.sources.mysql.types import is_tinyint1
-
-if TYPE_CHECKING:
-    from ingest.model.record import Headers, Split
-    from ingest.sources.mysql.history import KnownSchemas
-    from ingest.sources.mysql.state import MySqlAssignment
 
 PREFIX: Final = "__ingest.mysql."
 """Begins the names of headers. Those of rejections are others, which a later rejection replaces."""

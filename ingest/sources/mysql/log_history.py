@@ -30,29 +30,25 @@ from ingest.sources.mysql.cascades import (
 )
 from ingest.sources.mysql.connection import connect, explain
 from ingest.sources.mysql.ddl import statement_text
-from ingest.sources.mysql.effects import Consequence, Remedy, RowPolicy, consequences, refuse, warning
+from ingest.sources.mysql.effects import Consequence, Effect, Remedy, RowPolicy, consequences, refuse, warning
 from ingest.sources.mysql.gtids import GtidSet
 from ingest.sources.mysql.history import History, SchemaEntry, from_document, to_document
 from ingest.sources.mysql.lanes import Lanes
-from ingest.sources.mysql.log_search import LogSearch, identity, log_listing, log_status
+from ingest.sources.mysql.log_search import LogSearch, LogStatus, identity, log_listing, log_status
 from ingest.sources.mysql.start_positions import passed_over
-from ingest.sources.mysql.state import State, StatementNote
+from ingest.sources.mysql.state import LogNote, State, StatementNote
 from ingest.sources.mysql.statements import StatementHistory, compare, note_applied, note_asked, note_passed, note_used
-from ingest.sources.stateful import SinkHabits
+from ingest.sources.stateful import SinkHabits, SourceState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from ingest.sources.mysql.connection import Connection
-    from ingest.sources.mysql.effects import Effect
     from ingest.sources.mysql.events import Query
     from ingest.sources.mysql.log_model import ServerIdentity
-    from ingest.sources.mysql.log_search import LogStatus
     from ingest.sources.mysql.options import MySqlSource
-    from ingest.sources.mysql.state import LogNote
     from ingest.sources.mysql.tokens import ServerRules
     from ingest.sources.mysql.types import Table, TableName
-    from ingest.sources.stateful import SourceState
 
 _T = TypeVar("_T")
 LAST: Final = 1 << 63

@@ -16,7 +16,7 @@ from pymysql.constants import COMMAND
 from ingest.errors import ConfigError, DataLoss
 from ingest.sources.mysql import events
 from ingest.sources.mysql.connection import connect, explain, version
-from ingest.sources.mysql.events import BadEvent, FormatDescription, Query
+from ingest.sources.mysql.events import BadEvent, EventHeader, FormatDescription, Gtid, Query
 from ingest.sources.mysql.gtids import GtidSet
 from ingest.sources.mysql.history import bare, may_change_tables
 from ingest.sources.mysql.log_model import (
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
 
     from ingest.sources.mysql.connection import Connection, ServerVersion
-    from ingest.sources.mysql.events import EventHeader, Gtid
     from ingest.sources.mysql.log_model import LogPlace
     from ingest.sources.mysql.server import MySqlServer
 

@@ -12,7 +12,7 @@ from pydantic import Field, field_validator, model_validator
 from ingest.component.options import Duration, Labelled, OptionErrors, Options, metadata_names
 from ingest.formats.metadata_columns import ExtraColumns
 from ingest.model.reject import IgnoredErrors
-from ingest.model.table import MAX_ID, selector
+from ingest.model.table import MAX_ID, TableId, selector
 from ingest.schema.infer import Inference
 from ingest.sources.mysql.chunks import chunk_columns
 from ingest.sources.mysql.format import MySqlRows
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from ingest.formats import Decoder
     from ingest.model.record import Split
-    from ingest.model.table import TableId
     from ingest.sources.mysql.coordinator import MySqlCoordinator
     from ingest.sources.mysql.letters import LetterRows
     from ingest.sources.mysql.reader import MySqlReader

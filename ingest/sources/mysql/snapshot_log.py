@@ -22,17 +22,13 @@ import msgspec
 
 from ingest.errors import ConfigError
 from ingest.model.jsontext import object_of
-from ingest.model.record import WrappedRecord, offset_of
-from ingest.sources.mysql.chunks import FLOATS, INTEGERS, NUMBERED, literal
+from ingest.model.record import Record, WrappedRecord, offset_of
+from ingest.sources.mysql.chunks import FLOATS, INTEGERS, NUMBERED, Bound, TableChunk, literal
 from ingest.sources.mysql.query_values import is_selectable
-from ingest.sources.mysql.types import BINARIES, FIXED, TEXTS
+from ingest.sources.mysql.types import BINARIES, FIXED, TEXTS, Column, Table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-
-    from ingest.model.record import Record
-    from ingest.sources.mysql.chunks import Bound, TableChunk
-    from ingest.sources.mysql.types import Column, Table
 
     Part: TypeAlias = Any
     """A column of a key: what orders as the server does, or what the server is asked with (a literal)."""

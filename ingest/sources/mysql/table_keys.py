@@ -15,25 +15,21 @@ import msgspec
 import pymysql
 
 from ingest.errors import Unavailable
-from ingest.model.change import Change, Kind
+from ingest.model.change import Change, InlineSchema, Kind
 from ingest.sources.mysql import catalogue
 from ingest.sources.mysql.connection import connect, explain
-from ingest.sources.mysql.format import head_of
+from ingest.sources.mysql.format import MySqlRows, head_of
 from ingest.sources.mysql.log_model import log_name
-from ingest.sources.mysql.marks import Visibility, log_end, snapshot_point
+from ingest.sources.mysql.marks import LogPoint, Visibility, log_end, snapshot_point
 from ingest.sources.mysql.snapshot import ChunkRowReader, Reading
-from ingest.sources.mysql.types import data_type
+from ingest.sources.mysql.types import Column, data_type
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
-    from ingest.model.change import InlineSchema
     from ingest.sources.mysql.connection import Connection
-    from ingest.sources.mysql.format import MySqlRows
     from ingest.sources.mysql.history import SchemaEntry
-    from ingest.sources.mysql.marks import LogPoint
     from ingest.sources.mysql.server import MySqlServer
-    from ingest.sources.mysql.types import Column
 
 _WAIT_S: Final = 60.0
 _POLL_S: Final = 0.05

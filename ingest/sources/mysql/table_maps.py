@@ -19,9 +19,9 @@ from ingest import compiled
 from ingest.errors import ConfigError
 from ingest.sources.mysql import events
 from ingest.sources.mysql.binary_values import OLD_SIZES, decimal_size
-from ingest.sources.mysql.cascades import ANY, DELETED
-from ingest.sources.mysql.events import DELETES, UPDATES, BadEvent, Cursor
-from ingest.sources.mysql.log_decoder import LogDecoder
+from ingest.sources.mysql.cascades import ANY, DELETED, Referenced
+from ingest.sources.mysql.events import DELETES, UPDATES, BadEvent, Cursor, FormatDescription
+from ingest.sources.mysql.log_decoder import Event, LogDecoder
 from ingest.sources.mysql.row_decoder import (
     JSON,
     UNKNOWN,
@@ -35,20 +35,15 @@ from ingest.sources.mysql.row_decoder import (
     table_of,
     unpacked,
 )
-from ingest.sources.mysql.row_values import real_type
-from ingest.sources.mysql.types import BINARIES, FIXED, GEOMETRIES, is_tinyint1
+from ingest.sources.mysql.row_values import ValueReader, real_type
+from ingest.sources.mysql.types import BINARIES, FIXED, GEOMETRIES, Column, is_tinyint1
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from ingest.sources.mysql.cascades import Referenced
-    from ingest.sources.mysql.events import FormatDescription
-    from ingest.sources.mysql.log_decoder import Event
     from ingest.sources.mysql.log_model import LogTables
     from ingest.sources.mysql.native.row_image import RowPlan
     from ingest.sources.mysql.row_decoder import RowsEvent, TableMap
-    from ingest.sources.mysql.row_values import ValueReader
-    from ingest.sources.mysql.types import Column
 
 if compiled.BUILT:
     from ingest.sources.mysql.native import log_decoder, row_image

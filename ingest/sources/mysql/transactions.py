@@ -12,9 +12,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ingest.errors import DataLoss
-from ingest.sources.mysql.log_decoder import CLOSED
-from ingest.sources.mysql.log_model import FIRST, LogPlace, PartOfTransaction
-from ingest.sources.mysql.log_search import LogSearch
+from ingest.sources.mysql.log_decoder import CLOSED, LogDecoder
+from ingest.sources.mysql.log_model import FIRST, LogPlace, LogTables, PartOfTransaction, Statement
+from ingest.sources.mysql.log_search import End, LogSearch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -22,10 +22,7 @@ if TYPE_CHECKING:
     from ingest.model.record import Record
     from ingest.sources.mysql.cascades import Referenced
     from ingest.sources.mysql.events import Gtid
-    from ingest.sources.mysql.log_decoder import LogDecoder
-    from ingest.sources.mysql.log_model import LogTables, Statement
     from ingest.sources.mysql.log_reader import LogReader
-    from ingest.sources.mysql.log_search import End
     from ingest.sources.mysql.server import MySqlServer
     from ingest.sources.mysql.types import Table
 

@@ -8,18 +8,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from ingest.model import types
-from ingest.model.types import CharType, DecimalType, TimeType, VarcharType
+from ingest.model.types import CharType, DataType, DecimalType, TimeType, VarcharType
 from ingest.model.values import fits
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from ingest.model.types import DataType
-
 
 TableName: TypeAlias = tuple[str, str]
 """A database and the name of a table in it, as rows of the log have them."""

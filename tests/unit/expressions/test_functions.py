@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import datetime as dt  # noqa: TC003  (annotations are read)
+import datetime as dt
 import sys
 from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, Any
