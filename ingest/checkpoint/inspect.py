@@ -235,8 +235,7 @@ def _targets(
             progress.ids.pop(name, None)
     if not splits:
         what = "" if topic is None else f" of topic {topic}" + ("" if partition is None else f", partition {partition}")
-        msg = f"the checkpoint has no position{what}"
-        raise ConfigError(msg, "see which there are: ingest checkpoint show")
+        raise ConfigError(f"the checkpoint has no position{what}", "see which there are: ingest checkpoint show")
     kind, value = target
     if kind == "offset":
         if len(splits) > 1:

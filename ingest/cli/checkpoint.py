@@ -201,8 +201,7 @@ def reset(
     """Set positions for the next run. Refused while a run uses the checkpoint."""
     where = None if to is None else _parse(to)
     if where is None and not errors and not drop_batch and not partitions:
-        msg = "give --to WHERE, --errors, --drop-batch or --partitions TOPIC"
-        raise typer.BadParameter(msg)
+        raise typer.BadParameter("give --to WHERE, --errors, --drop-batch or --partitions TOPIC")
     with _opened(target, checkpoint, variables, conf, write=not dry_run) as (stored, source):
         planned = plan_reset(
             stored, source, where, topic, partition, errors=errors, drop_batch=drop_batch, partitions=partitions or ()

@@ -88,8 +88,7 @@ def _check_code(code: str) -> None:
     known = {*CODES, *FORMATS.codes(), *SINKS.codes()}
     if code not in known:
         hint = did_you_mean(code, known) or f"; known: {', '.join(sorted(known))}"
-        msg = f"{code[:60]!r} is no code of rejects{hint}"
-        raise typer.BadParameter(msg, param_hint="--code")
+        raise typer.BadParameter(f"{code[:60]!r} is no code of rejects{hint}", param_hint="--code")
 
 
 @contextmanager

@@ -60,8 +60,7 @@ def plan(
     Ends as the run would end, as far as the sample shows: with the same exit code and error.
     """
     if progress is not None and checkpoint is not None:
-        msg = "give --checkpoint or --progress, not both"
-        raise typer.BadParameter(msg)
+        raise typer.BadParameter("give --checkpoint or --progress, not both")
     only = selector_of(tables, "--tables")
     values, spark = parse_variables(variables), parse_variables(conf)
     with looking(file, values, spark, checkpoint) as (pipeline, settings, observer):

@@ -84,8 +84,7 @@ def manifests(folder: Path) -> dict[str, str]:
     for path in files:
         name = object_name(path.stem)
         if name in names:
-            msg = f"{path} and {names[name]} have one name in Kubernetes, {name}"
-            raise ConfigError(msg, "rename one of them")
+            raise ConfigError(f"{path} and {names[name]} have one name in Kubernetes, {name}", "rename one of them")
         names[name] = path
         rendered = Rendered(name, path.name, _files_of(path, settings[path.stem]), settings[path.stem])
         out[f"{name}.yaml"] = _written(*documents(rendered))

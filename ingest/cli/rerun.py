@@ -110,8 +110,7 @@ def backfill(
     and replace those of the sink.
     """
     if bool(table) == all_tables:
-        msg = "give --table TABLE, or --all"
-        raise typer.BadParameter(msg)
+        raise typer.BadParameter("give --table TABLE, or --all")
     tables = [] if table is None else table
     values, spark = parse_variables(variables), parse_variables(conf)
     log = log_options(log_format, quiet=quiet, verbose=verbose)

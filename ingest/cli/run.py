@@ -123,8 +123,7 @@ def run(
 def log_options(form: LogFormat | None, *, quiet: bool, verbose: bool) -> LogOptions:
     """Return what a command line says of the log. Raise typer.BadParameter (exit code 2) for what excludes itself."""
     if quiet and verbose:
-        msg = "give --quiet or --verbose, not both"
-        raise typer.BadParameter(msg)
+        raise typer.BadParameter("give --quiet or --verbose, not both")
     return LogOptions(form, quiet, verbose)
 
 
@@ -149,8 +148,7 @@ def measured(
 def push_url(text: str) -> str:
     """Return the URL of a push gateway as the command line gives it. Raise typer.BadParameter (exit code 2)."""
     if not is_gateway(text):  # the text itself is not shown: it may hold a password
-        msg = "a push gateway is at a URL like http://gateway:9091"
-        raise typer.BadParameter(msg, param_hint="--metrics-push")
+        raise typer.BadParameter("a push gateway is at a URL like http://gateway:9091", param_hint="--metrics-push")
     SEEN.update(secrets_in("metrics.push-url", text))
     return text
 

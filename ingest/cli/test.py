@@ -57,8 +57,7 @@ def run_tests(
         for difference in differences:
             typer.echo("    " + difference.text.replace("\n", "\n    "))
     if not tests:
-        msg = f"no tests in {', '.join(map(str, paths))}"
-        raise typer.BadParameter(msg)
+        raise typer.BadParameter(f"no tests in {', '.join(map(str, paths))}")
     others = f"; no tests: {', '.join(file.name for file in left_out)}" if left_out else ""
     typer.echo(f"{counted(tests, 'test')}, {failed} failed{others}")
     if failed:

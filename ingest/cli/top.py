@@ -152,13 +152,11 @@ def place_of(target: str, variables: dict[str, str]) -> str:
     host, _, port = target.rpartition(":")
     if port.isascii() and port.isdigit() and "/" not in host:
         if not 0 < int(port) <= MAX_PORT:
-            msg = f"{port} is no port: a number from 1 to {MAX_PORT}"
-            raise typer.BadParameter(msg, param_hint="TARGET")
+            raise typer.BadParameter(f"{port} is no port: a number from 1 to {MAX_PORT}", param_hint="TARGET")
         return _url(host.strip("[]") or "localhost", int(port))
     if path.exists() or path.suffix == ".prom":
         return target
-    msg = f"{one_line(target)} is no port, no host:port, no URL, and no file"
-    raise typer.BadParameter(msg, param_hint="TARGET")
+    raise typer.BadParameter(f"{one_line(target)} is no port, no host:port, no URL, and no file", param_hint="TARGET")
 
 
 def _url(host: str, port: int, password: str | None = None) -> str:

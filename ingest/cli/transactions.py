@@ -44,15 +44,13 @@ def _connection(
     Kafka.
     """
     if (pipeline is None) == (servers is None):
-        msg = "give --pipeline FILE, or --bootstrap-servers HOST:PORT"
-        raise typer.BadParameter(msg)
+        raise typer.BadParameter("give --pipeline FILE, or --bootstrap-servers HOST:PORT")
     if pipeline is None:
         return {BOOTSTRAP: servers or ""}, ""
     loaded = load_strictly(pipeline, parse_variables(variables))
     name = loaded.pipeline.name
     if not hasattr(loaded.sink, "client"):
-        msg = f"the sink of {pipeline} is not in Kafka"
-        raise ConfigError(msg, "give --bootstrap-servers")
+        raise ConfigError(f"the sink of {pipeline} is not in Kafka", "give --bootstrap-servers")
     loaded = with_files(loaded, parse_variables(settings), warner(loaded))
     found: dict[str, str] = loaded.sink.client(name)
     own = loaded.sink.prefix(name) or getattr(loaded.sink, "id_prefix", None) or f"ingest-{name}"

@@ -163,8 +163,7 @@ def _duration(value: object) -> float:
     found = _DURATION.fullmatch(str(value).strip().lower())
     unit = None if found is None else _UNITS.get(found.group(2) or "ms")
     if found is None or unit is None:
-        msg = "not a duration; write a number and a unit, like '100 ms', '5 s' or '5 min'"
-        raise ValueError(msg)
+        raise ValueError("not a duration; write a number and a unit, like '100 ms', '5 s' or '5 min'")
     return int(found.group(1)) * unit
 
 
@@ -186,14 +185,12 @@ def _split(value: object) -> object:
     for part in value.split(";"):
         name = part.strip()
         if name in names:
-            msg = f"{name[:100]!r} is there twice"
-            raise TextError(msg, at + part.index(name), len(name))
+            raise TextError(f"{name[:100]!r} is there twice", at + part.index(name), len(name))
         if name:
             names.append(name)
         at += len(part) + 1
     if not names:
-        msg = "names no column; columns are separated by ';'"
-        raise ValueError(msg)
+        raise ValueError("names no column; columns are separated by ';'")
     return tuple(names)
 
 
@@ -225,8 +222,7 @@ def metadata_names(text: str, known: Collection[str], others: Mapping[str, str])
             what = "is there twice" if name in names else f"is none of {', '.join(known)}"
             if name in others and name not in known:
                 what = f"{others[name]} (possible: {', '.join(known)})"
-            msg = f"{name[:100]!r} {what}"
-            raise TextError(msg, at + part.index(name), len(name))
+            raise TextError(f"{name[:100]!r} {what}", at + part.index(name), len(name))
         if name:
             names.append(name)
         at += len(part) + 1

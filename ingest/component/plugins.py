@@ -83,23 +83,19 @@ class Registry(Mapping[str, type[T]], Generic[T]):
             return None
         if len(entries) > 1:
             packages = ", ".join(_package(entry) for entry in entries)
-            msg = f"{name!r} is in several packages: {packages}; uninstall all but one"
-            raise ComponentError(msg)
+            raise ComponentError(f"{name!r} is in several packages: {packages}; uninstall all but one")
         (entry,) = entries
         what = f"{name!r} of the package {_package(entry)}"
         try:
             found: type[T] = entry.load()
         except Exception as exc:
-            msg = f"{what} cannot be loaded: {type(exc).__name__}: {one_line(str(exc))[:200]}"
-            raise ComponentError(msg) from exc
+            raise ComponentError(f"{what} cannot be loaded: {type(exc).__name__}: {one_line(str(exc))[:200]}") from exc
         if not (isinstance(found, type) and issubclass(found, _load(self._base))):
-            msg = f"{what} is no {self._base.partition(':')[2]}: {entry.value}"
-            raise ComponentError(msg)
+            raise ComponentError(f"{what} is no {self._base.partition(':')[2]}: {entry.value}")
         fields = getattr(found, "model_fields", ())  # pydantic makes no class attributes of them
         missing = [name for name in self._needed if name not in fields and not hasattr(found, name)]
         if missing:
-            msg = f"{what} lacks {', '.join(missing)}: {entry.value}"
-            raise ComponentError(msg)
+            raise ComponentError(f"{what} lacks {', '.join(missing)}: {entry.value}")
         for ability, method in self._claims(found):
             if not hasattr(found, method):
                 msg = f"{what} has the capability {ability}, and lacks the method {method}: {entry.value}"

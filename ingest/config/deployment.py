@@ -131,8 +131,7 @@ class Deployment(Options):
     def _check_own(cls, value: dict[str, str]) -> dict[str, str]:
         own = next((key for key in value if key in OWN), None)
         if own is not None:
-            msg = f"{own!r} is what ingest says of a pipeline itself"
-            raise ValueError(msg)
+            raise ValueError(f"{own!r} is what ingest says of a pipeline itself")
         return value
 
     @field_validator("volumes")
@@ -140,11 +139,9 @@ class Deployment(Options):
     def _check_volumes(cls, value: dict[str, Volume]) -> dict[str, Volume]:
         for name, volume in value.items():
             if name in OWN_VOLUMES or not re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", name):
-                msg = f"{name[:100]!r} cannot be the name of a further volume"
-                raise ValueError(msg)
+                raise ValueError(f"{name[:100]!r} cannot be the name of a further volume")
             if any(volume.mount == own or volume.mount.startswith(f"{own}/") for own in OWN_VOLUMES.values()):
-                msg = f"{volume.mount} is a place of ingest's own"
-                raise ValueError(msg)
+                raise ValueError(f"{volume.mount} is a place of ingest's own")
         return value
 
     @field_validator("schedule")
@@ -153,8 +150,7 @@ class Deployment(Options):
         parts = (value or "").split()
         if value is None or value in _WORDS or (len(parts) == 5 and all(_FIELD.fullmatch(part) for part in parts)):
             return value
-        msg = "cron has five fields, as in '*/15 * * * *', or a word like @hourly"
-        raise ValueError(msg)
+        raise ValueError("cron has five fields, as in '*/15 * * * *', or a word like @hourly")
 
 
 def pipelines_in(folder: Path) -> list[Path]:

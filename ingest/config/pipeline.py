@@ -38,8 +38,7 @@ def _selector(text: str) -> str:
     try:
         selector(text)
     except SelectorError as exc:
-        msg = f"not a table selector: {exc}"
-        raise ValueError(msg) from None
+        raise ValueError(f"not a table selector: {exc}") from None
     return text
 
 
@@ -118,8 +117,7 @@ class Transform(Options):
         for part in (value or "").split(","):
             name = part.strip()
             if name in seen:
-                msg = f"{name[:100]!r} is there twice"
-                raise TextError(msg, at + part.index(name), len(name))
+                raise TextError(f"{name[:100]!r} is there twice", at + part.index(name), len(name))
             seen.update({name} if name else ())
             at += len(part) + 1
         return value
@@ -183,11 +181,9 @@ class UserFunction(Options):
     @classmethod
     def _check_name(cls, value: str) -> str:
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", value):
-            msg = "a function's name has letters, digits and '_' only"
-            raise ValueError(msg)
+            raise ValueError("a function's name has letters, digits and '_' only")
         if taken(value):
-            msg = f"{value!r} is a word of Spark SQL, or of Flink SQL, already"
-            raise ValueError(msg)
+            raise ValueError(f"{value!r} is a word of Spark SQL, or of Flink SQL, already")
         return value
 
     def load(self) -> Function:
@@ -239,8 +235,7 @@ class MetricsOptions(Options):
     @classmethod
     def _check_url(cls, value: str | None) -> str | None:
         if value is not None and not is_gateway(value):
-            msg = "a push gateway is at a URL like http://gateway:9091"
-            raise ValueError(msg)
+            raise ValueError("a push gateway is at a URL like http://gateway:9091")
         return value
 
     @field_validator("metrics_otlp")
@@ -309,8 +304,7 @@ class PipelineOptions(MetricsOptions):
     @classmethod
     def _check_name(cls, value: str) -> str:
         if not _NAME.fullmatch(value) or value.strip(".") == "":
-            msg = "a pipeline's name has letters, digits, '.', '_' and '-' only"
-            raise ValueError(msg)
+            raise ValueError("a pipeline's name has letters, digits, '.', '_' and '-' only")
         return value
 
     @field_validator("local_time_zone")
@@ -320,8 +314,7 @@ class PipelineOptions(MetricsOptions):
         if names and value not in names:
             near = get_close_matches(value, names, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
-            msg = f"{value[:100]!r} is no time zone, like 'UTC', 'Europe/Berlin' or '+02:00'{hint}"
-            raise ValueError(msg)
+            raise ValueError(f"{value[:100]!r} is no time zone, like 'UTC', 'Europe/Berlin' or '+02:00'{hint}")
         return value
 
 

@@ -139,8 +139,7 @@ def _noted(
 def _refuse_start_time(context: RunContext) -> None:
     """Raise ConfigError where `--from-timestamp` means nothing to the source."""
     if context.settings.from_time is not None and (why := context.pipeline.source.capabilities.no_start_time):
-        msg = f"--from-timestamp is not possible: {why}"
-        raise ConfigError(msg, "leave it out")
+        raise ConfigError(f"--from-timestamp is not possible: {why}", "leave it out")
 
 
 @contextmanager

@@ -94,8 +94,7 @@ def _item(part: list[Token], text: str) -> Item:
         return Item(last.text, _expression(part[:-2], text), part[0].start)
     for token in part[1:]:
         if kind(token) == "ALIAS" and not _inside(part, token):
-            why = "after AS comes one name; others than letters, digits and _ in backquotes"
-            raise TextError(why, token.start, 2)
+            raise TextError("after AS comes one name; others than letters, digits and _ in backquotes", token.start, 2)
     if len(part) > 1 and _is_name(last) and _ends(part[-2]):
         return Item(last.text, _expression(part[:-1], text), part[0].start)  # AS may be left out
     length = last.end - part[0].start + 1

@@ -80,8 +80,7 @@ def load(name: str, python: str) -> Function:
         or inspect.iscoroutinefunction(function)
         or inspect.isgeneratorfunction(function)
     ):
-        msg = f"{attribute!r} in module {module_name!r} is no plain Python function"
-        raise FunctionError(msg)
+        raise FunctionError(f"{attribute!r} in module {module_name!r} is no plain Python function")
     return _read(name, python, function)
 
 
@@ -89,8 +88,7 @@ def _read(name: str, python: str, function: Callable[..., Any]) -> Function:
     try:
         hints = typing.get_type_hints(function, include_extras=True)
     except Exception as exc:
-        msg = f"its annotations cannot be understood: {message_of(exc)}"
-        raise FunctionError(msg) from exc
+        raise FunctionError(f"its annotations cannot be understood: {message_of(exc)}") from exc
     takes = []
     batches = set()
     for parameter in inspect.signature(function).parameters.values():
@@ -100,21 +98,17 @@ def _read(name: str, python: str, function: Callable[..., Any]) -> Function:
             msg = f"parameter {parameter.name!r}: a function takes a fixed number of arguments, by their order"
             raise FunctionError(msg)
         if parameter.name not in hints:
-            msg = f"parameter {parameter.name!r} has no annotation: one is needed to know its type"
-            raise FunctionError(msg)
+            raise FunctionError(f"parameter {parameter.name!r} has no annotation: one is needed to know its type")
         data_type, nullable, batch = _understood(hints[parameter.name], f"parameter {parameter.name!r}")
         batches.add(batch)
         takes.append(Parameter(parameter.name, data_type, nullable, parameter.default is not parameter.empty))
     if "return" not in hints:
-        msg = "it does not say what it gives: def f(…) -> str"
-        raise FunctionError(msg)
+        raise FunctionError("it does not say what it gives: def f(…) -> str")
     gives, _, batch = _understood(hints["return"], "what it gives")
     if gives is None:
-        msg = "what it gives: the type of its elements is needed, -> Annotated[…, 'STRING']"
-        raise FunctionError(msg)
+        raise FunctionError("what it gives: the type of its elements is needed, -> Annotated[…, 'STRING']")
     if batches - {batch}:
-        msg = "a function takes and gives either values, or Arrow arrays, or pandas series"
-        raise FunctionError(msg)
+        raise FunctionError("a function takes and gives either values, or Arrow arrays, or pandas series")
     if batch and not takes:
         msg = "a function of batches takes at least one argument, or it does not know how many results to give"
         raise FunctionError(msg)
@@ -134,15 +128,13 @@ def _understood(hint: object, what: str) -> tuple[DataType | None, bool, str]:
             try:
                 data_type = types.parse(text.upper())
             except ValueError as exc:
-                msg = f"{what}: {exc}"
-                raise FunctionError(msg) from None
+                raise FunctionError(f"{what}: {exc}") from None
     nullable = False
     if typing.get_origin(hint) in {typing.Union, python_types.UnionType}:
         some = [arg for arg in typing.get_args(hint) if arg is not type(None)]
         nullable = len(some) < len(typing.get_args(hint))
         if len(some) > 1:
-            msg = f"{what}: of several types at once, {hint}"
-            raise FunctionError(msg)
+            raise FunctionError(f"{what}: of several types at once, {hint}")
         inner, deeper, batch = _understood(some[0], what)
         return data_type or inner, nullable or deeper, batch
     batch = _batch_of(hint)
@@ -171,5 +163,4 @@ def _type(hint: object, what: str) -> DataType:
     if origin is dict and len(arguments) == 2 and arguments[0] is str:
         return MapType(types.STRING, _type(arguments[1], what))
     shown = getattr(hint, "__name__", str(hint)) if isinstance(hint, type) else str(hint)
-    msg = f"{what}: no column has the type {shown}; Annotated[{shown}, 'STRING'] says which one is meant"
-    raise FunctionError(msg)
+    raise FunctionError(f"{what}: no column has the type {shown}; Annotated[{shown}, 'STRING'] says which one is meant")

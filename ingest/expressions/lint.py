@@ -148,8 +148,7 @@ def check(tokens: Words) -> None:
         if upper == "IDENTIFIER" and opens(tokens, i) and opens(tokens, closing(tokens, i + 1)):
             raise TextError("a function is called by its name, not by IDENTIFIER", token.start, len(upper))
         if upper in _NO_TYPES and i + 1 < len(tokens) and kind(tokens[i + 1]) == "LT" and _begins_type(tokens, i):
-            why = f"type {upper} is not there: write {_NO_TYPES[upper]}"
-            raise TextError(why, token.start, len(upper))
+            raise TextError(f"type {upper} is not there: write {_NO_TYPES[upper]}", token.start, len(upper))
         if name == "IDENTIFIER" and token.text.startswith("__ingest."):
             raise TextError("names that begin with __ingest. are not for use", token.start, len(upper))
     for i, token in enumerate(tokens):

@@ -28,17 +28,14 @@ def imported(place: str, what: str) -> Any:
     """
     match = PLACE.fullmatch(place)
     if match is None:
-        msg = f"{place!r} is not module:{what}"
-        raise CodeError(msg)
+        raise CodeError(f"{place!r} is not module:{what}")
     module_name, name = match.groups()
     try:
         module = importlib.import_module(module_name)
     except (Exception, SystemExit) as exc:
-        msg = f"module {module_name!r} cannot be imported: {message_of(exc)}"
-        raise CodeError(msg) from exc
+        raise CodeError(f"module {module_name!r} cannot be imported: {message_of(exc)}") from exc
     if getattr(module, name, None) is None:
-        msg = f"module {module_name!r} has no {what} {name!r}"
-        raise CodeError(msg)
+        raise CodeError(f"module {module_name!r} has no {what} {name!r}")
     return getattr(module, name)
 
 

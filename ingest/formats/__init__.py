@@ -121,8 +121,7 @@ def _name(value: str) -> str:
 def _written(value: str) -> str:
     found = capabilities_of(_name(value))
     if not (found.writes_values or found.table_schemas):
-        msg = f"{value!r} can be read, not written"
-        raise ValueError(msg)
+        raise ValueError(f"{value!r} can be read, not written")
     return value
 
 

@@ -99,5 +99,4 @@ def json_key(key: bytes, table: TableId, columns: Container[str] = ()) -> dict[s
         check_text(key)
         return fields_of(key_image(key, columns) or key)
     except MALFORMED as exc:
-        text = f"the key is not a JSON object (key.format): {reason(exc)}"
-        return Reject("malformed-key", text, table, of_key=True)
+        return Reject("malformed-key", f"the key is not a JSON object (key.format): {reason(exc)}", table, of_key=True)

@@ -95,8 +95,7 @@ class _Text:
         try:
             return msgspec.json.encode(value.decode(name))
         except UnicodeError:
-            msg = f"it is no text in {self._charset}"
-            raise ValueError(msg) from None
+            raise ValueError(f"it is no text in {self._charset}") from None
 
     def write(self, text: bytes) -> bytes:
         found = msgspec.json.decode(text, type=str) if text[:1] == b'"' else text.decode()
@@ -108,8 +107,7 @@ class _Text:
             mark = self._marks[0] if marked else b""
             return mark + found.encode(f"{self._charset}-be")
         except UnicodeError:
-            msg = f"{self._charset} lacks a character of {found[:60]!r}"
-            raise ValueError(msg) from None
+            raise ValueError(f"{self._charset} lacks a character of {found[:60]!r}") from None
 
 
 class _Bytes:
@@ -162,12 +160,10 @@ class _Float:
         try:
             return self._form.pack(float(text))
         except OverflowError:
-            msg = f"{text[:60].decode()} is past the largest number of the type"
-            raise ValueError(msg) from None
+            raise ValueError(f"{text[:60].decode()} is past the largest number of the type") from None
 
 
 def _check(value: bytes, size: int) -> None:
     """Raise ValueError for a value that has not the size of its type."""
     if len(value) != size:
-        msg = f"it has {len(value)} bytes, and values of its type have {size}"
-        raise ValueError(msg)
+        raise ValueError(f"it has {len(value)} bytes, and values of its type have {size}")

@@ -196,8 +196,7 @@ def configuration(properties: Mapping[str, str], contents: Mapping[str, str | by
     for name in _read_by_driver(properties):
         wanted = _STORES.get(name) or (_TEXTS.get(name, name),)
         if not contents.keys() >= set(wanted):
-            msg = f"properties.{name} names a file that was not read before a client was made"
-            raise InternalError(msg)
+            raise InternalError(f"properties.{name} names a file that was not read before a client was made")
         conf.pop(name, None)
     for name, content in contents.items():
         conf[name] = content if isinstance(content, str) else private_file(_KEPT[name], content)

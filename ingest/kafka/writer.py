@@ -274,8 +274,7 @@ class KafkaWriter:
             self._producer.purge()
             self._producer.flush(ABORT_S)
         except KafkaException as exc:
-            msg = f"cannot drop the queue of the producer: {error_of(exc).str()}"
-            raise InternalError(msg) from exc
+            raise InternalError(f"cannot drop the queue of the producer: {error_of(exc).str()}") from exc
         self.forget()
 
     def forget(self) -> None:

@@ -42,16 +42,13 @@ def entries(data: bytes, password: str | None) -> list[Entry]:
     Raise StoreError for a wrong password, or for bytes that are no such store.
     """
     if len(data) < len(MAGIC) + 8 + _DIGEST or not data.startswith(MAGIC):
-        msg = "it is no JKS store"
-        raise StoreError(msg)
+        raise StoreError("it is no JKS store")
     if password is not None and _digest(password, _SALTED, data[:-_DIGEST]) != data[-_DIGEST:]:
-        msg = "the password is wrong, or the file is damaged"
-        raise StoreError(msg)
+        raise StoreError("the password is wrong, or the file is damaged")
     store = _Bytes(data[len(MAGIC) : -_DIGEST])
     version, count = store.number(4), store.number(4)
     if version not in {1, 2} or count > MAX_ENTRIES:
-        msg = "it is a JKS store of a version that is not known, or damaged"
-        raise StoreError(msg)
+        raise StoreError("it is a JKS store of a version that is not known, or damaged")
     return [_entry(store, version) for _ in range(count)]
 
 
@@ -64,8 +61,7 @@ def private_key(protected: bytes, password: str) -> bytes:
         stream += block
     plain = bytes(a ^ b for a, b in zip(body, stream, strict=False))
     if _digest(password, plain) != check:
-        msg = "the password of the private key is wrong"
-        raise StoreError(msg)
+        raise StoreError("the password of the private key is wrong")
     return plain
 
 
@@ -81,16 +77,14 @@ def _entry(store: _Bytes, version: int) -> Entry:
     if tag == _CERTIFICATE:
         return Entry(alias, (_certificate(store, version),), None)
     if tag != _KEY:
-        msg = f"its entry {alias[:60]!r} is neither a key nor a certificate"
-        raise StoreError(msg)
+        raise StoreError(f"its entry {alias[:60]!r} is neither a key nor a certificate")
     key = _protected(store.take(store.number(4)))
     return Entry(alias, tuple(_certificate(store, version) for _ in range(store.number(4))), key)
 
 
 def _certificate(store: _Bytes, version: int) -> bytes:
     if version > 1 and store.text() != "X.509":
-        msg = "it has a certificate that is not of type X.509"
-        raise StoreError(msg)
+        raise StoreError("it has a certificate that is not of type X.509")
     return store.take(store.number(4))
 
 
@@ -98,8 +92,7 @@ def _protected(info: bytes) -> bytes:
     """Return the protected bytes of a private key: the octet string of PKCS#8's EncryptedPrivateKeyInfo (DER)."""
     outer = _Bytes(_Bytes(info).element(0x30))
     if not outer.element(0x30).startswith(_PROTECTOR):
-        msg = "its private key is protected in a way that is not known"
-        raise StoreError(msg)
+        raise StoreError("its private key is protected in a way that is not known")
     return outer.element(0x04)
 
 
@@ -114,8 +107,7 @@ class _Bytes:
         """Read the next `count` bytes."""
         end = self._at + count
         if end > len(self._data):
-            msg = "the file is cut off or damaged"
-            raise StoreError(msg)
+            raise StoreError("the file is cut off or damaged")
         taken, self._at = self._data[self._at : end], end
         return taken
 
@@ -131,6 +123,5 @@ class _Bytes:
         """Read an element of DER with this tag. Return its content."""
         actual, length = self.number(1), self.number(1)
         if actual != tag:
-            msg = "its private key is damaged"
-            raise StoreError(msg)
+            raise StoreError("its private key is damaged")
         return self.take(self.number(length & 0x7F) if length & 0x80 else length)

@@ -60,8 +60,7 @@ def trusted(data: bytes, kind: str, password: str | None) -> Trusted:
     with _refusing():
         certificates = _certificates(data, _kind(data, kind), password)
         if not certificates:
-            msg = "it holds no certificate"
-            raise StoreError(msg)
+            raise StoreError("it holds no certificate")
         return Trusted(_pem(certificates), _expired(certificates))
 
 
@@ -78,8 +77,7 @@ def identity(data: bytes, kind: str, password: str | None, key_password: str | N
             _only_key(data, password, key_password) if store_kind == "JKS" else _key_of_pkcs12(_pkcs12(data, password))
         )
         if key.public_key() != chain[0].public_key():
-            msg = "its private key does not belong to its certificate"
-            raise StoreError(msg)
+            raise StoreError("its private key does not belong to its certificate")
         private = key.private_bytes(Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
         return Identity(_pem(chain), private.decode(), _expired(chain[:1]))
 
@@ -94,8 +92,7 @@ def _refusing() -> Iterator[None]:
     except StoreError:
         raise
     except Exception as exc:
-        msg = f"it cannot be read: {type(exc).__name__}: {str(exc)[:200]}"
-        raise StoreError(msg) from exc
+        raise StoreError(f"it cannot be read: {type(exc).__name__}: {str(exc)[:200]}") from exc
 
 
 def _certificates(data: bytes, kind: str, password: str | None) -> Sequence[x509.Certificate]:
@@ -128,11 +125,9 @@ def _kind(data: bytes, said: str) -> str:
         msg = "it is a JCEKS store, which cannot be read here; keytool -importkeystore converts it to PKCS12"
         raise StoreError(msg)
     else:
-        msg = "it is neither a JKS nor a PKCS#12 store, nor a PEM file"
-        raise StoreError(msg)
+        raise StoreError("it is neither a JKS nor a PKCS#12 store, nor a PEM file")
     if said and (said == "PEM") != (kind == "PEM"):
-        msg = f"it is {'a PEM file' if kind == 'PEM' else f'a {kind} store'}, and the pipeline says {said}"
-        raise StoreError(msg)
+        raise StoreError(f"it is {'a PEM file' if kind == 'PEM' else f'a {kind} store'}, and the pipeline says {said}")
     return kind
 
 
@@ -142,13 +137,11 @@ def _only_key(
     entries = [entry for entry in jks.entries(data, password) if entry.key is not None]
     if len(entries) != 1 or not entries[0].certificates:
         named = f" ({', '.join(entry.alias[:60] for entry in entries[:5])})" if entries else ""
-        msg = f"it holds {len(entries)} private keys{named}; one with its certificate is needed"
-        raise StoreError(msg)
+        raise StoreError(f"it holds {len(entries)} private keys{named}; one with its certificate is needed")
     (entry,) = entries
     secret = key_password or password
     if secret is None:
-        msg = "its private key needs a password"
-        raise StoreError(msg)
+        raise StoreError("its private key needs a password")
     assert entry.key is not None
     key = serialization.load_der_private_key(jks.private_key(entry.key, secret), None)
     return key, [_parsed(der, entry) for der in entry.certificates]
@@ -163,8 +156,7 @@ def _pkcs12(data: bytes, password: str | None) -> pkcs12.PKCS12KeyAndCertificate
         why = "the password is wrong"
         if password is None:  # keytool writes such stores in any file, also in one that is called .jks
             why = "it is a PKCS#12 store, which needs its password, also where the file is called .jks"
-        msg = f"{why}, or the file is damaged"
-        raise StoreError(msg) from exc
+        raise StoreError(f"{why}, or the file is damaged") from exc
 
 
 def _without_mac(data: bytes) -> bytes:
@@ -194,8 +186,7 @@ def _content(data: bytes, at: int) -> tuple[int, int]:
 
 def _key_of_pkcs12(store: pkcs12.PKCS12KeyAndCertificates) -> tuple[PrivateKeyTypes, list[x509.Certificate]]:
     if store.key is None or store.cert is None:
-        msg = "it holds no private key with its certificate"
-        raise StoreError(msg)
+        raise StoreError("it holds no private key with its certificate")
     chain = [store.cert.certificate]
     others = [bag.certificate for bag in store.additional_certs]
     while others:
@@ -218,8 +209,7 @@ def _parsed(der: bytes, entry: jks.Entry) -> x509.Certificate:
     try:
         return x509.load_der_x509_certificate(der)
     except Exception as exc:
-        msg = f"its certificate {entry.alias[:60]!r} cannot be read: {str(exc)[:200]}"
-        raise StoreError(msg) from exc
+        raise StoreError(f"its certificate {entry.alias[:60]!r} cannot be read: {str(exc)[:200]}") from exc
 
 
 def _pem(certificates: Iterable[x509.Certificate]) -> str:

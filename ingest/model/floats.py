@@ -53,6 +53,5 @@ def read_double(data: bytes, at: int) -> tuple[float, int]:
 def finite(value: float) -> float:
     """Return a number as it is. Raise NotANumber for NaN and infinite ones."""
     if not isfinite(value):
-        msg = f"{value}, which JSON cannot say"
-        raise NotANumber(msg)
+        raise NotANumber(f"{value}, which JSON cannot say")
     return value

@@ -62,8 +62,7 @@ def check_text(text: bytes) -> None:
     else:
         if high < 0:
             return
-    msg = "a lone surrogate"
-    raise msgspec.DecodeError(msg)
+    raise msgspec.DecodeError("a lone surrogate")
 
 
 def parse_row(raw: msgspec.Raw) -> dict[str, bytes]:
@@ -167,8 +166,7 @@ def _number_text(value: bytes) -> bytes:
         return value
     found = _number(value)
     if found is None:
-        msg = "not a number"
-        raise msgspec.DecodeError(msg)
+        raise msgspec.DecodeError("not a number")
     sign, whole, fraction, minus, exponent = found.groups(b"")
     digits = (whole + fraction).lstrip(b"0")
     stripped = digits.rstrip(b"0")

@@ -73,8 +73,7 @@ def number(text: bytes) -> bytes:
         return text
     found = _LOOSE(text)
     if found is None:
-        msg = "not a number"
-        raise ValueError(msg)
+        raise ValueError("not a number")
     sign, whole, fraction, exponent = found.groups()
     return (sign or b"") + (whole or b"0") + (fraction if fraction and len(fraction) > 1 else b"") + exponent
 
@@ -87,8 +86,7 @@ def plain_number(text: bytes) -> bytes:
         return text
     shift = int(exponent)
     if abs(shift) > _MAX_EXPONENT:
-        msg = "an exponent past all reason"
-        raise ValueError(msg)
+        raise ValueError("an exponent past all reason")
     sign = b"-" if mantissa[:1] == b"-" else b""
     whole, _, fraction = mantissa.lstrip(b"-").partition(b".")
     digits, point = whole + fraction, len(whole) + shift
@@ -102,8 +100,7 @@ def plain_number(text: bytes) -> bytes:
 def _text(raw: bytes) -> str:
     """What is between quotes, without white space around it; raises ValueError where there are none."""
     if raw[:1] != b'"':
-        msg = "not a text"
-        raise ValueError(msg)
+        raise ValueError("not a text")
     return msgspec.json.decode(raw, type=str).strip()
 
 
@@ -111,8 +108,7 @@ def _inner(raw: bytes) -> bytes:
     """The text of a number, in quotes or without."""
     text = _text(raw).encode() if raw[:1] == b'"' else raw
     if len(text) > _MAX_DIGITS:
-        msg = "a number past all reason"
-        raise ValueError(msg)
+        raise ValueError("a number past all reason")
     return text
 
 
@@ -169,8 +165,7 @@ def _inside(data_type: DataType, raw: bytes, standard: str) -> bytes:
     """A value in an array, map or row; raises ValueError where it is none of its type."""
     made = raw if fits_inside(data_type, raw, standard) else respelled(data_type, raw, standard)
     if made is None:
-        msg = "not of its type"
-        raise ValueError(msg)
+        raise ValueError("not of its type")
     return made
 
 

@@ -44,8 +44,7 @@ def checked_pattern(text: str | None) -> str | None:
         try:
             full_matcher(text)
         except PatternError as exc:
-            msg = f"not a regular expression: {exc}"
-            raise ValueError(msg) from None
+            raise ValueError(f"not a regular expression: {exc}") from None
     return text
 
 
@@ -276,8 +275,7 @@ def partition_keys(text: str) -> tuple[PartitionKey, ...]:
     for at, part in _parts(text):
         key = _partition_key(part, at)
         if key in out:
-            msg = f"{part[:100]!r} is there twice"
-            raise TextError(msg, at, len(part))
+            raise TextError(f"{part[:100]!r} is there twice", at, len(part))
         out[key] = None
     return tuple(out)
 
@@ -304,15 +302,13 @@ def _partition_key(text: str, at: int) -> PartitionKey:
         msg = f"{found[1][:100]!r} is no transform of partitions ({', '.join((*TIME_TRANSFORMS, *SIZED_TRANSFORMS))})"
         raise TextError(msg, at, len(found[1]))
     if not column or "," in column:
-        msg = f"write {transform}({'N, ' if transform in SIZED_TRANSFORMS else ''}COLUMN)"
-        raise TextError(msg, at, len(text))
+        raise TextError(f"write {transform}({'N, ' if transform in SIZED_TRANSFORMS else ''}COLUMN)", at, len(text))
     if (width is not None) != (transform in SIZED_TRANSFORMS):
         msg = f"{transform} {'needs a number: ' if width is None else 'takes no number: '}{transform}"
         raise TextError(f"{msg}({'16, ' if width is None else ''}{column[:100]})", at, len(text))
     size = int(width or 0) if len(width or "") <= len(str(MAX_WIDTH)) else MAX_WIDTH + 1
     if width is not None and not 0 < size <= MAX_WIDTH:
-        msg = f"{width[:20]} is no number from 1 to {MAX_WIDTH}"
-        raise TextError(msg, at, len(text))
+        raise TextError(f"{width[:20]} is no number from 1 to {MAX_WIDTH}", at, len(text))
     return PartitionKey(column, transform, size)
 
 
@@ -325,11 +321,9 @@ def table_options(text: str, delimiter: str) -> tuple[tuple[str, str], ...]:
         name = name.strip()
         if part.strip():
             if not equals or not name:
-                msg = f"write key=value, with {delimiter!r} between two of them"
-                raise TextError(msg, at, len(part))
+                raise TextError(f"write key=value, with {delimiter!r} between two of them", at, len(part))
             if name in out:
-                msg = f"{name[:100]!r} is there twice"
-                raise TextError(msg, at, len(part))
+                raise TextError(f"{name[:100]!r} is there twice", at, len(part))
             out[name] = value.strip()
         at += len(part) + len(delimiter)
     return tuple(out.items())

@@ -163,8 +163,7 @@ def _offset_of(moment: datetime, zone: str) -> timedelta:
     """The distance from UTC; raises ValueError for one that no zone has."""
     clock = zone[1:].replace(":", "").ljust(6, "0")
     if max(clock[2:4], clock[4:]) > "59" or clock > "180000":
-        msg = f"{zone} is no zone"
-        raise ValueError(msg)
+        raise ValueError(f"{zone} is no zone")
     return moment.utcoffset() or timedelta()
 
 
@@ -191,8 +190,7 @@ def time_text(micros: int) -> bytes:
     Raises ValueError for what is no TIME of any database.
     """
     if not -_LONG_DAY < micros < _LONG_DAY:
-        msg = f"{micros} µs, which is neither a time of day nor a TIME of MySQL (-838:59:59 to 838:59:59)"
-        raise ValueError(msg)
+        raise ValueError(f"{micros} µs, which is neither a time of day nor a TIME of MySQL (-838:59:59 to 838:59:59)")
     seconds, rest = divmod(abs(micros), 1_000_000)
     sign = "-" if micros < 0 else ""
     return f'"{sign}{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}{_fraction(rest)}"'.encode()
@@ -210,8 +208,7 @@ def timestamp_text(micros: int, standard: str = SQL, *, zoned: bool = False) -> 
     try:
         moment = _EPOCH + timedelta(microseconds=micros)
     except OverflowError as exc:
-        msg = f"{micros} µs since 1970 is no time of the years 1 to 9999"
-        raise ValueError(msg) from exc
+        raise ValueError(f"{micros} µs since 1970 is no time of the years 1 to 9999") from exc
     separator = " " if standard == SQL else "T"
     whole = moment.replace(microsecond=0).isoformat(separator)
     return f'"{whole}{_fraction(moment.microsecond)}{"Z" if zoned else ""}"'.encode()
@@ -226,8 +223,7 @@ def zoned_text(text: str, standard: str = SQL) -> bytes:
         return _INFINITE_TEXTS[text]
     found = _ZONED(text)
     if found is None:
-        msg = f"{text[:40]!r} is no timestamp with a zone"
-        raise ValueError(msg)
+        raise ValueError(f"{text[:40]!r} is no timestamp with a zone")
     year, month, day, minutes, seconds, fraction, zone = found.groups()
     shift, rest = divmod(int(year) - 1, 400)
     moment = datetime.fromisoformat(f"{rest + 401:04d}-{month}-{day}T{minutes}:{seconds or '00'}{zone}")

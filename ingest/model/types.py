@@ -244,8 +244,7 @@ def name(data_type: DataType) -> str:
         return f"MAP<{name(data_type.key)}, {name(data_type.value)}>"
     if isinstance(data_type, StructType):
         return f"ROW<{', '.join(f'{quoted(field.name)} {name(field.type)}' for field in data_type.fields)}>"
-    msg = f"{data_type} is no type of a column"
-    raise TypeError(msg)
+    raise TypeError(f"{data_type} is no type of a column")
 
 
 def quoted(identifier: str) -> str:
@@ -268,13 +267,11 @@ def parse(text: str) -> DataType:
     if text.endswith(">"):
         data_type, rest = _parse_nested(text)
         if rest:
-            msg = f"no type is named {text!r}"
-            raise ValueError(msg)
+            raise ValueError(f"no type is named {text!r}")
         return data_type
     found = _WITH_ARGUMENTS.fullmatch(text)
     if found is None:
-        msg = f"no type is named {text!r}"
-        raise ValueError(msg)
+        raise ValueError(f"no type is named {text!r}")
     kind, first, second = found.group(1), int(found.group(2)), int(found.group(3) or 0)
     if kind == "DECIMAL":
         return DecimalType(first, second)
@@ -294,8 +291,7 @@ def _parse_nested(text: str) -> tuple[DataType, str]:
         while not rest.startswith(">"):
             found = _QUOTED.match(rest)
             if found is None:
-                msg = f"no type is named {text!r}"
-                raise ValueError(msg)
+                raise ValueError(f"no type is named {text!r}")
             field = (found.group(1) or "").replace("``", "`") if found.group(2) is None else found.group(2)
             data_type, rest = _parse_nested(rest[found.end() :].lstrip())
             fields.append(StructField(field, data_type))

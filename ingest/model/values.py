@@ -244,8 +244,7 @@ def decimal_text(unscaled: int, scale: int) -> bytes:
     Raise ValueError for a scale that would fill the memory: messages may say any.
     """
     if abs(scale) > MAX_SCALE:
-        msg = "a scale past all reason"
-        raise ValueError(msg)
+        raise ValueError("a scale past all reason")
     if scale <= 0:
         return b"%d" % (unscaled * 10**-scale)
     digits = str(abs(unscaled)).rjust(scale + 1, "0")

@@ -136,8 +136,7 @@ def _start(folder: Path, classpath: str, lock: int, port: int | None, heap: str,
             tool = [*common, "kafka.tools.StorageTool", "format", cluster, "-c", str(properties)]
             done = subprocess.run(tool, stdout=out, stderr=out, check=False)
             if done.returncode:
-                msg = f"Kafka cannot format its storage in {data}"
-                raise ConfigError(msg, f"see {log}")
+                raise ConfigError(f"Kafka cannot format its storage in {data}", f"see {log}")
         process = launch([*common, "kafka.Kafka", str(properties)], folder, lock, out)
     broker = Broker(
         f"{HOST}:{chosen}",

@@ -179,8 +179,7 @@ def _initialise(folder: Path, program: Path, password: str, out: int, log: str) 
     command = [*_command(program, new, folder), "--bootstrap", "--skip-networking", "--skip-log-bin"]
     done = subprocess.run(command, input="\n".join(texts).encode(), stdout=out, stderr=out, check=False, cwd=folder)
     if done.returncode:
-        msg = f"MariaDB cannot make a database in {folder}"
-        raise ConfigError(msg, f"see {log}")
+        raise ConfigError(f"MariaDB cannot make a database in {folder}", f"see {log}")
     new.rename(folder / "data")
 
 
@@ -297,13 +296,11 @@ def main(folder: str, rate: float, ready: str) -> None:
     """Fill the tables of the server in a directory, and change rows so often in a second, until a signal ends this."""
     server = status(Path(folder))
     if server is None:
-        msg = f"no MariaDB server runs in {folder}"
-        raise ConfigError(msg, "ingest sandbox up --mysql")
+        raise ConfigError(f"no MariaDB server runs in {folder}", "ingest sandbox up --mysql")
     try:
         sample.keep_changing(shop_of(server), rate, ready)
     except OSError as exc:
-        msg = "the MariaDB server is away"
-        raise Unavailable(msg, f"see {server.log}") from exc
+        raise Unavailable("the MariaDB server is away", f"see {server.log}") from exc
 
 
 if __name__ == "__main__":

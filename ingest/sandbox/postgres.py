@@ -170,8 +170,7 @@ def _initialise(bin_folder: Path, account: _Account, home: Path, password: str, 
     finally:
         password_file.unlink()
     if done.returncode:
-        msg = f"PostgreSQL cannot make a database in {home}"
-        raise ConfigError(msg, f"see {log}")
+        raise ConfigError(f"PostgreSQL cannot make a database in {home}", f"see {log}")
     data.rename(home / "data")
 
 

@@ -121,8 +121,7 @@ def stop(folder: Path, pid: int, what: str, log: str, by: signal.Signals = signa
     deadline = time.monotonic() + STOP_S
     while runs(folder):
         if time.monotonic() > deadline:
-            msg = f"the {what} (process {pid}) does not stop"
-            raise Unavailable(msg, f"see {log}")
+            raise Unavailable(f"the {what} (process {pid}) does not stop", f"see {log}")
         time.sleep(0.1)
 
 

@@ -43,13 +43,11 @@ def remarks(text: str, *, columns: bool = False) -> tuple[TextError, ...]:
 def parse_columns(text: str) -> Mapping[str, DataType]:
     """Return the types of the columns in `id BIGINT, name VARCHAR(10)`, by name. Raise TextError."""
     if not text.strip():
-        msg = "no column is named: write id BIGINT, name VARCHAR(10)"
-        raise TextError(msg, 0, len(text))
+        raise TextError("no column is named: write id BIGINT, name VARCHAR(10)", 0, len(text))
     tables = _statements(text, columns=True).tables()
     schema = tables.get(("t",))
     if schema is None or len(tables) != 1 or schema.primary_key:
-        msg = "write columns with their types only: id BIGINT, name VARCHAR(10)"
-        raise TextError(msg, 0, len(text))
+        raise TextError("write columns with their types only: id BIGINT, name VARCHAR(10)", 0, len(text))
     return {column.name: column.type for column in schema.columns}
 
 

@@ -122,8 +122,7 @@ class Statements:
             msg = "not Flink SQL: a quote or a comment is not closed"
             raise TextError(msg, 0, len(self._text) - self._shift) from None
         except RecursionError:
-            msg = "nested too deep"
-            raise TextError(msg, 0, len(self._text) - self._shift) from None
+            raise TextError("nested too deep", 0, len(self._text) - self._shift) from None
 
     def _text_error(self, why: str, at: int, length: int) -> TextError:
         end = len(self._text) - self._shift

@@ -512,8 +512,7 @@ def _new_table(table: TableId, seen: TableSchema, rules: Rules, policy: Policy, 
     )
     if not key and policy.needs_key and not shaped:
         why = "its messages tell none, and no transform names one"
-        msg = f"table {show(table)} has no primary key: {why}"
-        raise NoPrimaryKey(msg, hint)
+        raise NoPrimaryKey(f"table {show(table)} has no primary key: {why}", hint)
     unknown = [name for name in key if name not in names]
     if unknown and not configured and not policy.needs_key:
         key = ()

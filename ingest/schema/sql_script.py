@@ -131,8 +131,7 @@ class Script:
 def parse_script(text: str) -> Script:
     """Return the tables and copies of a script. Raise TextError for one that cannot be split into statements."""
     if len(text) > MAX_CHARACTERS:
-        msg = f"the script is longer than {MAX_CHARACTERS:,} characters"
-        raise TextError(msg, 0, 1)
+        raise TextError(f"the script is longer than {MAX_CHARACTERS:,} characters", 0, 1)
     script = Script(text)
     reader = _Reader(script)
     statement: list[Token] = []
@@ -155,8 +154,7 @@ def tokens_of(text: str) -> Iterator[Token]:
         line += text.count("\n", seen, match.start())
         seen = match.start()
         if match.lastgroup == "mark" and match[0] in "'`":
-            msg = "a quote is not closed"
-            raise TextError(msg, match.start(), 1)
+            raise TextError("a quote is not closed", match.start(), 1)
         yield Token(match.lastgroup, match[0], match.start(), match.end(), line)
 
 

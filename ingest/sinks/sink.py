@@ -114,8 +114,7 @@ class SinkOptions(Options):
     def _check_changes(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         for change in value:
             if change not in FAMILIES:
-                msg = f"{change[:60]!r} is no schema change (known: {', '.join(FAMILIES)})"
-                raise ValueError(msg)
+                raise ValueError(f"{change[:60]!r} is no schema change (known: {', '.join(FAMILIES)})")
         return value
 
     def place_of(self, _table: TableId) -> str:

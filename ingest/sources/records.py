@@ -188,8 +188,7 @@ class RecordOptions(DeclaringOptions, Options):
     def _check_prefixes(cls, value: str, info: ValidationInfo) -> str:
         first = info.data.get("key_prefix") or ""
         if first and value and (first.startswith(value) or value.startswith(first)):
-            msg = f"{value!r} and key.fields-prefix {first!r}: neither may begin with the other"
-            raise ValueError(msg)
+            raise ValueError(f"{value!r} and key.fields-prefix {first!r}: neither may begin with the other")
         return value
 
     @model_validator(mode="after")

@@ -114,8 +114,7 @@ def read_again(reader: Reader, split: Split, offset: int) -> Record:
             for message in chunk.messages:
                 if offset_of(message) == offset:
                     return message
-    msg = f"{split[0]}[{split[1]}]: the record at offset {offset} could not be read again"
-    raise InternalError(msg)
+    raise InternalError(f"{split[0]}[{split[1]}]: the record at offset {offset} could not be read again")
 
 
 class SchemaObserver:
@@ -150,8 +149,7 @@ class SchemaObserver:
         table = change.table
         source = known_sources.get(table)
         if source is None and len(known_sources) >= setup.max_tables:
-            msg = f"there are {setup.max_tables} tables already (pipeline.max-tables)"
-            raise RowError("too-many-tables", msg)
+            raise RowError("too-many-tables", f"there are {setup.max_tables} tables already (pipeline.max-tables)")
         inference, observed = setup.inference, self._progress.observed
         known = observed.get(table) or (None if source is None else source.schema)
         stored = self._schemas.number_types(table) if inference.numbers is Numbers.STORED else {}

@@ -155,13 +155,11 @@ def run_in_process(pipeline: Pipeline, endpoints: Endpoints, observer: Observer,
 
 
 def _no_fetch(place: str) -> bytes:
-    msg = f"a test reads no file from {place}"
-    raise ConfigError(msg, "give a local file, by a variable of the pipeline")
+    raise ConfigError(f"a test reads no file from {place}", "give a local file, by a variable of the pipeline")
 
 
 def _no_java() -> tuple[Any, Any]:
-    msg = "a run in memory needs no file system"
-    raise InternalError(msg)
+    raise InternalError("a run in memory needs no file system")
 
 
 @cache

@@ -104,8 +104,7 @@ class Analyser:
             leaf = leaves.apply(i)
             kind = leaf.getClass().getSimpleName()
             if kind not in _LEAVES:
-                msg = "an expression is computed from one row: no queries, no aggregates"
-                raise ValueError(msg)
+                raise ValueError("an expression is computed from one row: no queries, no aggregates")
             if kind not in {"UnresolvedAttribute", "UnresolvedNamedLambdaVariable"}:
                 continue
             origin = leaf.origin()
@@ -162,8 +161,7 @@ class Analyser:
             raise ValueError(msg)
         values = plan.expressions()
         if not all(values.apply(i).deterministic() for i in range(values.size())):
-            msg = "a function here gives another result each time it is called"
-            raise ValueError(msg)
+            raise ValueError("a function here gives another result each time it is called")
         types = [from_spark(field.dataType) for field in frame.schema.fields]
         size = 500 + sum(300 + 4 * len(text) for text in (*expressions, *slots))
         return self._types.put((tuple(expressions), slots), types, size)

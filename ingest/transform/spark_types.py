@@ -69,8 +69,7 @@ def to_spark(data_type: DataType) -> spark.DataType:
             return spark.MapType(to_spark(key), to_spark(value))
         case StructType(fields):
             return spark.StructType([spark.StructField(field.name, to_spark(field.type)) for field in fields])
-    msg = f"{data_type} is no type that Spark can be given"
-    raise TypeError(msg)
+    raise TypeError(f"{data_type} is no type that Spark can be given")
 
 
 def from_spark(data_type: spark.DataType) -> DataType:

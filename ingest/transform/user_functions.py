@@ -134,8 +134,7 @@ def _fitting(value: object, gives: pa.DataType, scale: int | None) -> object:
             raise pa.ArrowTypeError
         pa.scalar(value, gives)
     except pa.ArrowException as exc:
-        msg = f"it gave {value!r}, which is no {gives}"
-        raise TypeError(msg) from exc
+        raise TypeError(f"it gave {value!r}, which is no {gives}") from exc
     return value
 
 

@@ -72,8 +72,7 @@ def _zoned(text: str) -> msgspec.Raw:
 def _exact(unscaled: bytes, scale: int) -> bytes:
     """Return a plain number with all its digits; raises ValueError."""
     if not unscaled:
-        msg = "no number: it has no bytes"
-        raise ValueError(msg)
+        raise ValueError("no number: it has no bytes")
     return decimal_text(int.from_bytes(unscaled, "big", signed=True), scale)
 
 
@@ -84,8 +83,7 @@ def _number_reader(precision: int, scale: int) -> Callable[[bytes], msgspec.Raw]
     def convert(unscaled: bytes) -> msgspec.Raw:
         number = int.from_bytes(unscaled, "big", signed=True)
         if not unscaled or not -bound < number < bound:
-            msg = f"a number of more than {precision} digits" if unscaled else "no number: it has no bytes"
-            raise ValueError(msg)
+            raise ValueError(f"a number of more than {precision} digits" if unscaled else "no number: it has no bytes")
         if not scale:
             return msgspec.Raw(b"%d" % number)
         whole, fraction = divmod(abs(number), unit)
@@ -139,8 +137,7 @@ def _big_decimal(node: Node, _: Read) -> tuple[DataType, Read] | None:
             unscaled, place = read_bytes(inside, 0)
             scale, place = read_int(inside, place)
         except IndexError:
-            msg = "a big-decimal ends before its scale"
-            raise AvroError(msg) from None
+            raise AvroError("a big-decimal ends before its scale") from None
         return _number_text(unscaled, scale), at
 
     return types.STRING, read
@@ -293,8 +290,7 @@ def small_integer(node: Node) -> tuple[DataType, Read] | None:
 
     def check(value: int) -> int:
         if not -bound <= value < bound:
-            msg = str(value)
-            raise ValueError(msg)
+            raise ValueError(str(value))
         return value
 
     return (types.TINYINT if bits == 8 else types.SMALLINT), converted(read_int, check)

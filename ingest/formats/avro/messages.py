@@ -87,8 +87,7 @@ class RowSchema:
             return at
         branch, at = read_long(message, at)
         if not 0 <= branch < len(self._branches) or self._branches[branch] == "null":
-            why = "it is null" if 0 <= branch < len(self._branches) else f"its union has no branch {branch}"
-            raise AvroError(why)
+            raise AvroError("it is null" if 0 <= branch < len(self._branches) else f"its union has no branch {branch}")
         return at
 
     def decode(

@@ -32,8 +32,7 @@ def read_boolean(data: bytes, at: int) -> tuple[bool, int]:
     """Read a boolean, of one byte."""
     byte = data[at]
     if byte > 1:
-        msg = f"a boolean is {byte}"
-        raise AvroError(msg)
+        raise AvroError(f"a boolean is {byte}")
     return byte == 1, at + 1
 
 
@@ -51,11 +50,9 @@ def read_long(data: bytes, at: int) -> tuple[int, int]:
             break
         shift += 7
         if shift > 63:
-            msg = "a number has more than 64 bits"
-            raise AvroError(msg)
+            raise AvroError("a number has more than 64 bits")
     if value >> 64:
-        msg = "a number has more than 64 bits"
-        raise AvroError(msg)
+        raise AvroError("a number has more than 64 bits")
     return (value >> 1) ^ -(value & 1), at + 1
 
 
@@ -66,8 +63,7 @@ def read_int(data: bytes, at: int) -> tuple[int, int]:
         return (byte >> 1) ^ -(byte & 1), at + 1
     value, at = read_long(data, at)
     if not -0x80000000 <= value <= 0x7FFFFFFF:
-        msg = "an int has more than 32 bits"
-        raise AvroError(msg)
+        raise AvroError("an int has more than 32 bits")
     return value, at
 
 
@@ -109,8 +105,7 @@ def read_enum(symbols: Sequence[str]) -> Read:
     def read(data: bytes, at: int) -> tuple[str, int]:
         number, at = read_long(data, at)
         if not 0 <= number < len(symbols):
-            msg = f"an enum has no symbol {number}"
-            raise AvroError(msg)
+            raise AvroError(f"an enum has no symbol {number}")
         return symbols[number], at
 
     return read
@@ -129,8 +124,7 @@ def read_union(branches: Sequence[Read]) -> Read:
         else:
             number, at = byte >> 1, at + 1
         if not 0 <= number < len(branches):
-            msg = f"a union has no branch {number}"
-            raise AvroError(msg)
+            raise AvroError(f"a union has no branch {number}")
         return branches[number](data, at)
 
     return read
@@ -144,8 +138,7 @@ def _read_nullable(value: Read, null: int, there: int) -> Read:
         if byte == there:
             return value(data, at + 1)
         if byte != null:
-            msg = "a union has none of its branches"
-            raise AvroError(msg)
+            raise AvroError("a union has none of its branches")
         return None, at + 1
 
     return read
@@ -279,8 +272,7 @@ class MemberBudget:
         def read_counted(data: bytes, at: int) -> tuple[Any, int]:
             self._left -= weight
             if self._left < 0:
-                msg = "records inside of it have far more members than it has bytes"
-                raise AvroError(msg)
+                raise AvroError("records inside of it have far more members than it has bytes")
             return read(data, at)
 
         return read_counted
@@ -293,8 +285,7 @@ class MemberBudget:
             if len(text) > _FREE:
                 self._left -= len(text)
                 if self._left < 0:
-                    msg = "enums and decimals inside of it become far longer texts than it has bytes"
-                    raise AvroError(msg)
+                    raise AvroError("enums and decimals inside of it become far longer texts than it has bytes")
             return text, at
 
         return read_counted

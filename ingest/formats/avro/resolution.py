@@ -195,12 +195,10 @@ def _enum(writer: Node, reader: Node) -> Resolve:
 def _symbol(data: bytes, at: int, places: Sequence[int | None], symbols: Sequence[str]) -> tuple[bytes, int]:
     number, at = read_long(data, at)
     if not 0 <= number < len(places):
-        msg = f"an enum has no symbol {number}"
-        raise AvroError(msg)
+        raise AvroError(f"an enum has no symbol {number}")
     place = places[number]
     if place is None:
-        msg = f"the reader's enum has no symbol {symbols[number][:60]!r}, and no default"
-        raise AvroError(msg)
+        raise AvroError(f"the reader's enum has no symbol {symbols[number][:60]!r}, and no default")
     return number_bytes(place), at
 
 
@@ -242,8 +240,7 @@ def _refused(_: bytes, __: int, why: str) -> tuple[bytes, int]:
 def _branch(data: bytes, at: int, branches: Sequence[Resolve]) -> tuple[bytes, int]:
     number, at = read_long(data, at)
     if not 0 <= number < len(branches):
-        msg = f"a union has no branch {number}"
-        raise AvroError(msg)
+        raise AvroError(f"a union has no branch {number}")
     return branches[number](data, at)
 
 

@@ -233,11 +233,9 @@ class RowWriter:
             self._node, self._compiler = node, compiler
             self._fields = [FieldWriter(one, compiler.compile(one.node)) for one in node.fields]
         except (SchemaError, RecursionError) as exc:
-            msg = f"its Avro schema cannot be used: {exc}"
-            raise RowError("unwritable-table", msg) from None
+            raise RowError("unwritable-table", f"its Avro schema cannot be used: {exc}") from None
         if node.kind != "record":
-            msg = f"its Avro schema is of the type {node.kind!r}, and a row is a record"
-            raise RowError("unwritable-table", msg)
+            raise RowError("unwritable-table", f"its Avro schema is of the type {node.kind!r}, and a row is a record")
         self._head = b"" if node is whole else number_bytes([one is node for one in whole.branches].index(True))
         """The number of the row's branch where the schema is a union of it and null."""
         known = {field.name for field in self._fields}
@@ -251,8 +249,7 @@ class RowWriter:
             if field.name not in names and field.absent is None:
                 what = f"field {field.name!r} of the Avro schema {node.name!r}"
                 why = field.why if field.why.startswith("has ") else f"cannot be left out ({field.why})"
-                msg = f"{what} {why}, and no column has its name"
-                raise RowError("unwritable-table", msg)
+                raise RowError("unwritable-table", f"{what} {why}, and no column has its name")
 
     @cached_property
     def rounds(self) -> Mapping[str, Rounds]:
@@ -281,5 +278,4 @@ class RowWriter:
             msg = f"column {exc.name!r} holds {shown}, which its field in the Avro schema cannot say: {exc}"
             raise RowError("type-mismatch", msg) from None
         except RecursionError:
-            msg = "a row is nested too deep for Avro"
-            raise RowError("type-mismatch", msg) from None
+            raise RowError("type-mismatch", "a row is nested too deep for Avro") from None

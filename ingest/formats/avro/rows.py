@@ -133,8 +133,7 @@ class Compiler:
 
     def _array(self, node: Node, read: Read) -> Read:
         if not takes_bytes(node.branches[0], self._takes_bytes):
-            msg = "an array has items that take no bytes, so a short message could hold any number of them"
-            raise SchemaError(msg)
+            raise SchemaError("an array has items that take no bytes, so a short message could hold any number of them")
         return primitives.read_array(read)
 
     def _once(self, node: Node, compiled: Callable[[Node], Read], *, passed: bool) -> Read:
@@ -210,8 +209,7 @@ class RowReader:
     def __init__(self, node: Node, compiler: Compiler) -> None:
         """Compile the record's fields. Raise SchemaError where the schema is no record, or cannot be read."""
         if node.kind != "record":
-            msg = f"it is of the type {node.kind!r}, and a row is a record"
-            raise SchemaError(msg)
+            raise SchemaError(f"it is of the type {node.kind!r}, and a row is a record")
         compiled = [(one.name, *compiler.compile(one.node)) for one in node.fields]
         self.types = {name: data_type for name, data_type, _ in compiled if not isinstance(data_type, NullType)}
         """Types of the columns. A column that is null in each row has none."""
@@ -301,8 +299,7 @@ class RowReader:
 def ended(data: bytes, at: int) -> None:
     """Raise AvroError unless a message ends at a place."""
     if at != len(data):
-        msg = f"it is {len(data) - at} bytes longer than its schema says"
-        raise AvroError(msg)
+        raise AvroError(f"it is {len(data) - at} bytes longer than its schema says")
 
 
 def why_malformed(exc: Exception) -> str:
@@ -329,8 +326,7 @@ class EnvelopeReader:
     def __init__(self, node: Node) -> None:
         """Compile the envelope. Raise SchemaError where the schema is no record, or cannot be read."""
         if node.kind != "record":
-            msg = f"it is of the type {node.kind!r}, and an envelope is a record"
-            raise SchemaError(msg)
+            raise SchemaError(f"it is of the type {node.kind!r}, and an envelope is a record")
         self.names = frozenset(one.name for one in node.fields)
         """Names of the envelope's members."""
         self.node = node
@@ -383,8 +379,7 @@ class EnvelopeReader:
         except (UnicodeDecodeError, Contradiction):
             raise
         except ValueError as exc:  # of `op`, or of a name of the table, whatever their schema says
-            msg = f"the envelope holds {exc}"
-            raise AvroError(msg) from None
+            raise AvroError(f"the envelope holds {exc}") from None
         unread: dict[str, str] = {}
         if found.get("before") is not None:
             found["before"], unread = found["before"]

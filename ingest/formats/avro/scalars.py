@@ -129,15 +129,13 @@ def _write_fixed_decimal(raw: bytes, precision: int, scale: int, size: int) -> b
     try:
         return _unscaled(raw, precision, scale).to_bytes(size, "big", signed=True)
     except OverflowError:
-        msg = "more digits"
-        raise ValueError(msg) from None
+        raise ValueError("more digits") from None
 
 
 def _write_fixed(raw: bytes, size: int) -> bytes:
     piece = _plain_bytes(raw)
     if len(piece) != size:
-        msg = f"{len(piece)} bytes, and not {size}"
-        raise ValueError(msg)
+        raise ValueError(f"{len(piece)} bytes, and not {size}")
     return piece
 
 

@@ -95,8 +95,7 @@ def parse(text: str, references: Iterable[str] = ()) -> Node:
     except SchemaError:
         raise
     except Exception as exc:  # fastavro raises whatever Python does over a schema of the wrong shape
-        msg = f"{type(exc).__name__}: {one_line(str(exc))[:200]}"
-        raise SchemaError(msg) from exc
+        raise SchemaError(f"{type(exc).__name__}: {one_line(str(exc))[:200]}") from exc
     return _Builder(named).node(parsed, 0)
 
 
@@ -105,8 +104,7 @@ def _json(text: str) -> Json:
     try:
         return _plain(msgspec.json.decode(text))
     except MALFORMED as exc:
-        msg = f"it is not JSON: {reason(exc)}"
-        raise SchemaError(msg) from exc
+        raise SchemaError(f"it is not JSON: {reason(exc)}") from exc
 
 
 def _plain(schema: Json) -> Json:
@@ -152,8 +150,7 @@ class _Builder:
     def node(self, schema: Json, depth: int) -> Node:
         """Return the node of a schema; raises SchemaError."""
         if depth > _MAX_DEPTH:
-            msg = f"more than {_MAX_DEPTH} schemas are inside of one another"
-            raise SchemaError(msg)
+            raise SchemaError(f"more than {_MAX_DEPTH} schemas are inside of one another")
         if isinstance(schema, list):
             return self._union(schema, depth)
         if isinstance(schema, str):
@@ -165,8 +162,7 @@ class _Builder:
 
     def _union(self, branches: list[Any], depth: int) -> Node:
         if not branches or any(isinstance(branch, list) for branch in branches):
-            msg = "a union has no branch, or holds a union"
-            raise SchemaError(msg)
+            raise SchemaError("a union has no branch, or holds a union")
         return Node("union", branches=[self.node(branch, depth + 1) for branch in branches])
 
     def _of(self, kind: str, schema: Mapping[str, Any], depth: int) -> Node:
@@ -176,12 +172,10 @@ class _Builder:
         if node.kind == "record":
             node.fields = [Field(one["name"], self.node(one["type"], depth), one) for one in schema["fields"]]
             if not all(isinstance(one.name, str) for one in node.fields):
-                msg = f"the record {node.name!r} has a field whose name is no text"
-                raise SchemaError(msg)
+                raise SchemaError(f"the record {node.name!r} has a field whose name is no text")
             names = {one.name for one in node.fields}
             if len(names) < len(node.fields):
-                msg = f"the record {node.name!r} has two fields of one name"
-                raise SchemaError(msg)
+                raise SchemaError(f"the record {node.name!r} has two fields of one name")
         elif kind in {"array", "map"}:
             node.branches = [self.node(schema["items" if kind == "array" else "values"], depth)]
         elif kind == "enum":
@@ -189,11 +183,9 @@ class _Builder:
         elif kind == "fixed":
             node.size = schema["size"]
             if type(node.size) is not int or node.size < 0:
-                msg = f"the size of the fixed {node.name!r} is no number of bytes"
-                raise SchemaError(msg)
+                raise SchemaError(f"the size of the fixed {node.name!r} is no number of bytes")
         elif kind not in PRIMITIVES:
-            msg = f"{kind[:60]!r} is no type"
-            raise SchemaError(msg)
+            raise SchemaError(f"{kind[:60]!r} is no type")
         return node
 
 
@@ -223,8 +215,7 @@ def number_bytes(value: int) -> bytes:
     Raise ValueError for one that has more bits.
     """
     if not -(1 << 63) <= value < 1 << 63:
-        msg = "a number of more than 64 bits"
-        raise ValueError(msg)
+        raise ValueError("a number of more than 64 bits")
     rest = (value << 1) ^ (value >> 63)
     if rest < 0x80:
         return _BYTES[rest]
@@ -245,8 +236,7 @@ def default_bytes(value: Json, node: Node) -> bytes:
         return _bytes(value, node)
     except (ValueError, TypeError, OverflowError, KeyError) as exc:
         shown = (repr(value) if isinstance(value, str) else yaml_text(value))[:60]
-        msg = f"the default {shown} is no value of the type {node.kind!r}"
-        raise SchemaError(msg) from exc
+        raise SchemaError(f"the default {shown} is no value of the type {node.kind!r}") from exc
 
 
 def check_defaults(node: Node) -> None:
@@ -263,11 +253,9 @@ def check_defaults(node: Node) -> None:
                 try:
                     default_bytes(member.default, member.node)
                 except SchemaError as exc:
-                    msg = f"field {member.name!r}: {exc}"
-                    raise SchemaError(msg) from exc
+                    raise SchemaError(f"field {member.name!r}: {exc}") from exc
         if one.kind == "enum" and one.properties.get(DEFAULT, one.symbols[0]) not in one.symbols:
-            msg = f"the enum {one.name!r} has a default that is none of its symbols"
-            raise SchemaError(msg)
+            raise SchemaError(f"the enum {one.name!r} has a default that is none of its symbols")
         rest += [*one.branches, *(member.node for member in one.fields)]
 
 

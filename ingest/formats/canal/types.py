@@ -41,8 +41,7 @@ def _boolean(raw: bytes) -> bytes:
         return b"true"
     if text in _FALSE:
         return b"false"
-    msg = "neither 0 nor 1"
-    raise ValueError(msg)
+    raise ValueError("neither 0 nor 1")
 
 
 def _count(raw: bytes) -> bytes:
@@ -70,8 +69,7 @@ def _bits(width: int) -> TypedColumn:
     def convert(raw: bytes) -> bytes:
         text = _inner(raw)
         if not text.isdigit():
-            msg = "not a number"
-            raise ValueError(msg)
+            raise ValueError("not a number")
         try:
             return b'"' + base64.b64encode(int(text).to_bytes(width, "big")) + b'"'
         except OverflowError as exc:

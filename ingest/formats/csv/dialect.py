@@ -83,12 +83,10 @@ class Dialect:
         while True:
             found = match(text, at)
             if found is None:
-                msg = "a quote is not closed"
-                raise CsvError(msg)
+                raise CsvError("a quote is not closed")
             fields.append(self._content(found))
             if len(fields) > MAX_FIELDS:
-                msg = f"a row has more than {MAX_FIELDS:,} fields"
-                raise CsvError(msg)
+                raise CsvError(f"a row has more than {MAX_FIELDS:,} fields")
             at = found.end()
             if at == size:
                 return fields
@@ -99,8 +97,7 @@ class Dialect:
             last = "an escape character is the last one", "a closing quote is followed by more than a delimiter"
             raise CsvError(last[found.group(1) is not None])
         if self._pass_comments(text, at) < size and text[at:].strip(_LINE_ENDS):
-            msg = "it has more than one row"
-            raise CsvError(msg)
+            raise CsvError("it has more than one row")
         return fields
 
     def _pass_comments(self, text: str, at: int) -> int:
@@ -154,8 +151,7 @@ class Dialect:
                 lambda found: escape + _ESCAPED.get(found.group(), found.group()), text
             )
         if not said:
-            msg = f"CSV without quotes cannot say the text {text[:60]!r}: allow csv.quote-character"
-            raise CsvError(msg)
+            raise CsvError(f"CSV without quotes cannot say the text {text[:60]!r}: allow csv.quote-character")
         return text
 
 

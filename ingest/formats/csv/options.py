@@ -43,8 +43,7 @@ _MAX_SHOWN: Final = 100
 
 def _character(text: str) -> str:
     if len(text) != 1 or text.isalnum() or text in "\r\n":
-        msg = "write one character, which is no letter, no digit and no end of a line"
-        raise ValueError(msg)
+        raise ValueError("write one character, which is no letter, no digit and no end of a line")
     return text
 
 
@@ -68,8 +67,7 @@ def _check_names(names: Sequence[str]) -> None:
     seen: set[str] = set()
     for name in names:
         if not name or name in seen:
-            msg = f"{name[:_MAX_SHOWN]!r} is there twice" if name else "a name is empty"
-            raise ValueError(msg)
+            raise ValueError(f"{name[:_MAX_SHOWN]!r} is there twice" if name else "a name is empty")
         seen.add(name)
 
 

@@ -175,8 +175,7 @@ def _struct_text(raw: bytes, of: Mapping[str, Convert]) -> bytes:
 
 def _count(raw: bytes, of: DataType, text: Callable[[int], bytes]) -> bytes:
     if not values.fits(of, raw):
-        msg = f"no {types.name(of)}"
-        raise ValueError(msg)
+        raise ValueError(f"no {types.name(of)}")
     return text(int(raw))
 
 
@@ -211,8 +210,7 @@ def _zoned(_: ConnectField) -> TypedColumn:
 
 def _text(raw: bytes) -> str:
     if raw[:1] != b'"':
-        msg = "not a text"
-        raise ValueError(msg)
+        raise ValueError("not a text")
     return msgspec.json.decode(raw, type=str)
 
 
@@ -322,8 +320,7 @@ def payload_of(schema: TableSchema) -> Callable[[dict[str, bytes]], dict[str, by
 def _unscale(raw: bytes, scale: int) -> bytes:
     whole, _, fraction = raw.partition(b".")
     if fraction[scale:].strip(b"0"):
-        msg = "it would lose a digit"
-        raise ValueError(msg)
+        raise ValueError("it would lose a digit")
     unscaled = int(whole + fraction.ljust(scale, b"0")[:scale])
     size = (unscaled + (unscaled < 0)).bit_length() // 8 + 1
     return b'"' + base64.b64encode(unscaled.to_bytes(size, "big", signed=True)) + b'"'

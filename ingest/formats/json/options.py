@@ -133,8 +133,7 @@ class Json(TimestampOptions, FormatOptions):
     @classmethod
     def _check_fields(cls, value: str | None) -> str | None:
         if value is not None and not 1 <= len(_names(value)) <= MAX_PARTS:
-            msg = f"name one to {MAX_PARTS} fields, separated by commas"
-            raise ValueError(msg)
+            raise ValueError(f"name one to {MAX_PARTS} fields, separated by commas")
         return value
 
     @field_validator("fixed_types")

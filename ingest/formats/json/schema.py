@@ -86,8 +86,7 @@ class JsonSchema:
     def _columns(self, row: _Place) -> Columns:
         kind = _kind(row.schema)
         if kind not in {None, "object"}:
-            msg = f"it is of the type {str(kind)[:60]!r}, and a row is an object"
-            raise SchemaError(msg)
+            raise SchemaError(f"it is of the type {str(kind)[:60]!r}, and a row is an object")
         typed: dict[str, TypedColumn] = {}
         wide = set()
         for name, member in self._members(row).items():
@@ -194,15 +193,13 @@ class JsonSchema:
             names = {name: _object(other).get("$id") for name, other in self._others.items()}
             known = [name for name, other in names.items() if name in {where, full} or other in {where, full}]
             if not known:
-                msg = f"it refers to {target[:100]!r}, which is none of its references"
-                raise SchemaError(msg)
+                raise SchemaError(f"it refers to {target[:100]!r}, which is none of its references")
             found = self._others[known[0]]
         document = found
         if pointer and not pointer.startswith("/"):
             found = self._anchors(document).get(unquote(pointer))
             if found is None:
-                msg = f"it refers to {target[:100]!r}, which is not there"
-                raise SchemaError(msg)
+                raise SchemaError(f"it refers to {target[:100]!r}, which is not there")
             pointer = ""
         for part in pointer.split("/")[1:]:
             key = unquote(part).replace("~1", "/").replace("~0", "~")
@@ -211,8 +208,7 @@ class JsonSchema:
             elif isinstance(found, dict) and key in found:
                 found = found[key]
             else:
-                msg = f"it refers to {target[:100]!r}, which is not there"
-                raise SchemaError(msg)
+                raise SchemaError(f"it refers to {target[:100]!r}, which is not there")
         return _Place(found, document)
 
     def _anchors(self, document: Json) -> dict[str, Json]:
@@ -276,8 +272,7 @@ def _json(text: str) -> Json:
     try:
         return msgspec.json.decode(text)
     except MALFORMED as exc:
-        msg = f"it is not JSON: {reason(exc)}"
-        raise SchemaError(msg) from exc
+        raise SchemaError(f"it is not JSON: {reason(exc)}") from exc
 
 
 def _too_deep() -> SchemaError:
@@ -286,8 +281,7 @@ def _too_deep() -> SchemaError:
 
 def _zoned(raw: bytes) -> bytes:
     if raw[:1] != b'"':
-        msg = "not a text"
-        raise ValueError(msg)
+        raise ValueError("not a text")
     return temporal.zoned_text(msgspec.json.decode(raw, type=str))
 
 

@@ -147,8 +147,7 @@ class RowSchema:
             self._compiler = ReaderCompiler(descriptor, read_defaults=read_defaults, ignore_unknown=ignore_unknown)
             self._reader = self._compiler.reader(descriptor)
         except RecursionError:
-            msg = "its messages are nested too deep"
-            raise SchemaError(msg) from None
+            raise SchemaError("its messages are nested too deep") from None
         self._weight = Weight(descriptor)
         self.declared = InlineSchema(self._reader.types)
         """The types of columns, as messages declare them whose times are those of their types."""

@@ -63,8 +63,7 @@ class RowWriter:
             self._class: Any = message_factory.GetMessageClass(descriptor)
             self._put = _Fields(descriptor, null_text, {})
         except RecursionError:
-            msg = f"the message {descriptor.full_name} is nested too deep"
-            raise RowError("unwritable-table", msg) from None
+            raise RowError("unwritable-table", f"the message {descriptor.full_name} is nested too deep") from None
 
     @cached_property
     def rounds(self) -> Mapping[str, Rounds]:
@@ -162,12 +161,10 @@ class _Fields:
     def _put_one(self, message: AnyMessage, name: str, raw: bytes) -> None:
         found = self._fields.get(name)
         if found is None:
-            msg = "there is no such field"
-            raise ValueError(msg)
+            raise ValueError("there is no such field")
         put, choice = found
         if choice is not None and (other := _WHICH(message, choice)) is not None:
-            msg = f"a message has either this or {other}"
-            raise ValueError(msg)
+            raise ValueError(f"a message has either this or {other}")
         put(message, raw)
 
     def _field(self, field: FieldDescriptor) -> Put:
@@ -243,8 +240,7 @@ def _choice_of(field: FieldDescriptor) -> str | None:
 def _not_null(raw: bytes) -> bytes:
     """Return a value inside of an ARRAY or MAP. Raise ValueError for null, which Protocol Buffers do not have there."""
     if raw == _NULL:
-        msg = "a null inside of it"
-        raise ValueError(msg)
+        raise ValueError("a null inside of it")
     return raw
 
 

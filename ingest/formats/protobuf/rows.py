@@ -102,8 +102,7 @@ class ReadingState:
 def _text(value: str | bytes) -> str:
     """Return a text. Of a field of proto2 that is no UTF-8 the library returns the bytes. Raise MessageError."""
     if isinstance(value, bytes):
-        msg = "a text is not UTF-8"
-        raise MessageError(msg)
+        raise MessageError("a text is not UTF-8")
     return value
 
 
@@ -220,8 +219,7 @@ class ReaderCompiler:
         """Count JSON that the message which is read does not have itself. Raise MessageError for too much."""
         self.state.left -= size
         if self.state.left < 0:
-            msg = "the JSON of fields that it lacks, and of long names, would be far larger than it is"
-            raise MessageError(msg)
+            raise MessageError("the JSON of fields that it lacks, and of long names, would be far larger than it is")
 
     def check_unknown(self, message: AnyMessage) -> None:
         """Raise UnknownField where a message has a field, or a value of a closed enum, that its type does not have."""
@@ -229,8 +227,7 @@ class ReaderCompiler:
             return
         found = UnknownFieldSet(message)
         if len(found):
-            msg = f"field {found[0].field_number} of {type(message).DESCRIPTOR.full_name}"
-            raise UnknownField(msg)
+            raise UnknownField(f"field {found[0].field_number} of {type(message).DESCRIPTOR.full_name}")
 
     def field(self, field: FieldDescriptor, *, inside: bool) -> tuple[DataType, Convert]:
         """Return the column type of a field, and the function that makes its value. Raise SchemaError."""
@@ -255,8 +252,7 @@ class ReaderCompiler:
         try:
             return convert(field.default_value)
         except ValueError as exc:
-            msg = f"the default of {field.full_name} is {exc}"
-            raise SchemaError(msg) from None
+            raise SchemaError(f"the default of {field.full_name} is {exc}") from None
 
     def _map(self, entry: Descriptor, *, inside: bool) -> tuple[DataType, Convert]:
         key_type, key = self._one(entry.fields_by_number[1], inside=inside)

@@ -49,8 +49,7 @@ def characters(raw: bytes) -> str:
             text = msgspec.json.decode(raw, type=str)
             text.encode()
         except (*MALFORMED, UnicodeEncodeError):
-            msg = "no text that UTF-8 has"
-            raise ValueError(msg) from None
+            raise ValueError("no text that UTF-8 has") from None
         return text
     return msgspec.json.format(raw, indent=-1).decode() if raw[:1] in {b"{", b"["} else raw.decode()
 
@@ -58,23 +57,20 @@ def characters(raw: bytes) -> str:
 def plain_bytes(raw: bytes) -> bytes:
     """Return the bytes that a text in Base64 holds."""
     if raw[:1] != b'"':
-        msg = "no bytes in Base64"
-        raise ValueError(msg)
+        raise ValueError("no bytes in Base64")
     return base64.b64decode(raw[1:-1], validate=True)
 
 
 def _whole(raw: bytes, low: int, high: int) -> int:
     if _is_whole(raw) is None or not low <= (value := int(raw)) <= high:
-        msg = "no such whole number"
-        raise ValueError(msg)
+        raise ValueError("no such whole number")
     return value
 
 
 def number(raw: bytes) -> float:
     """Return the number of 64 bits that is nearest to a decimal one."""
     if _is_number(raw) is None or abs(value := float(raw)) == float("inf"):
-        msg = "no such number"
-        raise ValueError(msg)
+        raise ValueError("no such number")
     return value
 
 
@@ -83,16 +79,14 @@ def _number_of_32_bits(raw: bytes) -> float:
     try:
         _FLOAT.pack(value)
     except OverflowError:
-        msg = "no such number"
-        raise ValueError(msg) from None
+        raise ValueError("no such number") from None
     return value
 
 
 def boolean(raw: bytes) -> bool:
     """Return whether it is `true`."""
     if raw not in {b"true", b"false"}:
-        msg = "no boolean"
-        raise ValueError(msg)
+        raise ValueError("no boolean")
     return raw == b"true"
 
 
@@ -102,8 +96,7 @@ def _enum(raw: bytes, names: dict[str, int], low: int) -> int:
     if found is None and low and _is_whole(name.encode()):
         found = _whole(name.encode(), *_INT32)
     if found is None:
-        msg = "none of its names"
-        raise ValueError(msg)
+        raise ValueError("none of its names")
     return found
 
 

@@ -62,8 +62,7 @@ class DescriptorSet:
             msg = "it is no descriptor set; make it by protoc --descriptor_set_out=FILE --include_imports"
             raise SchemaError(msg) from exc
         if not files:
-            msg = "the descriptor set has no files"
-            raise SchemaError(msg)
+            raise SchemaError("the descriptor set has no files")
         pool = descriptor_pool.DescriptorPool()
         self._files: list[FileDescriptor] = []
         for file in files:
@@ -75,8 +74,7 @@ class DescriptorSet:
                 pool.AddSerializedFile(file.SerializeToString())
                 self._files.append(pool.FindFileByName(file.name))
             except (TypeError, KeyError, ValueError) as exc:
-                msg = f"{_shown(file.name)} cannot be used: {one_line(str(exc))[:200]}"
-                raise SchemaError(msg) from exc
+                raise SchemaError(f"{_shown(file.name)} cannot be used: {one_line(str(exc))[:200]}") from exc
 
     def message(self, name: str) -> Descriptor:
         """Return the message of this full name. Raise SchemaError where there is none."""
@@ -87,8 +85,7 @@ class DescriptorSet:
                     return one
                 found.append(one.full_name)
         known = ", ".join(_shown(one) for one in found[:_MAX_NAMED]) + (", …" if len(found) > _MAX_NAMED else "")
-        msg = f"there is no message {_shown(name)} (there are: {known or 'none'})"
-        raise SchemaError(msg)
+        raise SchemaError(f"there is no message {_shown(name)} (there are: {known or 'none'})")
 
     def at(self, indexes: Sequence[int]) -> Descriptor | None:
         """Return the message at a place of the last file: the number of a message, then of one inside of it, and so on.
@@ -162,8 +159,7 @@ def compile_schema(text: str, references: Mapping[str, str]) -> bytes:
     ConfigError where grpcio-tools is not installed, and Unavailable.
     """
     if len(text) + sum(map(len, references.values())) > _MAX_TEXT:
-        msg = f"it has more than {_MAX_TEXT >> 20} MiB, with what it imports"
-        raise SchemaError(msg)
+        raise SchemaError(f"it has more than {_MAX_TEXT >> 20} MiB, with what it imports")
     main = _descriptor(text)
     if main is None:
         return _compile_text(text, references)
@@ -171,8 +167,7 @@ def compile_schema(text: str, references: Mapping[str, str]) -> bytes:
     for name, other in references.items():
         found = _descriptor(other)
         if found is None:
-            msg = f"it is a descriptor, and {one_line(name)[:100]}, which it imports, is a text"
-            raise SchemaError(msg)
+            raise SchemaError(f"it is a descriptor, and {one_line(name)[:100]}, which it imports, is a text")
         found.name = name
         files.append(found)
     files.append(main)
@@ -210,8 +205,7 @@ def _compile_text(text: str, references: Mapping[str, str]) -> bytes:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(other, encoding="utf-8")
             except (UnicodeEncodeError, FileExistsError, IsADirectoryError, NotADirectoryError) as exc:
-                msg = f"{one_line(name)[:100]} is no text of a file: {one_line(str(exc))[:100]}"
-                raise SchemaError(msg) from exc
+                raise SchemaError(f"{one_line(name)[:100]} is no text of a file: {one_line(str(exc))[:100]}") from exc
             except OSError as exc:
                 msg = f"cannot write to the directory for temporary files {folder}: {reason_of(exc)}"
                 raise Unavailable(msg, "see whether its disk has room") from exc
@@ -222,8 +216,7 @@ def _checked(name: str) -> str:
     """Return the name of an imported file. Raise SchemaError for one that is not below the directory of the files."""
     parts = PurePosixPath(name).parts
     if not parts or len(name) > _MAX_NAME or name.startswith("/") or ".." in parts or "\\" in name or "\x00" in name:
-        msg = f"{one_line(name)[:100]!r} cannot be the name of an imported file"
-        raise SchemaError(msg)
+        raise SchemaError(f"{one_line(name)[:100]!r} cannot be the name of an imported file")
     return name
 
 
@@ -240,14 +233,12 @@ def _run_protoc(folder: str, of_google: str) -> bytes:
             check=False,
         )
     except subprocess.TimeoutExpired as exc:
-        msg = f"protoc did not read it within {_SECONDS} seconds"
-        raise SchemaError(msg) from exc
+        raise SchemaError(f"protoc did not read it within {_SECONDS} seconds") from exc
     except OSError as exc:
         msg = f"protoc cannot be started: {reason_of(exc)}"
         raise Unavailable(msg, "see whether this machine has memory and processes left") from exc
     if done.returncode:
         said = done.stderr.decode("utf-8", "backslashreplace").replace(f"{folder}/", "").replace(_MAIN, "line")
         lines = [line for line in said.splitlines() if not line.startswith(_LOGS)]
-        msg = one_line("; ".join(lines) or f"protoc ended with {done.returncode}")[:300]
-        raise SchemaError(msg)
+        raise SchemaError(one_line("; ".join(lines) or f"protoc ended with {done.returncode}")[:300])
     return result.read_bytes()

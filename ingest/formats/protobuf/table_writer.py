@@ -136,8 +136,7 @@ def _message(columns: Mapping[str, DataType], name: str, before: Descriptor | No
             number = _RESERVED.stop if number in _RESERVED else number
             used.add(number)
         if number > _MAX_NUMBER:
-            msg = "a message of Protocol Buffers has no more numbers for fields"
-            raise RowError("unwritable-table", msg)
+            raise RowError("unwritable-table", "a message of Protocol Buffers has no more numbers for fields")
         fields.append((number, f"{indent}  {kind.label}{' ' if kind.label else ''}{kind.name} {field} = {number};"))
         if kind.row is not None:
             inner = None if before is None or number != numbers.get(field) else _inner(before, field)
@@ -325,11 +324,9 @@ def _first(text: str, references: tuple[tuple[str, str], ...]) -> Descriptor:
     try:
         found = DescriptorSet(compile_schema(text, dict(references))).at(_FIRST)
     except SchemaError as exc:
-        msg = f"its schema of Protocol Buffers cannot be used: {exc}"
-        raise RowError("unwritable-table", msg) from exc
+        raise RowError("unwritable-table", f"its schema of Protocol Buffers cannot be used: {exc}") from exc
     if found is None:
-        msg = "its schema of Protocol Buffers has no message"
-        raise RowError("unwritable-table", msg)
+        raise RowError("unwritable-table", "its schema of Protocol Buffers has no message")
     return found
 
 

@@ -82,8 +82,7 @@ def timestamp(message: AnyMessage, check: Check) -> tuple[msgspec.Raw, bool]:
     check(message)
     seconds, nanos = message.seconds, message.nanos
     if not 0 <= nanos < _NANOS:
-        msg = f"{nanos} nanoseconds, which a Timestamp cannot have"
-        raise ValueError(msg)
+        raise ValueError(f"{nanos} nanoseconds, which a Timestamp cannot have")
     micros, rest = divmod(nanos, 1000)
     if not rest:
         return msgspec.Raw(temporal.timestamp_text(seconds * 1_000_000 + micros, zoned=True)), False
@@ -123,8 +122,7 @@ def duration(message: AnyMessage, check: Check) -> str:
     check(message)
     seconds, nanos = message.seconds, message.nanos
     if not -_NANOS < nanos < _NANOS or abs(seconds) > _MAX_SECONDS or seconds * nanos < 0:
-        msg = f"{seconds} seconds and {nanos} nanoseconds, which a Duration cannot have"
-        raise ValueError(msg)
+        raise ValueError(f"{seconds} seconds and {nanos} nanoseconds, which a Duration cannot have")
     sign = "-" if seconds < 0 or nanos < 0 else ""
     fraction = f".{abs(nanos):09d}".rstrip("0") if nanos else ""
     return f"{sign}{abs(seconds)}{fraction}s"
@@ -188,8 +186,7 @@ _DECIMAL: Final = re.compile(r"(-?)(\d{1,100})(?:\.(\d{1,100}))?")
 def _matched(pattern: re.Pattern[str], text: str, what: str) -> tuple[str, ...]:
     found = pattern.fullmatch(text)
     if found is None:
-        msg = f"no {what}"
-        raise ValueError(msg)
+        raise ValueError(f"no {what}")
     return tuple(part or "" for part in found.groups())
 
 
@@ -201,8 +198,7 @@ def fill_timestamp(message: AnyMessage, raw: bytes) -> None:
     """Fill a Timestamp; a time without a zone is one in UTC."""
     said = temporal.timestamp_said(characters(raw), zoned=True)
     if said is None:
-        msg = "no time"
-        raise ValueError(msg)
+        raise ValueError("no time")
     whole, _, fraction = said[1:-2].decode().partition(".")
     since = dt.datetime.fromisoformat(whole) - _EPOCH
     message.seconds = since.days * 86_400 + since.seconds
@@ -220,8 +216,7 @@ def fill_time_of_day(message: AnyMessage, raw: bytes) -> None:
     """Fill a TimeOfDay."""
     hours, minutes, seconds, fraction = _matched(_TIME, characters(raw), "time of a day")
     if hours > "24" or minutes > "59" or seconds > "60":
-        msg = "no time of a day"
-        raise ValueError(msg)
+        raise ValueError("no time of a day")
     message.hours, message.minutes, message.seconds = int(hours), int(minutes), int(seconds)
     message.nanos = _nanos(fraction)
 

@@ -184,11 +184,9 @@ def _check_columns(
     """Raise LakeChangeError where rows of a batch could not be found, compared, or marked as deleted."""
     for name in key:
         if name not in existing:
-            msg = f"its column {name!r} of the key is gone, and rows that are there could not be found"
-            raise LakeChangeError(msg)
+            raise LakeChangeError(f"its column {name!r} of the key is gone, and rows that are there could not be found")
     if sequence is not None and sequence not in existing:
-        msg = f"its column {sequence!r}, which says which change is newer, is gone"
-        raise LakeChangeError(msg)
+        raise LakeChangeError(f"its column {sequence!r}, which says which change is newer, is gone")
     if deleted is not None and (deleted not in existing or existing[deleted].type != BOOLEAN):
         msg = f"its column {deleted!r}, which says of a row that it is deleted, is gone or no BOOLEAN any more"
         raise LakeChangeError(msg)

@@ -75,8 +75,7 @@ def listed(actions: pa.Table) -> list[ListedFile]:
 def _checked(path: str) -> str:
     """Return the path by which a file is opened. Raise LakeChangeError where the library has other escapes for it."""
     if not _PATH.fullmatch(path):
-        msg = f"it has a file with the name {path[:200]!r}, which this tool does not rewrite"
-        raise LakeChangeError(msg)
+        raise LakeChangeError(f"it has a file with the name {path[:200]!r}, which this tool does not rewrite")
     return unquote(path)
 
 

@@ -185,8 +185,7 @@ def partition_columns(table: LakeTable) -> list[str]:
     names = [key.column for key in table.layout.partitions]
     for name in names:
         if name not in kinds:
-            msg = f"partition-keys has {name!r}, and rows have no column {name!r} so far"
-            raise LakeChangeError(msg)
+            raise LakeChangeError(f"partition-keys has {name!r}, and rows have no column {name!r} so far")
         if kinds[name] in _NONE:
             msg = f"partition-keys has {name!r}, and no partitions can be made of a column that is {kinds[name]}"
             raise LakeChangeError(msg)
@@ -202,11 +201,9 @@ def check_partitions(table: DeltaTable) -> None:
     for one in fields:
         kind = getattr(one.type, "type", None)
         if one.name in names and (kind is None or kind in _NONE):
-            msg = f"its partitions are made of the column {one.name!r}, which is {kind or one.type}"
-            raise LakeChangeError(msg)
+            raise LakeChangeError(f"its partitions are made of the column {one.name!r}, which is {kind or one.type}")
     if names and len(names) == len(fields):
-        msg = f"all of its columns make partitions ({', '.join(names)}), so that files would have none"
-        raise LakeChangeError(msg)
+        raise LakeChangeError(f"all of its columns make partitions ({', '.join(names)}), so that files would have none")
 
 
 def reads_texts(known: DataType, to: DataType) -> bool:
@@ -260,8 +257,7 @@ def changes(table: LakeTable, existing: DeltaTable) -> Changes:
     for name in existing.metadata().partition_columns:
         old, new = known[name].type, out.rewritten.get(name)
         if old is not None and new is not None and not reads_texts(old, new):
-            msg = f"its column {name!r} makes partitions, so that it cannot become {types.name(new)}"
-            raise LakeChangeError(msg)
+            raise LakeChangeError(f"its column {name!r} makes partitions, so that it cannot become {types.name(new)}")
     return out
 
 
@@ -308,15 +304,12 @@ def check_writable(table: DeltaTable) -> None:
     features = {*(protocol.writer_features or ()), *(protocol.reader_features or ())}
     other = sorted(features - _FEATURES)
     if other:
-        msg = f"it has the table features {', '.join(other)}, which this tool does not write"
-        raise LakeChangeError(msg)
+        raise LakeChangeError(f"it has the table features {', '.join(other)}, which this tool does not write")
     for name, value in metadata.configuration.items():
         used = name == "delta.columnMapping.mode" and value != "none"
         if used or name in _NEVER or name.startswith("delta.constraints.") or (value or "").lower() == _USED.get(name):
-            msg = f"it has the property {name} = {value}, which this tool does not heed"
-            raise LakeChangeError(msg)
+            raise LakeChangeError(f"it has the property {name} = {value}, which this tool does not heed")
     for one in table.schema().fields:
         for name in one.metadata:
             if name.startswith("delta."):
-                msg = f"its column {one.name!r} has {name}, which this tool does not heed"
-                raise LakeChangeError(msg)
+                raise LakeChangeError(f"its column {one.name!r} has {name}, which this tool does not heed")

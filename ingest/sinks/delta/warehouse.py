@@ -64,8 +64,7 @@ class DeltaWarehouse:
             newest = Path(self._path(table), "_delta_log", f"{loaded.version():020}.json")
             # As a machine without power leaves it; the library takes it for a version without changes
             if newest.exists() and not newest.stat().st_size:
-                msg = f"the newest version of the table is an empty file, {newest}"
-                raise ValueError(msg)
+                raise ValueError(f"the newest version of the table is an empty file, {newest}")
         return loaded
 
     def load_version(self, table: TableName, version: int) -> DeltaTable:

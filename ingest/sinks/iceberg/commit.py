@@ -174,8 +174,7 @@ class RowDelta(_MergeAppendFiles):
 
     def _validate_concurrency(self) -> None:
         """Refuse to be tried again by the library: positions are those of one snapshot."""
-        msg = "another writer has changed the table"
-        raise CommitFailedException(msg)
+        raise CommitFailedException("another writer has changed the table")
 
     def _process_manifests(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
         merged = super()._process_manifests(manifests)

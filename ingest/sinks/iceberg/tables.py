@@ -190,8 +190,7 @@ def spec_of(table: LakeTable, schema: Schema) -> PartitionSpec:
     for number, key in enumerate(table.layout.partitions, FIRST_ID):
         source = next((one for one in schema.fields if one.name == key.column), None)
         if source is None:
-            msg = f"partition-keys has {str(key)!r}, and rows have no column {key.column!r} so far"
-            raise LakeChangeError(msg)
+            raise LakeChangeError(f"partition-keys has {str(key)!r}, and rows have no column {key.column!r} so far")
         transform = parse_transform(key.transform + (f"[{key.width}]" if key.width else ""))
         if not transform.can_transform(source.field_type):
             msg = f"partition-keys has {str(key)!r}, and that cannot be made of a column that is {source.field_type}"
@@ -217,8 +216,7 @@ def check_partitions(metadata: TableMetadata, rewritten: Sequence[str]) -> None:
     for spec in metadata.specs().values():
         for field in spec.fields:
             if isinstance(field.transform, UnknownTransform):
-                msg = f"its partitions are made by {field.transform}, which this tool does not know"
-                raise LakeChangeError(msg)
+                raise LakeChangeError(f"its partitions are made by {field.transform}, which this tool does not know")
             source = next((one for one in metadata.schema().fields if one.field_id == field.source_id), None)
             if source is None and not isinstance(field.transform, VoidTransform):
                 msg = f"its partitions ({field.name}) are made of a column inside of another, or of one that is gone"
@@ -256,8 +254,7 @@ def schema_of(table: LakeTable) -> Schema:
 def changes(table: LakeTable, metadata: TableMetadata) -> Changes:
     """Return the changes after which a table that is there takes rows. Raise LakeChangeError where none will do."""
     if metadata.format_version != 2:
-        msg = f"its format has version {metadata.format_version}, and this tool writes version 2"
-        raise LakeChangeError(msg)
+        raise LakeChangeError(f"its format has version {metadata.format_version}, and this tool writes version 2")
     if _has_equality_deletes(metadata):
         msg = (
             "another writer has left equality deletes in it, which this tool does not read: compact it with that writer"

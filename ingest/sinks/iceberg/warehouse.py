@@ -144,8 +144,7 @@ class IcebergWarehouse:
         except DBAPIError as exc:
             raise self._of_database(exc, what) from exc
         except (CommitFailedException, CommitStateUnknownException, RESTError, SQLAlchemyError) as exc:
-            msg = f"cannot {what} in the catalog {self.name}: {_text(exc)}"
-            raise Unavailable(msg, _AWAY) from exc
+            raise Unavailable(f"cannot {what} in the catalog {self.name}: {_text(exc)}", _AWAY) from exc
         except (FileNotFoundError, *_UNEXPECTED) as exc:
             msg = f"cannot {what} in the catalog {self.name}: {type(exc).__name__}: {_text(exc)}"
             raise ConfigError(

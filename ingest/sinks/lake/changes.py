@@ -66,20 +66,17 @@ def changes_of(
     deleted = table.deleted
     flag = None if deleted is None else existing.get(deleted)
     if deleted is not None and flag is not None and flag.type != types.BOOLEAN:
-        msg = f"its column {deleted!r} is {flag.shown}, and says of no row that it is deleted"
-        raise LakeChangeError(msg)
+        raise LakeChangeError(f"its column {deleted!r} is {flag.shown}, and says of no row that it is deleted")
     out = Changes()
     for name, kind in ((one.name, one.type) for one in table.columns):
         if name not in existing and name in table.key and has_rows:
-            msg = f"its column {name!r} of the key is gone, and rows that are there could not be found"
-            raise LakeChangeError(msg)
+            raise LakeChangeError(f"its column {name!r} of the key is gone, and rows that are there could not be found")
         if name not in existing:
             out.added[name] = kind
             continue
         current = existing[name].type
         if current is None:
-            msg = f"its column {name!r} is {existing[name].shown}, and rows have {types.name(kind)}"
-            raise LakeChangeError(msg)
+            raise LakeChangeError(f"its column {name!r} is {existing[name].shown}, and rows have {types.name(kind)}")
         to = types.merge(current, kind)
         if stored(to) != stored(current):
             # A FLOAT of 0.1 would be read as 0.10000000149011612, and keys are 0.1
@@ -93,8 +90,7 @@ def check_required(key: Sequence[str], existing: Mapping[str, ExistingColumn]) -
     """Raise LakeChangeError for a table with a required column that is not in the key."""
     for name, one in existing.items():
         if one.required and name not in key:
-            msg = f"its column {name!r} is required, and is no column of the key ({', '.join(key)})"
-            raise LakeChangeError(msg)
+            raise LakeChangeError(f"its column {name!r} is required, and is no column of the key ({', '.join(key)})")
 
 
 def statements(table: LakeTable, changes: Changes | None) -> Iterator[str]:

@@ -74,8 +74,7 @@ class LakeOptions(RowOptions):
     @classmethod
     def _check_namespace(cls, value: str) -> str:
         if "." in value:
-            msg = "has a dot, which would be two namespaces"
-            raise ValueError(msg)
+            raise ValueError("has a dot, which would be two namespaces")
         return value
 
     @model_validator(mode="after")
@@ -152,8 +151,7 @@ class LakeOptions(RowOptions):
         """Return how rows of a table become JSON under their keys; raises RowError for names that cannot be."""
         to: Any = self.table_for(target, sink)
         if not to.has_key:
-            msg = "a column of its primary key had only nulls so far"
-            raise RowError("null-key", msg)
+            raise RowError("null-key", "a column of its primary key had only nulls so far")
         stored = stored_schema(sink, times=self.times)
         if self.write_mode == "append" and self.deleted is not None:
             append = AppendEncoder(table, source, stored, to, inference, coarse=Coarse.KEYS, sequence=to.sequence)

@@ -242,8 +242,7 @@ def _row(
     for name in key:
         row[name] = of_key.get(name, b"null")
         if row[name] == b"null":
-            msg = f"primary key column {name!r} is null or missing"
-            raise RowError("null-key", msg)
+            raise RowError("null-key", f"primary key column {name!r} is null or missing")
     return {one.name: text for one in columns if (text := row.get(one.name, b"null")) != b"null"}
 
 
@@ -253,5 +252,4 @@ def _read(name: str, text: bytes, read: Callable[[bytes], tuple[Any, bool]]) -> 
         return read(text)
     except ValueError as exc:
         shown = text[:60].decode("utf-8", "backslashreplace")
-        msg = f"column {name!r} {exc}, and the row has {shown}"
-        raise RowError("type-mismatch", msg) from None
+        raise RowError("type-mismatch", f"column {name!r} {exc}, and the row has {shown}") from None

@@ -62,8 +62,7 @@ def arrow_type(data_type: DataType) -> pa.DataType:
         return pa.time64("us")
     found = _ARROW_TYPES.get(data_type)
     if found is None:
-        msg = f"a lake has no columns of {types.name(data_type)}"
-        raise TypeError(msg)
+        raise TypeError(f"a lake has no columns of {types.name(data_type)}")
     return found
 
 
@@ -130,8 +129,7 @@ def reader_of(data_type: DataType) -> Callable[[bytes], tuple[Any, bool]]:
     def read(raw: bytes) -> tuple[Any, bool]:
         text = raw if fits(data_type, raw) else respelled(data_type, raw, temporal.SQL)
         if text is None:
-            msg = f"is {types.name(data_type)}"
-            raise ValueError(msg)
+            raise ValueError(f"is {types.name(data_type)}")
         if isinstance(data_type, (TimeType, TimestampNTZType, TimestampType)):
             return convert(text), temporal.coarse(text.decode())[1]
         return convert(text), False
@@ -153,8 +151,7 @@ def _double(raw: bytes) -> float:
     """Return the nearest number of 64 bits."""
     value = float(raw)
     if math.isinf(value):
-        msg = "is a DOUBLE, which is smaller"
-        raise ValueError(msg)
+        raise ValueError("is a DOUBLE, which is smaller")
     return value
 
 
@@ -170,8 +167,7 @@ def _float(raw: bytes) -> float:
     except OverflowError:
         nearest = math.inf
     if math.isinf(nearest):
-        msg = "is a FLOAT, which is smaller"
-        raise ValueError(msg)
+        raise ValueError("is a FLOAT, which is smaller")
     return float(nearest)
 
 

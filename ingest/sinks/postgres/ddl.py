@@ -160,8 +160,7 @@ def changes(
         if known is None:
             yield add.format(table.place, *table.flag, sql.SQL(dialect.added_flag))
         elif known != "boolean":
-            msg = f"its column {table.deleted!r} is {known}, and says of no row that it is deleted"
-            raise ChangeError(msg)
+            raise ChangeError(f"its column {table.deleted!r} is {known}, and says of no row that it is deleted")
     for column in table.columns:
         if column.name in existing.generated:
             continue

@@ -113,16 +113,14 @@ class SqlSinkOptions(RowOptions):
     def _check_endpoint(cls, value: str) -> str:
         address = _ENDPOINT.fullmatch(value)
         if address is None or int(address["port"] or cls.port) > 65_535:
-            msg = "write host or host:port"
-            raise ValueError(msg)
+            raise ValueError("write host or host:port")
         return value
 
     @field_validator("default_schema")
     @classmethod
     def _check_schema(cls, value: str) -> str:
         if not 0 < len(value.encode("utf-8", "surrogatepass")) <= MAX_NAME or "\0" in value or value.startswith("pg_"):
-            msg = f"write the name of a schema: up to {MAX_NAME} bytes, and not one of PostgreSQL's own"
-            raise ValueError(msg)
+            raise ValueError(f"write the name of a schema: up to {MAX_NAME} bytes, and not one of PostgreSQL's own")
         return value
 
     @field_validator("delete_column", "valid_from", "valid_to")
@@ -130,8 +128,7 @@ class SqlSinkOptions(RowOptions):
     def _check_column(cls, value: str) -> str:
         size = len(value.encode("utf-8", "surrogatepass"))
         if size > MAX_NAME or value in SYSTEM_COLUMNS or any(c == "\0" or "\ud800" <= c <= "\udfff" for c in value):
-            msg = f"write the name of a column: up to {MAX_NAME} bytes, and not one of PostgreSQL's own"
-            raise ValueError(msg)
+            raise ValueError(f"write the name of a column: up to {MAX_NAME} bytes, and not one of PostgreSQL's own")
         return value
 
     @property
@@ -179,8 +176,7 @@ class SqlSinkOptions(RowOptions):
         """Return how rows of a table become JSON under their keys; raises RowError for names that cannot be."""
         to: Any = self.table_for(target, sink)
         if not to.has_key:
-            msg = "a column of its primary key had only nulls so far"
-            raise RowError("null-key", msg)
+            raise RowError("null-key", "a column of its primary key had only nulls so far")
         return UpsertEncoder(
             table,
             source,

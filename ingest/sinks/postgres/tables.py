@@ -225,12 +225,10 @@ def table_of(
             raise RowError("bad-name", msg)
     taken = next((column.name for column in columns if column.name in SYSTEM_COLUMNS), None)
     if taken is not None:
-        msg = f"{taken!r} is a column that each table of PostgreSQL has; rename it in a transform"
-        raise RowError("bad-name", msg)
+        raise RowError("bad-name", f"{taken!r} is a column that each table of PostgreSQL has; rename it in a transform")
     size = len(columns) + (deleted is not None) + (0 if history is None else len(history.names))
     if size > MAX_COLUMNS:
-        msg = f"it has {size} columns, and a table of PostgreSQL has up to {MAX_COLUMNS}"
-        raise RowError("bad-name", msg)
+        raise RowError("bad-name", f"it has {size} columns, and a table of PostgreSQL has up to {MAX_COLUMNS}")
     if deleted in kinds:
         msg = f"its rows have a column {deleted!r}, which says of a row that it is deleted (sink.delete-column)"
         raise RowError("column-clash", msg)

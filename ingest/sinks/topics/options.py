@@ -55,8 +55,7 @@ class TopicDestination(NamedTuple):
 def topic_name(text: str) -> str:
     """Return a text that can be a topic's name; raises ValueError."""
     if not _TOPIC.fullmatch(text) or text in {".", ".."}:
-        msg = f"{text[:100]!r} cannot be a topic's name"
-        raise ValueError(msg)
+        raise ValueError(f"{text[:100]!r} cannot be a topic's name")
     return text
 
 
@@ -67,8 +66,7 @@ def _headers(value: object) -> object:
     for part in value.split(","):
         name, colon, text = part.partition(":")
         if not colon or not name.strip():
-            msg = f"{part.strip()[:60]!r} is not name:value; write name:value,name:value"
-            raise ValueError(msg)
+            raise ValueError(f"{part.strip()[:60]!r} is not name:value; write name:value,name:value")
         out.append((name.strip(), text.strip().encode()))
     return tuple(out)
 

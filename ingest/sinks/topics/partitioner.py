@@ -47,8 +47,7 @@ def load(text: str) -> type[UserPartitioner]:
     loaded = imported(text, "class")
     method = getattr(loaded, "partition", None) if isinstance(loaded, type) else None
     if not callable(method):
-        msg = f"{text!r} is no class with a method partition(topic, key, value, partitions)"
-        raise CodeError(msg)
+        raise CodeError(f"{text!r} is no class with a method partition(topic, key, value, partitions)")
     return cast("type[UserPartitioner]", loaded)
 
 

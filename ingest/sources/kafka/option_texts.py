@@ -38,16 +38,13 @@ def parse_offsets(text: str, topics: tuple[str, ...] | None) -> dict[Split, int]
                 raise TextError(msg, at, len(part))
             topic = topics[0]
         elif topics is not None and topic not in topics:
-            msg = f"topic {topic!r} is not one of this source's: {', '.join(topics)}"
-            raise TextError(msg, at, len(part))
+            raise TextError(f"topic {topic!r} is not one of this source's: {', '.join(topics)}", at, len(part))
         split = (topic, _number(fields, "partition", part, at, (1 << 31) - 1))
         if split in out:
-            msg = f"partition {split[1]} of topic {topic} is named twice"
-            raise TextError(msg, at, len(part))
+            raise TextError(f"partition {split[1]} of topic {topic} is named twice", at, len(part))
         out[split] = _number(fields, "offset", part, at, _MAX_OFFSET)
     if not out:
-        msg = "no partition is named: write partition:0,offset:42;partition:1,offset:300"
-        raise TextError(msg, 0, len(text))
+        raise TextError("no partition is named: write partition:0,offset:42;partition:1,offset:300", 0, len(text))
     return out
 
 
@@ -76,8 +73,7 @@ def _fields(part: str, at: int) -> dict[str, str]:
 def _number(fields: dict[str, str], name: str, part: str, at: int, most: int) -> int:
     value = fields.get(name)
     if value is None:
-        msg = f"{name} is missing in {part!r}"
-        raise TextError(msg, at, len(part))
+        raise TextError(f"{name} is missing in {part!r}", at, len(part))
     if not (value.isascii() and value.isdigit()) or int(value) > most:
         msg = f"{name} {value!r} is not a whole number from 0 to {most}"
         raise TextError(msg, at + part.index(value) if value else at, len(value))
@@ -95,8 +91,7 @@ def parse_time(text: str) -> int:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        msg = f"{text!r} is neither milliseconds since 1970 nor a time like 2026-01-31T12:00:00Z"
-        raise ValueError(msg) from None
+        raise ValueError(f"{text!r} is neither milliseconds since 1970 nor a time like 2026-01-31T12:00:00Z") from None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     return round(moment.timestamp() * 1000)
@@ -121,8 +116,7 @@ def parse_filter(text: str) -> tuple[tuple[str, _Term], ...]:
         operator_match = _TOKEN.search(text, start)
         end = len(text) if operator_match is None else operator_match.start()
         if len(terms) == MAX_TERMS:
-            msg = f"more than {MAX_TERMS:,} headers; this is the first one too many"
-            raise TextError(msg, start, end - start)
+            raise TextError(f"more than {MAX_TERMS:,} headers; this is the first one too many", start, end - start)
         terms.append((operator, _term(text, start, end)))
         if operator_match is None:
             return tuple(terms)
@@ -136,25 +130,20 @@ def _term(text: str, start: int, end: int) -> _Term:
         end -= 1
     for i in range(start, end):
         if text[i] in "()":
-            msg = "brackets are not supported: operators are worked off from left to right"
-            raise TextError(msg, i)
+            raise TextError("brackets are not supported: operators are worked off from left to right", i)
     negated = text[start:end].startswith("!")
     at = start + negated
     while at < end and text[at].isspace():
         at += 1
     if at == end:
-        msg = "a header is missing here: write key:value"
-        raise TextError(msg, min(at, max(len(text) - 1, 0)))
+        raise TextError("a header is missing here: write key:value", min(at, max(len(text) - 1, 0)))
     if text[at] == "!":
-        msg = "'!' may stand only once before a header"
-        raise TextError(msg, at)
+        raise TextError("'!' may stand only once before a header", at)
     key, colon, value = text[at:end].partition(":")
     if not colon:
-        msg = f"{key[:60]!r} has no ':'; write key:value, or key: for a header without a value"
-        raise TextError(msg, at, end - at)
+        raise TextError(f"{key[:60]!r} has no ':'; write key:value, or key: for a header without a value", at, end - at)
     if not key:
-        msg = "a header has no name before its ':'"
-        raise TextError(msg, at)
+        raise TextError("a header has no name before its ':'", at)
     return _Term((key, value.encode()), negated)
 
 

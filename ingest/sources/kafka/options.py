@@ -106,12 +106,10 @@ class TopicSourceOptions(KafkaConnection):
     def _check_topic(cls, value: str | None) -> str | None:
         names = _names(value)
         if value is not None and not names:
-            msg = "names no topic"
-            raise ValueError(msg)
+            raise ValueError("names no topic")
         for name in names:
             if not _TOPIC.fullmatch(name):
-                msg = f"{name[:100]!r} cannot be a topic's name; several topics are separated by ';'"
-                raise ValueError(msg)
+                raise ValueError(f"{name[:100]!r} cannot be a topic's name; several topics are separated by ';'")
         return value
 
     _check_pattern = field_validator("topic_pattern")(checked_pattern)
@@ -266,8 +264,7 @@ class UpsertKafkaSource(TopicSourceOptions, Labelled, RecordOptions):
             and value in get_args(TopicSourceOptions.model_fields["startup_mode"].annotation)
             and value != "earliest-offset"
         ):
-            msg = f"{value!r} is not possible: {FROM_THE_BEGINNING}"
-            raise ValueError(msg)
+            raise ValueError(f"{value!r} is not possible: {FROM_THE_BEGINNING}")
         return value
 
     @model_validator(mode="after")

@@ -333,8 +333,7 @@ def _convert_partition(part: WordCursor, draft: Draft, session: StatementRun, na
 def _table_option(part: WordCursor, draft: Draft) -> None:
     """Read options of the table; their values are of no account, but for some. Raise NotUnderstood."""
     if part.kind() != "word" or (part.peek(1) != "=" and part.peek() not in _TABLE_OPTIONS):
-        msg = f"what stands {part.place()} is no action of ALTER TABLE that is known"
-        raise NotUnderstood(msg)
+        raise NotUnderstood(f"what stands {part.place()} is no action of ALTER TABLE that is known")
     while part:
         if part.take("ENGINE"):
             part.take("=")
@@ -412,8 +411,7 @@ def _columns(draft: Draft, alteration: _Alteration, session: StatementRun, name:
             columns.append(new.column)
     names = [column.name.lower() for column in columns]
     if len(set(names)) < len(names):
-        msg = "two columns would have one name, as far as is known"
-        raise NotUnderstood(msg)
+        raise NotUnderstood("two columns would have one name, as far as is known")
     draft.columns = columns
     _keep_keys(draft, alteration.dropped, by_old)
 
@@ -423,8 +421,7 @@ def _place(columns: list[Column], after: str) -> int:
     for at, column in enumerate(columns):
         if column.name.lower() == wanted:
             return at
-    msg = f"AFTER {after!r}, which is no column, as far as is known"
-    raise NotUnderstood(msg)
+    raise NotUnderstood(f"AFTER {after!r}, which is no column, as far as is known")
 
 
 def _keep_keys(draft: Draft, dropped: Collection[str], by_old: Mapping[str, _Added]) -> None:

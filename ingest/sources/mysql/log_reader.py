@@ -331,8 +331,7 @@ class LogReader:
             msg = f"{self._server.name} says that its log lacks changes: an incident ({self._file}, at {event.start})"
             raise DataLoss(msg, "see the server's error log; run `ingest backfill FILE --all`, then `ingest verify`")
         if not event.header.flags & events.IGNORABLE_FLAG:
-            msg = f"an event of the kind {kind}, which is not known and may have rows"
-            raise BadEvent(msg)
+            raise BadEvent(f"an event of the kind {kind}, which is not known and may have rows")
 
     def _describe(self, event: Event) -> None:
         """Enter a file, whose first event this is. What a crash of the server left open is no transaction."""
@@ -395,8 +394,7 @@ class LogReader:
     def _end(self, event: Event) -> None:
         """End a transaction that counts."""
         if self._decoder.unheld:
-            msg = "a transaction with savepoints or XA that is larger than is kept"
-            raise BadEvent(msg)
+            raise BadEvent("a transaction with savepoints or XA that is larger than is kept")
         self._decoder.end_with(event)
 
     def _rolled_back(self, event: Event) -> None:
@@ -440,8 +438,7 @@ class LogReader:
         elif verb.startswith(b"ROLLBACK TO "):
             name = re.sub(rb"(?i)^ROLLBACK\s+TO\s+(?:SAVEPOINT\s+)?", b"", text).strip()
             if name not in self._decoder.savepoints or self._decoder.unheld:
-                msg = "a savepoint that is not known"
-                raise BadEvent(msg)
+                raise BadEvent("a savepoint that is not known")
             self._undo(self._decoder.savepoints[name])
         elif verb.startswith(b"XA "):
             self._xa(event, text)

@@ -261,16 +261,14 @@ class MySqlSource(Labelled, DeclaringOptions, Options):
     @classmethod
     def _check_zone(cls, value: str | None) -> str | None:
         if value is not None and not _ZONE.fullmatch(value):
-            msg = "write a time zone like Europe/Berlin, or an offset like +02:00"
-            raise ValueError(msg)
+            raise ValueError("write a time zone like Europe/Berlin, or an offset like +02:00")
         return value
 
     @field_validator("startup_file")
     @classmethod
     def _check_file(cls, value: str | None) -> str | None:
         if value is not None and not _FILE.fullmatch(value):
-            msg = "write the name of a log file, as SHOW BINARY LOGS has it: binlog.000042"
-            raise ValueError(msg)
+            raise ValueError("write the name of a log file, as SHOW BINARY LOGS has it: binlog.000042")
         return value
 
     @field_validator("chunk_columns")
@@ -284,8 +282,7 @@ class MySqlSource(Labelled, DeclaringOptions, Options):
     @classmethod
     def _check_seconds(cls, value: float) -> float:
         if not 0.25 <= value <= 86_400:
-            msg = "must be from 250 ms to 1 day"
-            raise ValueError(msg)
+            raise ValueError("must be from 250 ms to 1 day")
         return value
 
     @field_validator("metadata")
@@ -498,6 +495,5 @@ def server_ids(text: str) -> range:
     found = _NUMBERS.fullmatch(text.strip())
     first, last = (0, 0) if found is None else (int(found[1]), int(found[2] or found[1]))
     if not 0 < first <= last <= MAX_SERVER_ID:
-        msg = f"write a number from 1 to {MAX_SERVER_ID}, or a range of them like 5400-5408"
-        raise ValueError(msg)
+        raise ValueError(f"write a number from 1 to {MAX_SERVER_ID}, or a range of them like 5400-5408")
     return range(first, last + 1)

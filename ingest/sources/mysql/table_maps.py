@@ -243,8 +243,7 @@ class ParentWatch:
     def _changed(self, rows: RowsEvent) -> set[int]:
         """Return the places at which rows have other bytes after an update. Raise BadEvent."""
         if rows.columns != len(self._types):
-            msg = f"rows of {rows.columns} columns, where the table map has {len(self._types)}"
-            raise BadEvent(msg)
+            raise BadEvent(f"rows of {rows.columns} columns, where the table map has {len(self._types)}")
         cursor, out = Cursor(rows.body), set[int]()
         while cursor.left:
             begins = cursor.at
@@ -252,8 +251,7 @@ class ParentWatch:
             after = self._image(cursor, rows.after, partial=rows.partial)
             out |= {at for at, value in after.items() if at not in before or before[at] != value}
             if cursor.at == begins:
-                msg = "rows without any bytes"
-                raise BadEvent(msg)
+                raise BadEvent("rows without any bytes")
         return out
 
     def _image(self, cursor: Cursor, present: Sequence[bool], *, partial: bool) -> dict[int, bytes | None]:
@@ -349,8 +347,7 @@ class TableMaps:
         if known is None or decoder.unheld or decoder.skipped:
             return
         if not event.filed:
-            msg = "rows that are in no file"
-            raise BadEvent(msg)
+            raise BadEvent("rows that are in no file")
         before, position = len(decoder.records), decoder.base + event.start
         kind, data = unpacked(data, kind, decoder.description)
         if not decoder.rows_of(data, position):
@@ -366,8 +363,7 @@ class TableMaps:
             return self._known.get(table)
         plan = self._decoder.plan(table)  # native code knows a table by its map, whatever its id
         if plan is None:
-            msg = f"rows of the table {table}, of which no table map came"
-            raise BadEvent(msg)
+            raise BadEvent(f"rows of the table {table}, of which no table map came")
         return None if isinstance(plan, bytes) else plan.known
 
     def without_transactions(self, ids: Iterable[int]) -> set[int]:
