@@ -13,15 +13,13 @@ import re
 import shutil
 import tempfile
 import time
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache as once
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Final, Literal, NamedTuple
+from typing import BinaryIO, Final, Literal, NamedTuple
 
 from ingest.errors import ConfigError, ProgramMissing
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 OWN_FILE: Final = 0o600
 """The mode of files that may hold parts of messages: of checkpoints, Spark's log, reports."""

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol, Self
+from types import TracebackType
+from typing import Any, Final, Protocol, Self
 
 import orjson
 
 from ingest.checkpoint.checkpoint import Checkpoint
 from ingest.checkpoint.hadoop_storage import HadoopStorage
-from ingest.checkpoint.storage import LocalStorage, MemoryStorage, Overlay
+from ingest.checkpoint.storage import LocalStorage, MemoryStorage, Overlay, Storage
 from ingest.errors import CheckpointError
 from ingest.model.text import reason_of
 from ingest.paths import is_remote
-
-if TYPE_CHECKING:
-    from types import TracebackType
-
-    from ingest.checkpoint.storage import Storage
 
 _EXPORT: Final = "make it where the pipeline runs: ingest checkpoint export FILE > EXPORT"
 

@@ -14,22 +14,17 @@ from __future__ import annotations
 import os
 import socket
 import time
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import orjson
 
-from ingest.checkpoint.checkpoint import KEEP_RUNS
-from ingest.checkpoint.storage import LocalStorage, holder
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from ingest.checkpoint.checkpoint import Checkpoint, Progress
-    from ingest.checkpoint.storage import Storage
-    from ingest.model.standing import Standing
+from ingest.checkpoint.checkpoint import KEEP_RUNS, Checkpoint, Progress
+from ingest.checkpoint.storage import LocalStorage, Storage, holder
+from ingest.model.standing import Standing
 
 FAILED_START: Final = "failed-start"
 _WAITING: Final = "waiting"

@@ -8,14 +8,12 @@ from __future__ import annotations
 import fcntl
 import os
 import time
-from typing import TYPE_CHECKING, Final, Protocol
+from pathlib import Path
+from typing import Final, Protocol
 
 from ingest.errors import CheckpointError, CheckpointInUse
 from ingest.model.text import reason_of
 from ingest.paths import OWN_FILE, OWN_FOLDER, open_own
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 class Storage(Protocol):

@@ -5,15 +5,13 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from typing import TYPE_CHECKING, Annotated, ClassVar, Final
+from collections.abc import Iterable, Sequence
+from typing import Annotated, ClassVar, Final
 
 import typer
 
 from ingest.cli.screen import WIDEST_HELP, LazyGroup, highlighted, not_loaded
 from ingest.errors import INTERRUPTED, IngestError, InternalError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 _BUG = f"This is a bug of ingest; please report it.\n  more: ingest explain {InternalError.code}"
 

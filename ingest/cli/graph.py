@@ -15,7 +15,7 @@ from ingest.cli.parameters import SetOption, parse_variables
 from ingest.config.loader import load_checked
 from ingest.config.redaction import mask
 from ingest.errors import CheckpointError
-from ingest.model.table import show
+from ingest.model.table import TableId, show
 from ingest.model.text import one_line
 from ingest.paths import usual_checkpoint
 from ingest.schema.routes import rule_of
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from ingest.config.pipeline import Pipeline, Transform
-    from ingest.model.table import TableId
 
 _MOST: Final = 200
 """Tables that a drawing has, at most: nobody reads more, and browsers do not draw them."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -19,9 +20,6 @@ from ingest.cli.screen import counted, lag_text, length, paint
 from ingest.errors import CheckpointError
 from ingest.model.text import one_line
 from ingest.paths import CHECKPOINTS, is_remote
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 

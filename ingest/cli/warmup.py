@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import typer
 
@@ -14,9 +14,6 @@ from ingest.errors import ConfigError
 from ingest.spark.archive import path
 from ingest.spark.session import Session
 from ingest.transform.warm import warm
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import re
 import warnings
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from ruamel.yaml import YAML
 from ruamel.yaml.composer import Composer, MaxDepthExceededError
-from ruamel.yaml.error import MarkedYAMLError
+from ruamel.yaml.error import MarkedYAMLError, StringMark
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from ruamel.yaml.reader import ReaderError
 
@@ -34,11 +35,6 @@ from ingest.config.redaction import (
     redact_unparsed,
     shown_key,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from ruamel.yaml.error import StringMark
 
 MAX_BYTES: Final = 1 << 20
 MAX_DEPTH: Final = 40

@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from ingest.component.options import OptionErrors
+from ingest.component.options import OptionErrors, Options
 from ingest.config.diagnostics import did_you_mean
 from ingest.config.document import Document, Mapping, Scalar, Span, Value
 from ingest.config.pipeline import PipelineOptions, Route, Transform
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from pydantic_core import ErrorDetails
 
-    from ingest.component.options import Options
 
 _LONGEST: Final = 100
 """Number of characters of a value that a message quotes at most."""

@@ -10,17 +10,15 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping as AnyMapping
+from collections.abc import Sequence as Names
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ingest.config.document import Document, Mapping, Scalar, Sequence, Value
 from ingest.config.redaction import MIN_MASKED, PROPERTIES, always_text, is_option, redact, secrets_in, shown_key
 from ingest.config.secrets import SecretError, Secrets, read_text
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping as AnyMapping
-    from collections.abc import Sequence as Names
 
 _PLACEHOLDER: Final = re.compile(r"\$\$\{|\$\{([^${}]*)\}")
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")

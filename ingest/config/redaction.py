@@ -10,21 +10,18 @@ from __future__ import annotations
 import json
 import re
 import string
+from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import ingest
 from ingest.component.options import Options
 from ingest.formats import FORMATS
 from ingest.kafka.properties import KNOWN, SECRET
+from ingest.model.jsontext import Json
 from ingest.sinks import SINKS
 from ingest.sources import SOURCES
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator
-
-    from ingest.model.jsontext import Json
 
 HIDDEN: Final = "********"
 """Text that replaces a hidden value, however long the value is."""

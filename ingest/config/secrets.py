@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 
 from ingest.model.text import reason_of
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 GROUP: Final = "ingest.secrets"
 PROVIDERS: Final = "INGEST_SECRETS_PROVIDER"

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from ingest.errors import IngestError, Unavailable
 from ingest.model.text import reason_of
-from ingest.observe.events import Pending, SideAnswers
+from ingest.observe.events import Observer, Pending, SideAnswers, SideName
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from ingest.driver.run_parts import RunParts
     from ingest.model.probe import SideProbe
     from ingest.model.record import Split
-    from ingest.observe.events import Observer, SideName
 
 ASK_S: Final = 2.0
 """The time between two questions, in seconds."""

@@ -28,33 +28,28 @@ from ingest.checkpoint.inspect import opened
 from ingest.checkpoint.run_status import status
 from ingest.checkpoint.storage import holder
 from ingest.driver.backlog import Backlog
-from ingest.driver.context import RunContext
+from ingest.driver.context import RunContext, Settings
 from ingest.driver.ledger import RunCounters
 from ingest.driver.replacement import TableReplacement, chosen_tables
 from ingest.driver.run import prepared, spark_parts, started, stop_signal, summarised, with_checkpoint
-from ingest.driver.sink_tables import command, filled_places
+from ingest.driver.sink_tables import SinkTables, command, filled_places
 from ingest.driver.startup import PipelineStartup, Recovery, Start, begin_existing, still_there
 from ingest.errors import ConfigError
-from ingest.model.record import is_another
+from ingest.model.record import Split, is_another
 from ingest.model.table import show
-from ingest.observe.events import RunEnded
+from ingest.observe.events import Observer, RunEnded
 from ingest.paths import is_remote
-from ingest.sources.backfill import BackfillSource
+from ingest.sources.backfill import BackfillCoordinator, BackfillSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ingest.checkpoint.checkpoint import Checkpoint, Progress
     from ingest.config.pipeline import Pipeline
-    from ingest.driver.context import Settings
     from ingest.driver.driver import Driver
     from ingest.driver.run_parts import RunParts
     from ingest.driver.schemas import SchemaStore
-    from ingest.driver.sink_tables import SinkTables
-    from ingest.model.record import Split
-    from ingest.observe.events import Observer
     from ingest.schema.evolve import Schemas
-    from ingest.sources.backfill import BackfillCoordinator
 
 POLL_S: Final = 0.5
 """The time between two looks for an answer, in seconds."""

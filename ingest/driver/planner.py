@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ingest.checkpoint.checkpoint import Batch
-from ingest.driver.pacing import POLL_S, assign_shards
+from ingest.driver.pacing import POLL_S, Pacing, assign_shards
 from ingest.errors import DataLoss, IngestError, Unavailable
 
 if TYPE_CHECKING:
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from ingest.driver.backlog import Backlog
     from ingest.driver.batch_checks import DataLossCheck
     from ingest.driver.context import LivenessFile, RunContext, Stop
-    from ingest.driver.pacing import Pacing
     from ingest.driver.schemas import SchemaStore
     from ingest.driver.source_state import SourceMemory
     from ingest.driver.startup import Start

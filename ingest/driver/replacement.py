@@ -8,31 +8,26 @@ killed before takes it again. Rule: docs/spec/mysql.md#rows-that-are-read-again.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from ingest.checkpoint.backfills import Answer, answer, asked
-from ingest.driver.sink_tables import filled_places
+from ingest.checkpoint.backfills import Answer, BackfillRequest, answer, asked
+from ingest.driver.sink_tables import SinkTables, filled_places
 from ingest.errors import ConfigError, Unavailable
 from ingest.model.commit import release
 from ingest.model.reject import RowError
-from ingest.model.table import show
+from ingest.model.table import TableId, show
 from ingest.schema.routes import rule_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    from ingest.checkpoint.backfills import BackfillRequest
     from ingest.checkpoint.checkpoint import Checkpoint
     from ingest.driver.context import RunContext
     from ingest.driver.run_parts import RunParts
     from ingest.driver.schemas import SchemaStore
-    from ingest.driver.sink_tables import SinkTables
     from ingest.driver.source_state import SourceMemory
     from ingest.encode.upsert_encoder import Record, TableEncoder
     from ingest.model.change import Change
-    from ingest.model.table import TableId
 
     TableKeys: TypeAlias = tuple[TableId, Iterator[list[Change]]]
 

@@ -14,29 +14,26 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from ingest.checkpoint.checkpoint import Progress
+from ingest.checkpoint.checkpoint import Batch, Checkpoint, Progress
 from ingest.checkpoint.inspect import opened
 from ingest.deadletter.browse import letters as selected
 from ingest.deadletter.browse import tally
 from ingest.deadletter.letter import Replayed, Selection
 from ingest.deadletter.source import LetterSource
 from ingest.driver.backlog import Backlog
-from ingest.driver.context import RunContext, with_files
+from ingest.driver.context import RunContext, Settings, with_files
 from ingest.driver.ledger import RunCounters
 from ingest.driver.run import prepared, spark_parts, started, stop_signal, summarised, with_checkpoint
 from ingest.driver.startup import PipelineStartup, Recovery, Start, begin_existing
 from ingest.errors import ConfigError
 from ingest.kafka.connection import KafkaConnection
-from ingest.observe.events import RunEnded, Warned
+from ingest.observe.events import Observer, RunEnded, Warned
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ingest.checkpoint.checkpoint import Batch, Checkpoint
     from ingest.config.pipeline import Pipeline
-    from ingest.driver.context import Settings
     from ingest.driver.run_parts import RunParts
-    from ingest.observe.events import Observer
 
 _FOLDER = "replays"
 

@@ -10,27 +10,22 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ingest.encode.coercer import OTHERS, Drift, KeyChanged
-from ingest.encode.upsert_encoder import bytes_of
+from ingest.encode.upsert_encoder import Record, TableEncoder, bytes_of
 from ingest.model.cache import count_up
-from ingest.model.change import Kind, Reject, Skip
+from ingest.model.change import Change, Decoded, Kind, Reject, Skip
 from ingest.model.reject import IgnoredErrors, LeftForLater, RowError
-from ingest.schema.evolve import Schemas
+from ingest.schema.evolve import Schemas, SourceTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from ingest.encode.upsert_encoder import Record, TableEncoder
-    from ingest.model.change import Change
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
-    from ingest.schema.evolve import SourceTable
     from ingest.schema.infer import Inference
 
     MakeEncoder: TypeAlias = Callable[[TableId, SourceTable, TableId, TableSchema, Inference], TableEncoder]
     """A sink's way to write rows: source table, what is known of it, sink table, its schema, and how values read."""
     from collections.abc import Callable
-
-    from ingest.model.change import Decoded
 
 
 class RejectingEncoder:

@@ -7,25 +7,22 @@ docs/spec/keys.md, docs/spec/sinks.md#all-states-of-a-row.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from enum import Enum, auto
 from typing import TYPE_CHECKING, NamedTuple, Protocol, Self, TypeAlias
 
 from ingest.encode.coercer import OTHERS, RowCoercer, check_before, check_key
 from ingest.model import temporal, types
 from ingest.model.cache import count_up
-from ingest.model.change import Kind, is_number, value_in_key
+from ingest.model.change import Change, InlineSchema, Kind, is_number, value_in_key
 from ingest.model.jsontext import fields_of, key_image, key_text, object_of, parse_row
 from ingest.model.reject import RowError
 from ingest.model.types import TimeType
 from ingest.model.values import is_time
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
-
     import msgspec
 
-    from ingest.model.change import Change, InlineSchema
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
     from ingest.schema.evolve import SourceTable

@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import csv
 from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import orjson
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
 
 REGISTERED: Final = "registry"
 """Name for messages that seem to have a schema in a registry: only the registry knows their format."""

@@ -6,22 +6,18 @@ writes.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
 from ingest.model.change import Kind
 from ingest.model.jsontext import object_of
 from ingest.model.reject import RowError
-from ingest.model.table import show
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
-
-    from ingest.model.schema import TableSchema
-    from ingest.model.table import TableId
+from ingest.model.schema import TableSchema
+from ingest.model.table import TableId, show
 
 Image: TypeAlias = dict[str, bytes]
 """The JSON text of each column. The value of a column that is missing here is not known."""

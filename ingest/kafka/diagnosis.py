@@ -11,8 +11,9 @@ import os
 import socket
 import ssl
 import struct
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from confluent_kafka import Consumer, KafkaException
 
@@ -20,9 +21,6 @@ from ingest.errors import AccessError, ConfigError
 from ingest.kafka.msk import Login
 from ingest.kafka.properties import BOOTSTRAP, OAUTH_ALLOWED, refuse_endpoint
 from ingest.kafka.waiting import in_time
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
 
 _FILES: Final = (
     "ssl.ca.location",

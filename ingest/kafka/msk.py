@@ -11,14 +11,12 @@ import os
 import threading
 import time
 import weakref
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple, TypeVar
 
 from ingest.errors import AccessError, IngestError, Unavailable
 from ingest.kafka.properties import AWS, REGION
 from ingest.packages import require
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 _Client = TypeVar("_Client")
 RENEW_S: Final = 600.0

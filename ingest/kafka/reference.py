@@ -13,15 +13,13 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import confluent_kafka
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from ingest.kafka.failures import ClientError, is_refusal
 from ingest.kafka.waiting import METADATA_S, in_time
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
-
-    from confluent_kafka import Message
 
     from ingest.kafka.handle import Conf, EncodedRecords
     from ingest.model.record import Headers, Record, Split

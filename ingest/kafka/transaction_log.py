@@ -7,8 +7,9 @@ TransactionLogValue.json in its sources, versions 0 and 1). To end a transaction
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
@@ -18,9 +19,6 @@ from ingest.kafka.msk import with_login
 from ingest.kafka.properties import BOOTSTRAP, shared
 from ingest.kafka.waiting import close
 from ingest.kafka.writer import KafkaWriter
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 TOPIC: Final = "__transaction_state"
 REQUEST_S: Final = 20.0

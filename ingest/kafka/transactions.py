@@ -8,8 +8,9 @@ the producer is thrown away: the next one reads the truth.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from confluent_kafka import KafkaException
 
@@ -19,9 +20,6 @@ from ingest.kafka.handle import make_consumer
 from ingest.kafka.properties import BOOTSTRAP, LOG_LEVEL, shared
 from ingest.kafka.waiting import in_time
 from ingest.kafka.writer import FLUSH_S, KafkaWriter
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
 
 NOTES_TOPIC: Final = "ingest-progress"
 """Holds no record: an offset can only be committed for a partition that exists on the sink's cluster."""

@@ -6,11 +6,9 @@ events to whoever shows it. Rules: docs/spec/mysql.md#schemas (H104).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)

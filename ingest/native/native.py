@@ -16,7 +16,7 @@ from ingest import compiled
 from ingest.encode.change_encoder import ChangeEncoder
 from ingest.encode.coercer import Drift
 from ingest.encode.transform_input import TransformInputEncoder
-from ingest.encode.upsert_encoder import UpsertEncoder
+from ingest.encode.upsert_encoder import Destination, TableEncoder, UpsertEncoder
 from ingest.formats.format import FormatOptions
 from ingest.formats.template import ValueTemplate
 from ingest.model import types
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     from ingest.encode.compiled_transform import ResultMerger
     from ingest.encode.encode import EncoderCache
-    from ingest.encode.upsert_encoder import Destination, TableEncoder
     from ingest.formats import Format
     from ingest.formats.metadata_columns import ExtraColumns
     from ingest.formats.typed import TypedColumn

@@ -12,22 +12,19 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
 
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
-from opentelemetry.metrics import Observation
+from opentelemetry.metrics import CallbackOptions, Observation
 from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import MetricExportResult, PeriodicExportingMetricReader
+from opentelemetry.sdk.metrics.export import MetricExportResult, MetricsData, PeriodicExportingMetricReader
 from opentelemetry.sdk.resources import Resource
 
 from ingest import __version__
-from ingest.observe.events import RunEnded, Warned
+from ingest.observe.events import Event, Observer, RunEnded, Warned
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from opentelemetry.metrics import CallbackOptions
-    from opentelemetry.sdk.metrics.export import MetricsData
     from prometheus_client.samples import Sample
 
-    from ingest.observe.events import Event, Observer
     from ingest.observe.metrics import Metrics
 
 SEND_S: Final = 10.0

@@ -6,11 +6,9 @@ In: numbers at moments, as the run tells them or as its metrics are read. Out: r
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from threading import Lock
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from typing import Final
 
 KEPT_S: Final = 60.0
 """The time that a backlog is watched for, in seconds."""

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import time
 from base64 import b64encode
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from http.client import HTTPException
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from urllib.error import HTTPError, URLError
-from urllib.parse import unquote, urlsplit, urlunsplit
+from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
 from urllib.request import Request, urlopen
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -21,10 +22,6 @@ from prometheus_client.parser import text_string_to_metric_families
 from ingest.errors import AccessError, Unavailable
 from ingest.model.text import reason_of
 from ingest.observe.pace import RATE_S, Pace, is_backlog, window_s
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from urllib.parse import SplitResult
 
 TIMEOUT_S: Final = 5.0
 """The time that an endpoint has to answer, in seconds."""

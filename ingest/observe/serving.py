@@ -21,17 +21,15 @@ from prometheus_client.utils import floatToGoString
 
 from ingest.errors import ConfigError
 from ingest.model.text import reason_of
-from ingest.observe.events import BatchDone, RunEnded, SideAnswers, Warned
-from ingest.observe.observers import AtomicFile
+from ingest.observe.events import BatchDone, Event, Observer, RunEnded, SideAnswers, Warned
+from ingest.observe.observers import AtomicFile, Health
 from ingest.observe.scrape import basic_login
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from ingest.observe.events import Event, Observer
     from ingest.observe.metrics import Metrics
-    from ingest.observe.observers import Health
 
 FILE_S: Final = 5.0
 """The time between two writings of the text file, in seconds."""

@@ -19,7 +19,7 @@ import msgspec
 from pydantic import Field, model_validator
 
 from ingest.component.options import OptionErrors, Synonym
-from ingest.encode.change_encoder import ChangeEncoder
+from ingest.encode.change_encoder import ChangeEncoder, RowChange
 from ingest.encode.upsert_encoder import Record
 from ingest.errors import AccessError, ConfigError, Unavailable, is_denied
 from ingest.formats import WrittenFormatName, capabilities_of, is_of_rows, value_of
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from io import FileIO
 
-    from ingest.encode.change_encoder import RowChange
     from ingest.formats.template import Image
     from ingest.model.record import Split
     from ingest.model.schema import TableSchema

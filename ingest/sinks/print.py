@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import msgspec
 from pydantic import Field
 
-from ingest.encode.change_encoder import ChangeEncoder
+from ingest.encode.change_encoder import ChangeEncoder, RowChange
 from ingest.encode.upsert_encoder import Record
 from ingest.model.change import Kind
 from ingest.model.table import TableId, show
@@ -21,7 +21,6 @@ from ingest.sinks.sink import PlainWriter, SinkCapabilities, SinkOptions
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from ingest.encode.change_encoder import RowChange
     from ingest.formats.template import Image
     from ingest.model.record import Split
     from ingest.model.schema import SchemaChange, TableSchema

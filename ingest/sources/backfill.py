@@ -9,22 +9,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
-from ingest.formats import OF_ROWS
-from ingest.model.change import NOT_SELECTED, Change, Reject, Skip
-from ingest.model.record import is_another
-from ingest.sources import SourceCoordinator
+from ingest.formats import OF_ROWS, Decoder, Format
+from ingest.model.change import NOT_SELECTED, Change, Decoded, Reject, Skip
+from ingest.model.record import Headers, Split, is_another
+from ingest.sources import Reader, Source, SourceCoordinator
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from ingest.formats import Decoder, Format
     from ingest.formats.metadata_columns import ExtraColumns
-    from ingest.model.change import Decoded
-    from ingest.model.record import Headers, Split
     from ingest.model.reject import IgnoredErrors
     from ingest.model.table import TableId
     from ingest.schema.infer import Inference
-    from ingest.sources import Reader, Source
     from ingest.sources.records import SourceCapabilities
 
 

@@ -9,26 +9,22 @@ from __future__ import annotations
 import fnmatch
 import glob
 import os
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple
+from typing import Any, ClassVar, Final, Literal, NamedTuple
 
 from pydantic import Field, field_validator, model_validator
 
 from ingest.component.options import Labelled, OptionErrors
 from ingest.errors import ConfigError, DataLoss, Unavailable
-from ingest.formats import capabilities_of
+from ingest.formats import Decoder, capabilities_of
 from ingest.formats.csv.options import Csv
+from ingest.model.record import Split
 from ingest.model.text import reason_of
 from ingest.paths import SharedPlace
 from ingest.sources import SourceCoordinator
 from ingest.sources.lines import EnvelopeDecoder, FileReader, first_line, stem_of
 from ingest.sources.records import RecordOptions, SourceCapabilities
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
-    from ingest.formats import Decoder
-    from ingest.model.record import Split
 
 _BLOCK: Final = 1 << 20
 _MAX_FILES: Final = 10_000

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, BinaryIO, Final, NamedTuple
 import msgspec
 
 from ingest.errors import Unavailable
-from ingest.model.change import Reject
+from ingest.model.change import Decoded, Reject
 from ingest.model.jsontext import MALFORMED, reason
-from ingest.model.record import Chunk
+from ingest.model.record import Chunk, Headers, Split
 from ingest.model.text import reason_of
 from ingest.sources import Reader
 
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
 
     from ingest.formats import Decoder
-    from ingest.model.change import Decoded
-    from ingest.model.record import Headers, Split
 
 _ABSENT = msgspec.Raw(b"")
 

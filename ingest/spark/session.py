@@ -18,7 +18,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
 from pyspark.logger import PySparkLogger
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import NumpyArrayConverter, NumpyScalarConverter
 
 from ingest.errors import ConfigError, IngestError, ProgramMissing, Unavailable
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
     from py4j.java_gateway import JavaGateway
     from pyspark.core.broadcast import Broadcast
-    from pyspark.sql import DataFrame
 
 
 _T = TypeVar("_T")

@@ -20,14 +20,13 @@ import msgspec
 
 from ingest.errors import AccessError, Unavailable, is_denied
 from ingest.formats.key_reading import compared
-from ingest.model.change import Change, InlineSchema, Kind, Skip
+from ingest.model.change import Change, Decoded, InlineSchema, Kind, Skip
 from ingest.model.jsontext import MALFORMED, key_image, parse_row
 from ingest.model.reject import RowError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from ingest.model.change import Decoded
     from ingest.model.record import Record, Split
     from ingest.sources import Reader
     from ingest.task.encoding import ChunkDecoder

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from ingest.deadletter.letter import PREFIX, headers_of
 from ingest.errors import TopicMissing
-from ingest.model.table import show
-from ingest.sinks import SinkCoordinator
+from ingest.model.table import TableId, show
+from ingest.sinks import Sink, SinkCoordinator
 from ingest.sinks.sink import PlainWriter
 from ingest.sinks.topics.options import TopicsOptions
 from ingest.testing.in_memory import InMemorySink
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from ingest.deadletter.collector import DirtyDataCollector
     from ingest.model.change import Reject
     from ingest.model.record import Record, Split
-    from ingest.model.table import TableId
-    from ingest.sinks import Sink
 
 
 @dataclass(slots=True)

@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ingest.model.record import offset_of
+from ingest.model.record import Record, Split, offset_of
 from ingest.model.reject import RejectedRecord
-from ingest.sinks import SinkCoordinator
+from ingest.sinks import BatchCommitter, PlaceKeeper, SinkCoordinator
 from ingest.sinks.sink import PlainWriter
 
 if TYPE_CHECKING:
@@ -18,10 +18,8 @@ if TYPE_CHECKING:
 
     from ingest.deadletter.collector import DirtyDataCollector
     from ingest.model.change import Reject
-    from ingest.model.record import Record, Split
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
-    from ingest.sinks import BatchCommitter, PlaceKeeper
     from ingest.testing.sampling import Sample
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from ingest.model.record import Chunk
-from ingest.sources import Reader, SourceCoordinator
+from ingest.model.record import Chunk, Headers, Split
+from ingest.sources import Reader, Source, SourceCoordinator
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Mapping
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from ingest.encode.upsert_encoder import TableEncoder
     from ingest.formats import Decoder, Format
     from ingest.formats.metadata_columns import ExtraColumns
-    from ingest.model.record import Headers, Split
     from ingest.model.reject import IgnoredErrors
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from ingest.schema.infer import Inference
     from ingest.sinks import Sink, SinkCoordinator, Writer
     from ingest.sinks.sink import SinkCapabilities
-    from ingest.sources import Source
     from ingest.sources.records import SourceCapabilities
     from ingest.sources.stateful import RowLetters
 

@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ingest.checkpoint.location import CheckpointAccess, CheckpointLocation, ExportedLocation
-from ingest.driver.context import RunContext
+from ingest.driver.context import RunContext, Settings, Stop
 from ingest.driver.ledger import RunCounters
 from ingest.driver.pacing import Pacing
 from ingest.driver.run import started
 from ingest.driver.run_parts import Endpoints, Listeners, make_parts
-from ingest.driver.startup import PipelineStartup
+from ingest.driver.startup import PipelineStartup, Start
 from ingest.errors import IngestError
-from ingest.observe.events import RunEnded
+from ingest.observe.events import Event, Observer, RunEnded
 from ingest.spark.session import Session
 from ingest.task import worker
 from ingest.testing.discarding_sink import CountingCollector, DiscardingCoordinator, DiscardingWriter
@@ -29,12 +29,9 @@ if TYPE_CHECKING:
     from contextlib import ExitStack
 
     from ingest.config.pipeline import Pipeline
-    from ingest.driver.context import Settings, Stop
     from ingest.driver.schemas import SchemaRules
-    from ingest.driver.startup import Start
     from ingest.model.reject import RejectedRecord
     from ingest.model.schema import SchemaChange
-    from ingest.observe.events import Event, Observer
     from ingest.sinks import Sink, Writer
     from ingest.sources import Source
 

@@ -15,17 +15,15 @@ import orjson
 from ingest.config.diagnostics import did_you_mean
 from ingest.errors import ConfigError
 from ingest.formats.appearance import guessed
-from ingest.model.record import Chunk, offset_of
-from ingest.sources import Reader, SourceCoordinator
+from ingest.model.record import Chunk, Record, Split, offset_of
+from ingest.sources import Reader, Source, SourceCoordinator
 from ingest.testing.in_memory import MemoryRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 
     from ingest.config.pipeline import Pipeline
-    from ingest.model.record import Record, Split
     from ingest.model.standing import Standing
-    from ingest.sources import Source
     from ingest.sources.stateful import StatefulCoordinator
 
 MOST: Final = 1_000

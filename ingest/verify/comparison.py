@@ -10,21 +10,17 @@ Rules: docs/spec/verify.md.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from pathlib import Path
+from typing import Final, NamedTuple, TypeAlias
 from zlib import crc32
 
 import msgspec
 import orjson
 
-from ingest.verify.rows import RowDifference
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-    from pathlib import Path
-
-    from ingest.verify.rows import Cells, Counts, SinkTable
+from ingest.verify.rows import Cells, Counts, RowDifference, SinkTable
 
 PARTS: Final = 512
 """Files of a spool."""

@@ -5,26 +5,23 @@ The server itself says what it would have of expected rows, by the types of its 
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Final
 
 import psycopg
 
 from ingest.sinks.postgres.connection import connect, explain, server_of
 from ingest.sinks.postgres.stored_rows import ExpectedTexts, rows_by_key
-from ingest.sinks.postgres.tables import look_up
-from ingest.verify.rows import KeyedRow, SinkReader, SinkTable, TableRules, cells_of, key_of, table_for
+from ingest.sinks.postgres.tables import ExistingTable, SqlTable, look_up
+from ingest.verify.rows import Cells, KeyedRow, SinkReader, SinkTable, TableRules, cells_of, key_of, table_for
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Mapping, Sequence
-    from contextlib import ExitStack
 
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
     from ingest.sinks.postgres.connection import Connection
     from ingest.sinks.postgres.options import SqlSinkOptions
-    from ingest.sinks.postgres.tables import ExistingTable, SqlTable
-    from ingest.verify.rows import Cells
 
 _TEXTS: Final = ("text", "character")
 

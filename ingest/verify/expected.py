@@ -17,18 +17,18 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from ingest.checkpoint.checkpoint import Progress
+from ingest.checkpoint.checkpoint import Checkpoint, Progress
 from ingest.checkpoint.location import CheckpointAccess, CheckpointLocation
 from ingest.driver.backlog import Backlog
-from ingest.driver.context import RunContext
+from ingest.driver.context import RunContext, Settings
 from ingest.driver.ledger import RunCounters
 from ingest.driver.pacing import Pacing
 from ingest.driver.run import started
-from ingest.driver.run_parts import Endpoints, Listeners, make_parts
+from ingest.driver.run_parts import Endpoints, Listeners, RunParts, make_parts
 from ingest.driver.startup import PipelineStartup, Start, begin_existing
 from ingest.errors import ConfigError, SchemaChangeRefused
-from ingest.model.table import show
-from ingest.observe.events import RunEnded, Warned
+from ingest.model.table import TableId, show
+from ingest.observe.events import Event, RunEnded, Warned
 from ingest.sinks.sink import PlainWriter
 from ingest.sources.backfill import BackfillCoordinator, BackfillSource
 from ingest.sources.stateful import SourceState
@@ -41,16 +41,11 @@ from ingest.testing.sample_run import ALL
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from ingest.checkpoint.checkpoint import Checkpoint
     from ingest.component.options import AnyOptions
     from ingest.config.pipeline import Pipeline
-    from ingest.driver.context import Settings
-    from ingest.driver.run_parts import RunParts
     from ingest.encode.upsert_encoder import Destination
     from ingest.model.record import Split
     from ingest.model.schema import TableSchema
-    from ingest.model.table import TableId
-    from ingest.observe.events import Event
     from ingest.sinks import SinkCoordinator
     from ingest.spark.session import Session
 

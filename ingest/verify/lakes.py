@@ -12,22 +12,20 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from ingest.model import types
-from ingest.model.table import show
+from ingest.model.table import TableId, show
 from ingest.sinks.lake.rows import UnfitRows, rows_to_batch
 from ingest.sinks.lake.values import converted
-from ingest.verify.rows import KeyedRow, SinkReader, SinkTable, TableRules, key_of, table_for
+from ingest.verify.rows import Cells, KeyedRow, SinkReader, SinkTable, TableRules, key_of, table_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from contextlib import ExitStack
 
     from ingest.model.schema import TableSchema
-    from ingest.model.table import TableId
     from ingest.sinks.delta.options import DeltaSink
     from ingest.sinks.iceberg.options import IcebergSink
     from ingest.sinks.lake.options import LakeOptions
     from ingest.sinks.lake.table import LakeTable
-    from ingest.verify.rows import Cells
 
 _ROWS = 20_000
 """Rows that are handed on together."""

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ingest.component.options import holding
+from ingest.component.options import AnyOptions, holding
 from ingest.encode.upsert_encoder import UpsertEncoder
 from ingest.formats import FORMATS, capabilities_of, is_of_rows
 from ingest.formats.avro.options import Avro
@@ -20,7 +20,7 @@ from ingest.kafka.properties import idle
 from ingest.model.change import Change, Reject
 from ingest.model.jsontext import key_image
 from ingest.model.schema import TableSchema
-from ingest.model.table import show
+from ingest.model.table import TableId, show
 from ingest.schema.ddl import create_statement
 from ingest.sinks.topics.kafka import KafkaSink
 from ingest.sources.kafka.options import KafkaSource, UpsertKafkaSource
@@ -32,9 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from contextlib import ExitStack
 
-    from ingest.component.options import AnyOptions
     from ingest.model.record import Chunk, Record, Split
-    from ingest.model.table import TableId
     from ingest.model.types import DataType
     from ingest.schema.evolve import SourceTable
     from ingest.schema.infer import Inference

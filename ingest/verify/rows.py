@@ -21,7 +21,7 @@ from ingest.model.floats import shortest
 from ingest.model.jsontext import MALFORMED, fields_of
 from ingest.model.reject import RowError
 from ingest.model.spelling import plain_number, respelled
-from ingest.model.table import show
+from ingest.model.table import TableId, show
 from ingest.model.types import (
     ArrayType,
     BinaryType,
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 
     from ingest.component.options import AnyOptions
     from ingest.model.schema import TableSchema
-    from ingest.model.table import TableId
     from ingest.model.types import DataType
 
 Cells: TypeAlias = "dict[str, str]"

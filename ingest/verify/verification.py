@@ -24,18 +24,18 @@ from ingest.checkpoint.checkpoint import Checkpoint
 from ingest.checkpoint.hadoop_storage import HadoopStorage
 from ingest.checkpoint.inspect import opened
 from ingest.checkpoint.run_status import status
-from ingest.driver.context import with_files
+from ingest.driver.context import Settings, with_files
 from ingest.driver.replacement import chosen_tables
 from ingest.driver.sink_tables import remedy
 from ingest.errors import CheckpointError, ConfigError
-from ingest.model.table import show
+from ingest.model.table import TableId, show
 from ingest.paths import is_remote
 from ingest.testing.sample_run import session_on_demand
-from ingest.verify.comparison import ComparedSides, Comparison, Spool
+from ingest.verify.comparison import ComparedSides, Comparison, Key, Spool, UnequalKey
 from ingest.verify.expected import ExpectedRows, Readings, SnapshotRows, unread
 from ingest.verify.lakes import DeltaReader, IcebergReader
 from ingest.verify.records import FilesReader, TopicsReader
-from ingest.verify.rows import Counts, TableVerdict
+from ingest.verify.rows import Counts, SinkReader, SinkTable, TableVerdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -43,17 +43,13 @@ if TYPE_CHECKING:
 
     from ingest.component.options import AnyOptions
     from ingest.config.pipeline import Pipeline
-    from ingest.driver.context import Settings
     from ingest.encode.upsert_encoder import Destination
     from ingest.model.record import Split
     from ingest.model.schema import TableSchema
-    from ingest.model.table import TableId
     from ingest.observe.events import RunEnded
     from ingest.schema.evolve import Schemas
     from ingest.spark.session import Session
-    from ingest.verify.comparison import Key, UnequalKey
     from ingest.verify.expected import Receiver
-    from ingest.verify.rows import SinkReader, SinkTable
 
 MOST_TWICE: Final = 1_000_000
 """Keys that are compared once more, at most."""

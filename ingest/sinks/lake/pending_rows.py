@@ -29,14 +29,13 @@ from ingest.sinks.lake.rows import (
     rows_to_batch_by_reference,
     targets_of,
 )
-from ingest.sinks.lake.table import LAST_STATES
+from ingest.sinks.lake.table import LAST_STATES, LakeColumn, LakeTable, StatesToWrite
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ingest.encode.upsert_encoder import Destination, Record
     from ingest.sinks.lake.native.rows import LakeKeys, LeftRecord, Parts
-    from ingest.sinks.lake.table import LakeColumn, LakeTable, StatesToWrite
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Self
 import pyarrow.compute as pc
 
 from ingest.errors import ConfigError
-from ingest.model.commit import OLDER, RefusedRow, RowsRefused
-from ingest.sinks.lake.changes import LakeChangeError
-from ingest.sinks.lake.files import AddedFile
-from ingest.sinks.lake.pending_rows import PendingRows
+from ingest.model.commit import OLDER, CommitScope, RefusedRow, ResumePoint, RowsRefused
+from ingest.sinks.lake.changes import ExistingColumn, LakeChangeError
+from ingest.sinks.lake.files import AddedFile, PartitionValue
+from ingest.sinks.lake.pending_rows import LastStates, PendingRows
 from ingest.sinks.lake.rows import UnfitRows, targets_of
-from ingest.sinks.lake.table import LakeColumn, TableT
+from ingest.sinks.lake.table import LakeColumn, LakeTable, StatesToWrite, TableT, Warehouse
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,12 +26,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ingest.encode.upsert_encoder import Record
-    from ingest.model.commit import CommitScope, ResumePoint
     from ingest.model.record import Split
-    from ingest.sinks.lake.changes import ExistingColumn
-    from ingest.sinks.lake.files import PartitionValue
-    from ingest.sinks.lake.pending_rows import LastStates
-    from ingest.sinks.lake.table import LakeTable, StatesToWrite, Warehouse
 
 MOST_BYTES: Final = 128 << 20
 """Bytes of rows that wait in memory. Then they become files, before a commit."""

@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import psycopg
 from psycopg import sql
 
-from ingest.sinks.postgres.tables import all_equal, excluded, listed, named, numbered, of_alias
+from ingest.sinks.postgres.tables import SqlTable, all_equal, excluded, listed, named, numbered, of_alias
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from ingest.sinks.postgres.connection import Connection
-    from ingest.sinks.postgres.tables import SqlTable
 
 _OLDER_CHANGES: Final = """
 SELECT count(*) FROM (

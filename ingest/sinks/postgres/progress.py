@@ -14,18 +14,16 @@ import msgspec
 from psycopg import sql
 
 from ingest.errors import CommitOutcomeUnknown
-from ingest.model.commit import ResumePoint, begun_already, taken_over
+from ingest.model.commit import CommitScope, ResumePoint, begun_already, taken_over
 from ingest.sinks.postgres.ddl import schema_planned
-from ingest.sinks.postgres.dialect import POSTGRES
+from ingest.sinks.postgres.dialect import POSTGRES, SqlDialect
 from ingest.sinks.postgres.tables import OWN
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ingest.model.commit import CommitScope
     from ingest.model.record import Split
     from ingest.sinks.postgres.connection import Connection
-    from ingest.sinks.postgres.dialect import SqlDialect
 
 _CREATE: Final = """
 CREATE TABLE IF NOT EXISTS {run} (

@@ -18,7 +18,7 @@ import psycopg
 from psycopg import sql
 
 from ingest import compiled
-from ingest.sinks.postgres.all_states import rows_by_state, states_of
+from ingest.sinks.postgres.all_states import State, rows_by_state, states_of
 from ingest.sinks.postgres.tables import MAX_COLUMNS, all_equal, excluded, listed, named, numbered, of_alias, renamed
 
 if compiled.BUILT:
@@ -27,7 +27,6 @@ if compiled.BUILT:
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from ingest.sinks.postgres.all_states import State
     from ingest.sinks.postgres.connection import Connection
     from ingest.sinks.postgres.tables import SqlTable
 

@@ -14,13 +14,12 @@ from psycopg import sql
 
 from ingest.sinks.postgres.array_statements import given_keys, given_values
 from ingest.sinks.postgres.statements import read_keys, read_values
-from ingest.sinks.postgres.tables import all_equal, listed, named, numbered, of_alias
+from ingest.sinks.postgres.tables import SqlTable, all_equal, listed, named, numbered, of_alias
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from ingest.sinks.postgres.connection import Connection
-    from ingest.sinks.postgres.tables import SqlTable
 
 CHUNK: Final = 20_000
 """Rows that are read in one transaction."""

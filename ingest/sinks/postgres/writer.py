@@ -15,29 +15,24 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Self
 
 import psycopg
 
-from ingest.encode.upsert_encoder import PartialRow
-from ingest.errors import CommitOutcomeUnknown, InternalError, Unavailable
-from ingest.model.commit import NO_ROW, OLDER, RefusedRow, RowsRefused
+from ingest.encode.upsert_encoder import PartialRow, Record
+from ingest.errors import CommitOutcomeUnknown, IngestError, InternalError, Unavailable
+from ingest.model.commit import NO_ROW, OLDER, CommitScope, RefusedRow, ResumePoint, RowsRefused
 from ingest.sinks.postgres.all_states import KeyStates, WrittenAndDeleted
 from ingest.sinks.postgres.array_statements import ArrayRows
 from ingest.sinks.postgres.connection import LOCKED, RETRIED, TIMED_OUT, connect, explain, server_of
 from ingest.sinks.postgres.partial_rows import KeyedChanges, PartialRows, add_part
 from ingest.sinks.postgres.progress import ProgressTables
-from ingest.sinks.postgres.refusals import find_refused, refusal_of
+from ingest.sinks.postgres.refusals import Refusal, find_refused, refusal_of
 from ingest.sinks.postgres.statements import StagedRows, make_staging
-from ingest.sinks.postgres.tables import look_up
+from ingest.sinks.postgres.tables import SqlTable, look_up
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Mapping, Sequence
 
-    from ingest.encode.upsert_encoder import Record
-    from ingest.errors import IngestError
-    from ingest.model.commit import CommitScope, ResumePoint
     from ingest.model.record import Split
     from ingest.sinks.postgres.connection import Connection, Server
     from ingest.sinks.postgres.options import SqlSinkOptions
-    from ingest.sinks.postgres.refusals import Refusal
-    from ingest.sinks.postgres.tables import SqlTable
 
 _TRIES: Final = 5
 _PAUSE_S: Final = 0.2

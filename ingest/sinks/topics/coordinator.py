@@ -15,7 +15,7 @@ from ingest.kafka.properties import idle
 from ingest.kafka.reader import RangeReader
 from ingest.kafka.transactions import NOTES_TOPIC
 from ingest.kafka.writer import KafkaWriter
-from ingest.model.commit import old_copy
+from ingest.model.commit import ResumePoint, old_copy
 from ingest.model.reject import RowError
 from ingest.sinks.topics import progress
 from ingest.sinks.topics.progress import Ownership
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
-    from ingest.model.commit import ResumePoint
     from ingest.model.record import Split
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId

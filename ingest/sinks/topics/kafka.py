@@ -14,13 +14,13 @@ import msgspec
 from pydantic import Field, PrivateAttr, field_validator, model_validator
 
 from ingest.component.options import KeyFields, OptionErrors, Synonym, holding, unprefixed
-from ingest.encode.change_encoder import ChangeEncoder, RecordTemplate, TypedKey
+from ingest.encode.change_encoder import ChangeEncoder, RecordTemplate, RowChange, TypedKey
 from ingest.expressions.user_code import CodeError
 from ingest.formats import WrittenFormatName, WrittenKeyFormatName, capabilities_of, is_of_rows, value_of
 from ingest.formats.template import ColumnRef, KeyForm, fill, json_cells, json_key, table_member, without
 from ingest.model.reject import RowError
-from ingest.model.table import Selector, SelectorError, selector, show
-from ingest.model.types import TimestampNTZType, TimeType
+from ingest.model.table import Selector, SelectorError, TableId, selector, show
+from ingest.model.types import DataType, TimestampNTZType, TimeType
 from ingest.model.values import has_times
 from ingest.sinks.sink import SinkCapabilities, SinkOptions
 from ingest.sinks.topics.options import TopicDestination, TopicsOptions, topic_name
@@ -32,13 +32,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from ingest.encode.change_encoder import RowChange
     from ingest.encode.upsert_encoder import Record
     from ingest.formats.template import Segments, Value
     from ingest.formats.written import ChangeBytes, RowBytes, Upserts
     from ingest.model.schema import Column, TableSchema
-    from ingest.model.table import TableId
-    from ingest.model.types import DataType
     from ingest.schema.evolve import SourceTable
     from ingest.schema.infer import Inference
     from ingest.sinks import Writer

@@ -13,19 +13,16 @@ under further groups. The tasks' side is `transactions.py`.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
 from ingest.errors import CommitOutcomeUnknown, ConfigError
 from ingest.kafka.transactions import Channel, Notes, persistently
 from ingest.model.commit import ResumePoint, begun_already, taken_over
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from ingest.model.record import Split
+from ingest.model.record import Split
 
 _T = TypeVar("_T")
 PARTITIONS: Final = 16

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ingest.errors import PartitionerError
 from ingest.expressions.user_code import message_of
-from ingest.model.commit import RowsRefused, release
-from ingest.sinks.topics.options import BY_KEY
+from ingest.model.commit import ByOne, CommitScope, Reporting, ResumePoint, RowsRefused, release
+from ingest.sinks.topics.options import BY_KEY, TopicDestination
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -20,9 +20,7 @@ if TYPE_CHECKING:
     from ingest.encode.upsert_encoder import Record
     from ingest.kafka.refusals import Letter
     from ingest.kafka.writer import KafkaWriter
-    from ingest.model.commit import ByOne, CommitScope, Reporting, ResumePoint
     from ingest.model.record import Split
-    from ingest.sinks.topics.options import TopicDestination
     from ingest.sinks.topics.partitioner import UserPartitioner
     from ingest.sinks.topics.transactions import TransactionalWriter
 

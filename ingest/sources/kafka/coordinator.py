@@ -13,16 +13,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from ingest.errors import ConfigError, DataLoss, IngestError, TopicMissing, Unavailable
-from ingest.kafka.admin import SETTLE_S, Cluster, ClusterProbe
-from ingest.model.record import is_another
+from ingest.kafka.admin import SETTLE_S, Cluster, ClusterProbe, Topic
+from ingest.model.record import Split, is_another
 from ingest.sources import SourceCoordinator
 from ingest.sources.kafka.positions import ChosenPositions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from ingest.kafka.admin import Topic
-    from ingest.model.record import Split
     from ingest.sources.kafka.options import KafkaSource, UpsertKafkaSource
 
 KEEP_S: Final = 30.0

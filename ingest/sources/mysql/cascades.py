@@ -11,13 +11,12 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ingest.sources.mysql.chunks import quoted
-from ingest.sources.mysql.state import Dependent
+from ingest.sources.mysql.state import Dependent, State
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from ingest.sources.mysql.history import History, SchemaEntry
-    from ingest.sources.mysql.state import State
     from ingest.sources.mysql.types import ForeignKey, Table, TableName
 
 DELETED: Final = None

@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from ingest.errors import ConfigError
 from ingest.model.table import selector
-from ingest.sources.mysql.types import BINARIES, FIXED, TEXTS
+from ingest.sources.mysql.types import BINARIES, FIXED, TEXTS, Column, Table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ingest.sources.mysql.connection import Connection
-    from ingest.sources.mysql.types import Column, Table
 
 Bound: TypeAlias = "tuple[str, ...]"
 """A key, a text for each of its columns: hexadecimal digits for texts (in their own character set) and binary values,

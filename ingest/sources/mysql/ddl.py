@@ -10,8 +10,9 @@ source's state. Each answers one statement, in the order in which they were give
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from ingest.errors import ConfigError
 from ingest.model.table import show, table_in
@@ -21,12 +22,7 @@ from ingest.sources.mysql.ddl_create import create
 from ingest.sources.mysql.definitions import table_name
 from ingest.sources.mysql.effects import Effect, StatementRun, rename
 from ingest.sources.mysql.tokens import NotUnderstood, ServerRules, WordCursor, words
-from ingest.sources.mysql.types import charset_name, charset_of
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
-
-    from ingest.sources.mysql.types import Table, TableName
+from ingest.sources.mysql.types import Table, TableName, charset_name, charset_of
 
 _WORD: Final = re.compile(r"[\w$]+")
 _NOTHING: Final = frozenset({

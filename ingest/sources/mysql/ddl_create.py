@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from ingest.sources.mysql.definitions import Context, Reference, definition, references, table_name
-from ingest.sources.mysql.tokens import NotUnderstood
+from ingest.sources.mysql.definitions import Context, Definition, Reference, definition, references, table_name
+from ingest.sources.mysql.tokens import NotUnderstood, WordCursor
 from ingest.sources.mysql.types import (
     BINARIES,
     ROW_END,
@@ -26,9 +26,7 @@ from ingest.sources.mysql.types import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ingest.sources.mysql.definitions import Definition
     from ingest.sources.mysql.effects import StatementRun
-    from ingest.sources.mysql.tokens import WordCursor
     from ingest.sources.mysql.types import Column, TableName
 
 KEY_WORDS: Final = frozenset(

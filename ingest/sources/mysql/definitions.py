@@ -5,16 +5,12 @@ The types that a server makes of others (BOOL, TEXT(300), CHAR … CHARACTER SET
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from ingest.sources.mysql.tokens import NotUnderstood, ServerRules, WordCursor, words
+from ingest.sources.mysql.tokens import NotUnderstood, ServerRules, SqlToken, WordCursor, words
 from ingest.sources.mysql.types import GEOMETRIES, TEXTS, Column, char_width, charset_name, charset_of, collation_name
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ingest.sources.mysql.tokens import SqlToken
 
 REAL_AS_FLOAT: Final = 1
 ORACLE: Final = 0x200

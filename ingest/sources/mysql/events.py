@@ -9,12 +9,10 @@ from __future__ import annotations
 import zlib
 from dataclasses import dataclass
 from struct import Struct
-from typing import TYPE_CHECKING, Final
+from types import ModuleType
+from typing import Final
 
 from ingest.errors import ProgramMissing
-
-if TYPE_CHECKING:
-    from types import ModuleType
 
 HEADER_BYTES: Final = 19
 MAGIC: Final = b"\xfebin"

@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import re
 import struct
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from struct import pack, unpack_from
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from ingest.sources.mysql.events import uuid_text
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
 
 Intervals: TypeAlias = "tuple[tuple[int, int], ...]"
 """First and last numbers, both in the set, in order; between two intervals at least one number is missing."""

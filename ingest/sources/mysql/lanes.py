@@ -9,27 +9,23 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
 import pymysql
 from pymysql.constants import ER
 
-from ingest.model.table import selector, table_in
-from ingest.sources.mysql.chunks import chunk_columns, keeps_order, next_bound, rows_at_once, split_key
-from ingest.sources.mysql.state import LANES, SNAPSHOT, LaneChunk, Piece, TableSnapshot
+from ingest.model.table import TableId, selector, table_in
+from ingest.sources.mysql.chunks import Bound, chunk_columns, keeps_order, next_bound, rows_at_once, split_key
+from ingest.sources.mysql.state import LANES, SNAPSHOT, LaneChunk, Piece, State, TableSnapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
-    from typing import TypeAlias
 
     from ingest.model.record import Split
-    from ingest.model.table import TableId
-    from ingest.sources.mysql.chunks import Bound
     from ingest.sources.mysql.connection import Connection
     from ingest.sources.mysql.history import History, SchemaEntry
     from ingest.sources.mysql.options import MySqlSource
-    from ingest.sources.mysql.state import State
     from ingest.sources.mysql.types import Column, Table, TableName
 
     Question: TypeAlias = Callable[[Connection], Bound | None]

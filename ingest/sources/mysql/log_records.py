@@ -5,13 +5,10 @@ The reference. Native code has the same (`LogRecords` of native/log_decoder.pyx)
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-
-    from ingest.model.record import Headers
+from ingest.model.record import Headers
 
 
 @dataclass(frozen=True, slots=True)

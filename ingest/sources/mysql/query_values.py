@@ -16,12 +16,10 @@ from ingest.model.floats import shortest
 from ingest.sources.mysql.binary_values import geometry
 from ingest.sources.mysql.chunks import FLOATS, INTEGERS, TIMES, quoted
 from ingest.sources.mysql.events import BadEvent
-from ingest.sources.mysql.types import BINARIES, GEOMETRIES, boolean, is_tinyint1
+from ingest.sources.mysql.types import BINARIES, GEOMETRIES, Column, boolean, is_tinyint1
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-
-    from ingest.sources.mysql.types import Column
 
     ValueWriter: TypeAlias = "Callable[[bytes], bytes]"
 

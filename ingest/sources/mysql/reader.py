@@ -14,22 +14,22 @@ import msgspec
 import pymysql
 
 from ingest.errors import ConfigError, DataLoss
-from ingest.model.record import Chunk, offset_of
+from ingest.model.record import Chunk, Record, Split, offset_of
 from ingest.sources import Reader
 from ingest.sources.mysql import catalogue
-from ingest.sources.mysql.cascades import referenced
+from ingest.sources.mysql.cascades import Referenced, referenced
 from ingest.sources.mysql.chunks import TableChunk
 from ingest.sources.mysql.connection import connect, explain
 from ingest.sources.mysql.ddl import statement_text
 from ingest.sources.mysql.events import BadEvent
 from ingest.sources.mysql.gtids import GtidSet
-from ingest.sources.mysql.history import may_change_tables
-from ingest.sources.mysql.log_model import WAYS, LogPlace, PartOfTransaction
+from ingest.sources.mysql.history import History, KnownSchemas, may_change_tables
+from ingest.sources.mysql.log_model import WAYS, LogPlace, PartOfTransaction, Statement
 from ingest.sources.mysql.log_reader import LogReader
 from ingest.sources.mysql.log_search import identity
 from ingest.sources.mysql.marks import Lock, LogPoint
 from ingest.sources.mysql.snapshot import ChunkReader, Reading, TableChanged, TableGone
-from ingest.sources.mysql.snapshot_log import Passing, Region, changes_in, passed
+from ingest.sources.mysql.snapshot_log import LoggedChange, Passing, Region, changes_in, passed
 from ingest.sources.mysql.start_positions import passed_over
 from ingest.sources.mysql.state import (
     CHUNK_BYTES,
@@ -49,13 +49,8 @@ from ingest.sources.mysql.table_maps import AnotherDefinition
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
 
-    from ingest.model.record import Record, Split
-    from ingest.sources.mysql.cascades import Referenced
     from ingest.sources.mysql.connection import Connection
-    from ingest.sources.mysql.history import History, KnownSchemas
-    from ingest.sources.mysql.log_model import Statement
     from ingest.sources.mysql.options import MySqlSource
-    from ingest.sources.mysql.snapshot_log import LoggedChange
     from ingest.sources.mysql.types import Table
 
 

@@ -7,22 +7,17 @@ is as in the row before, if that has it; of an insert it is the column's default
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import orjson
 
 from ingest.errors import ConfigError
 from ingest.sources.mysql import events, json_binary
 from ingest.sources.mysql.events import BadEvent, Cursor, FormatDescription
-from ingest.sources.mysql.row_values import default_text, mismatch
-from ingest.sources.mysql.types import Column
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from ingest.sources.mysql.row_values import ValueReader
-    from ingest.sources.mysql.types import Table
+from ingest.sources.mysql.row_values import ValueReader, default_text, mismatch
+from ingest.sources.mysql.types import Column, Table
 
 _TO_PLAIN: Final = events.WRITE_ROWS_COMPRESSED - events.WRITE_ROWS
 _COMPRESSED_ROWS: Final = frozenset(range(events.WRITE_ROWS_COMPRESSED_V1, events.DELETE_ROWS_COMPRESSED + 1))

@@ -16,7 +16,7 @@ import re
 from datetime import datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from struct import unpack
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import orjson
 
@@ -36,10 +36,7 @@ from ingest.sources.mysql.binary_values import (
     time2,
 )
 from ingest.sources.mysql.events import BadEvent, Cursor, unpack_column
-from ingest.sources.mysql.types import BINARIES, FIXED, GEOMETRIES, TEXTS, boolean, is_tinyint1
-
-if TYPE_CHECKING:
-    from ingest.sources.mysql.types import Column
+from ingest.sources.mysql.types import BINARIES, FIXED, GEOMETRIES, TEXTS, Column, boolean, is_tinyint1
 
 _INTEGERS: Final = {1: 1, 2: 2, 9: 3, 3: 4, 8: 8}
 _LONG: Final = BINARIES | TEXTS | GEOMETRIES | {"json", "xmltype"}

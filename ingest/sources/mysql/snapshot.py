@@ -24,24 +24,21 @@ from pymysql.err import raise_mysql_exception
 
 from ingest import compiled
 from ingest.errors import ConfigError
-from ingest.sources.mysql.chunks import WHOLE, condition, name_of, source_of
+from ingest.sources.mysql.chunks import WHOLE, TableChunk, condition, name_of, source_of
 from ingest.sources.mysql.connection import as_client_errors
 from ingest.sources.mysql.log_records import LogRecord
 from ingest.sources.mysql.marks import Lock, LogPoint, Visibility, log_end, snapshot_point
 from ingest.sources.mysql.query_values import is_selectable, selected, value_writer
-from ingest.sources.mysql.snapshot_log import identity_of, merge
-from ingest.sources.mysql.types import data_type
+from ingest.sources.mysql.snapshot_log import LoggedChange, identity_of, merge
+from ingest.sources.mysql.types import Column, Table, data_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
 
     from ingest.model.record import Record
-    from ingest.sources.mysql.chunks import TableChunk
     from ingest.sources.mysql.connection import Connection
     from ingest.sources.mysql.native.result_rows import ResultSetRows
     from ingest.sources.mysql.query_values import ValueWriter
-    from ingest.sources.mysql.snapshot_log import LoggedChange
-    from ingest.sources.mysql.types import Column, Table
 
     Between: TypeAlias = Callable[[Table, LogPoint, LogPoint], Sequence[LoggedChange]]
     """Function that returns the changes of a table in the log between two points, in order. It raises TableChanged

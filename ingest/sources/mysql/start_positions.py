@@ -14,15 +14,13 @@ from ingest.model.table import table_in
 from ingest.sources.mysql import catalogue
 from ingest.sources.mysql.checks import check_readable
 from ingest.sources.mysql.gtids import GtidSet, canonical
-from ingest.sources.mysql.log_model import FIRST, WAYS, LogFiles, LogPlace, ServerIdentity
-from ingest.sources.mysql.log_search import log_listing, log_status
+from ingest.sources.mysql.log_model import FIRST, WAYS, LogFiles, LogPlace, PartOfTransaction, ServerIdentity
+from ingest.sources.mysql.log_search import LogSearch, log_listing, log_status
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ingest.sources.mysql.history import History
-    from ingest.sources.mysql.log_model import PartOfTransaction
-    from ingest.sources.mysql.log_search import LogSearch
     from ingest.sources.mysql.options import MySqlSource
     from ingest.sources.mysql.types import Table, TableName
 

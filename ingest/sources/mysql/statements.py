@@ -17,25 +17,21 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from ingest.errors import ConfigError
-from ingest.model.table import show, table_in
+from ingest.model.table import TableId, show, table_in
 from ingest.model.text import one_line
 from ingest.sources.mysql import catalogue, ddl
 from ingest.sources.mysql.ddl import answer_to, statement_text
-from ingest.sources.mysql.effects import Remedy, RowPolicy, TableMark, consequences
-from ingest.sources.mysql.history import SchemaEntry, may_change_tables
-from ingest.sources.mysql.state import AppliedStatement
+from ingest.sources.mysql.effects import Effect, Remedy, RowPolicy, TableMark, consequences
+from ingest.sources.mysql.history import History, SchemaEntry, may_change_tables
+from ingest.sources.mysql.state import AppliedStatement, State, StatementNote
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
-    from ingest.model.table import TableId
     from ingest.sources.mysql.connection import Connection
-    from ingest.sources.mysql.effects import Effect
     from ingest.sources.mysql.events import Query
-    from ingest.sources.mysql.history import History
     from ingest.sources.mysql.log_search import LogSearch
     from ingest.sources.mysql.start_positions import Ask
-    from ingest.sources.mysql.state import State, StatementNote
     from ingest.sources.mysql.tokens import ServerRules
     from ingest.sources.mysql.types import Column, Table, TableName
 

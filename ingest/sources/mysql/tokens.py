@@ -7,11 +7,9 @@ server's version, other comments are left out. A text that is no SQL raises noth
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
 
 ANSI_QUOTES: Final = 4
 NO_BACKSLASH_ESCAPES: Final = 0x100000
