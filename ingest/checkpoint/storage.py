@@ -158,8 +158,7 @@ def holder(root: Path) -> str | None:
     except FileNotFoundError:
         return None
     except OSError as exc:
-        msg = f"cannot read checkpoint {root / 'lock'}: {reason_of(exc)}"
-        raise CheckpointError(msg, "see to its rights") from exc
+        raise CheckpointError(f"cannot read checkpoint {root / 'lock'}: {reason_of(exc)}", "see to its rights") from exc
     try:
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:

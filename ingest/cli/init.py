@@ -132,8 +132,7 @@ def init(
         _turn(from_sql, out)
         return
     if topic is not None and topic_pattern is not None:
-        msg = "give --topic or --topic-pattern, not both"
-        raise typer.BadParameter(msg)
+        raise typer.BadParameter("give --topic or --topic-pattern, not both")
     values = parse_variables(variables)
     if database is not None:
         answers = Answers(
@@ -150,8 +149,7 @@ def init(
         if look:
             answers = _with_tables(answers, values)
         elif tables is None:
-            msg = "it is missing, and nobody looks at the server"
-            raise typer.BadParameter(msg, param_hint="--tables")
+            raise typer.BadParameter("it is missing, and nobody looks at the server", param_hint="--tables")
         _finish(out, answers, values, look=look)
         return
     answers = Answers(
@@ -175,8 +173,7 @@ def init(
 def _know_sink(answers: Answers) -> None:
     """Raise typer.BadParameter (exit code 2) for a sink that no first pipeline has."""
     if answers.sink not in SINKS:
-        msg = f"{one_line(answers.sink)} is none of {', '.join(SINKS)}"
-        raise typer.BadParameter(msg, param_hint="--sink")
+        raise typer.BadParameter(f"{one_line(answers.sink)} is none of {', '.join(SINKS)}", param_hint="--sink")
 
 
 def _finish(out: Path, answers: Answers, values: dict[str, str], *, look: bool) -> None:
@@ -199,8 +196,7 @@ def server_to_read(database: str, user: str, tables: str | None) -> DatabaseAnsw
     address = _SERVER.fullmatch(database)
     port = int(address["port"] or _MYSQL_PORT) if address is not None else 0
     if address is None or not 0 < port < 1 << 16:
-        msg = f"{one_line(database)[:100]} is no HOST or HOST:PORT"
-        raise typer.BadParameter(msg, param_hint="--mysql")
+        raise typer.BadParameter(f"{one_line(database)[:100]} is no HOST or HOST:PORT", param_hint="--mysql")
     return DatabaseAnswers(address["bracketed"] or address["host"], port, user, tables or _ALL_TABLES)
 
 
@@ -250,8 +246,7 @@ def _turn(script: Path, out: Path) -> None:
 def _asked(option: str, question: str, default: str | None) -> str:
     """Return an answer from the terminal. Raise typer.BadParameter (exit code 2) where nobody sits there."""
     if not sys.stdin.isatty():
-        msg = "it is missing, and nobody can be asked"
-        raise typer.BadParameter(msg, param_hint=option)
+        raise typer.BadParameter("it is missing, and nobody can be asked", param_hint=option)
     return str(typer.prompt(question, default=default, err=True))
 
 
@@ -279,8 +274,7 @@ def _with_format(answers: Answers, given: str | None, look: FirstLook | None) ->
         why = "there are no messages to look at" if look is not None else "nobody looks at the messages"
         raise ConfigError(f"the messages' format is not known: {why}", "give --format, as debezium-json")
     if answers.registry is not None and not chosen.endswith("-confluent"):
-        msg = f"--registry has no effect with the format {chosen}"
-        raise ConfigError(msg, f"leave it out, or give {_FORMATS}")
+        raise ConfigError(f"--registry has no effect with the format {chosen}", f"leave it out, or give {_FORMATS}")
     keyed = chosen == "json" and look is not None and look.json_keys
     return replace(answers, format=chosen, key_format="json" if keyed else None)
 

@@ -53,8 +53,7 @@ class Secrets:
 
     def _find(self, name: str, version: str | None) -> str:
         if not _NAME.fullmatch(name):
-            msg = f"{name!r} is no name of a secret: letters, digits, '_', '-' and '.' only"
-            raise SecretError(msg)
+            raise SecretError(f"{name!r} is no name of a secret: letters, digits, '_', '-' and '.' only")
         variable = "INGEST_SECRET_" + re.sub(r"[^A-Z0-9]", "_", name.upper())
         got = self.environment.get(variable)
         if got is not None:
@@ -70,14 +69,12 @@ class Secrets:
             try:
                 got = provider.get(name, version)
             except Exception as exc:
-                msg = f"secret {name!r}: provider {label} failed: {type(exc).__name__}: {exc}"
-                raise SecretError(msg) from exc
+                raise SecretError(f"secret {name!r}: provider {label} failed: {type(exc).__name__}: {exc}") from exc
             if got is not None:
                 return got
             places.append(f"provider {label}")
         unset = "" if folder else " (INGEST_SECRETS_DIR is not set)"
-        msg = f"secret {name!r} is not set: looked in {' and '.join(places)}{unset}"
-        raise SecretError(msg)
+        raise SecretError(f"secret {name!r} is not set: looked in {' and '.join(places)}{unset}")
 
     def values(self, name: str, version: str | None = None) -> dict[str, str]:
         """A secret that holds several values: a JSON object of texts, or lines of `key=value`. Raises SecretError."""
@@ -88,8 +85,7 @@ class Secrets:
             else:
                 secret = dict(_lines(text))
         except (msgspec.DecodeError, ValueError):
-            msg = f"secret {name!r} holds neither a JSON object of texts nor lines of key=value"
-            raise SecretError(msg) from None
+            raise SecretError(f"secret {name!r} holds neither a JSON object of texts nor lines of key=value") from None
         self.known.add(text)
         self.known.update(value for key, value in secret.items() if key.removeprefix("properties.") not in _PLAIN)
         return secret
@@ -115,13 +111,11 @@ def installed(environment: Mapping[str, str]) -> list[tuple[str, SecretProvider]
     for name in names:
         if name not in plugins:
             known = ", ".join(sorted(plugins)) or "none"
-            msg = f"{PROVIDERS} names {name!r}, which is not installed (installed: {known})"
-            raise SecretError(msg)
+            raise SecretError(f"{PROVIDERS} names {name!r}, which is not installed (installed: {known})")
         try:
             providers.append((name, plugins[name].load()()))
         except Exception as exc:
-            msg = f"the provider of secrets {name!r} does not start: {type(exc).__name__}: {exc}"
-            raise SecretError(msg) from exc
+            raise SecretError(f"the provider of secrets {name!r} does not start: {type(exc).__name__}: {exc}") from exc
     return providers
 
 

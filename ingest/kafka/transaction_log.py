@@ -52,8 +52,7 @@ class _Bytes:
     def number(self, size: int) -> int:
         self._at += size
         if self._at > len(self._data):
-            msg = "a record ends too soon"
-            raise ValueError(msg)
+            raise ValueError("a record ends too soon")
         return int.from_bytes(self._data[self._at - size : self._at], "big", signed=True)
 
     def varint(self) -> int:
@@ -83,8 +82,7 @@ def read_key(data: bytes) -> str:
     """Return the transactional id of a record; raises ValueError."""
     fields = _Bytes(data)
     if fields.number(2) != 0:
-        msg = "a key of an unknown version"
-        raise ValueError(msg)
+        raise ValueError("a key of an unknown version")
     return fields.text(flexible=False)
 
 
@@ -93,8 +91,7 @@ def read_value(name: str, data: bytes) -> Transaction:
     fields = _Bytes(data)
     version = fields.number(2)
     if version not in {0, 1}:
-        msg = f"a record of version {version}"
-        raise ValueError(msg)
+        raise ValueError(f"a record of version {version}")
     flexible = version == 1
     producer, epoch, timeout, state = fields.number(8), fields.number(2), fields.number(4), fields.number(1)
     partitions: list[tuple[str, int]] = []

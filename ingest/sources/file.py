@@ -52,8 +52,7 @@ class FileSource(Labelled, RecordOptions):
     @classmethod
     def _check_path(cls, value: str) -> str:
         if "\x00" in value:
-            msg = "not a path"
-            raise ValueError(msg)
+            raise ValueError("not a path")
         return value
 
     @model_validator(mode="after")
@@ -212,8 +211,7 @@ class FileSourceCoordinator(SourceCoordinator):
                     file.seek(size - 1)
                     open_end = file.read(1) != b"\n"
         except OSError as exc:
-            msg = f"cannot read {name}: {reason_of(exc)}"
-            raise Unavailable(msg) from exc
+            raise Unavailable(f"cannot read {name}: {reason_of(exc)}") from exc
         return lines + open_end
 
     def ends(self, positions: Mapping[Split, int]) -> dict[Split, int]:

@@ -74,8 +74,7 @@ def _content(name: str, raw: msgspec.Raw, coded: str | msgspec.UnsetType | None)
     text = bytes(raw)
     if coded is not msgspec.UNSET:
         if text:
-            msg = f"the line has both {name} and {name}-base64: give one of them"
-            raise LineError(msg)
+            raise LineError(f"the line has both {name} and {name}-base64: give one of them")
         return None if coded is None else _decoded(name, coded)
     if text in {b"", b"null"}:
         return None
@@ -84,16 +83,14 @@ def _content(name: str, raw: msgspec.Raw, coded: str | msgspec.UnsetType | None)
     try:
         return msgspec.json.decode(text, type=str).encode()
     except MALFORMED as exc:
-        msg = f"{name} is no text in UTF-8 ({reason(exc)}): give its bytes as {name}-base64"
-        raise LineError(msg) from None
+        raise LineError(f"{name} is no text in UTF-8 ({reason(exc)}): give its bytes as {name}-base64") from None
 
 
 def _decoded(name: str, coded: str) -> bytes:
     try:
         return base64.b64decode(coded, validate=True)
     except ValueError as exc:
-        msg = f"{name}-base64 is no Base64: {exc}"
-        raise LineError(msg) from None
+        raise LineError(f"{name}-base64 is no Base64: {exc}") from None
 
 
 class BrokenLine(bytes):
@@ -147,8 +144,7 @@ def first_line(name: str) -> bytes:
         with Path(name).open("rb") as file:
             return file.readline(_MAX_HEADER).rstrip(b"\r\n").removeprefix(BOM_UTF8)
     except OSError as exc:
-        msg = f"cannot read {name}: {reason_of(exc)}"
-        raise Unavailable(msg) from exc
+        raise Unavailable(f"cannot read {name}: {reason_of(exc)}") from exc
 
 
 @dataclass(slots=True)
@@ -214,8 +210,7 @@ class FileReader(Reader):
                 with Path(split[0]).open("rb") as file:
                     yield from self._chunks(file, split, start, end)
             except OSError as exc:
-                msg = f"cannot read {split[0]}: {reason_of(exc)}"
-                raise Unavailable(msg) from exc
+                raise Unavailable(f"cannot read {split[0]}: {reason_of(exc)}") from exc
             self._position[split] = max(self._position[split], end)
 
     def _chunks(self, file: BinaryIO, split: Split, start: int, end: int) -> Generator[Chunk]:

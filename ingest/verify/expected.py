@@ -354,8 +354,7 @@ class SnapshotRows:
                 coordinator.restore(reached.state)
                 return dict(coordinator.start(reached.positions, {}, checkpoint.id, None))
             if main.source_state is None:
-                msg = "the checkpoint does not say where the log is read"
-                raise ConfigError(msg, "let the pipeline run first")
+                raise ConfigError("the checkpoint does not say where the log is read", "let the pipeline run first")
             coordinator.restore(SourceState(main.source_state, checkpoint.documents()))
             return dict(coordinator.start({} if again else main.positions, {}, checkpoint.id, None))
 

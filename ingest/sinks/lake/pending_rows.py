@@ -156,8 +156,7 @@ class PendingRows:
         touched: dict[_PendingTable, None] = {}
         for place, (destination, key, row) in enumerate(records):
             if key is None:
-                msg = "a row without a key"
-                raise InternalError(msg)
+                raise InternalError("a row without a key")
             table = self._table_of(destination)
             touched[table] = None
             table.keys.keep_record(place, key, None if row is None else bytes(row))

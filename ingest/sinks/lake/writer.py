@@ -157,8 +157,7 @@ def known_columns(
     """
     for name in required:
         if name is not None and name not in existing:
-            msg = f"somebody has removed or renamed its column {name!r}: run again, and it is created again"
-            raise ValueError(msg)
+            raise ValueError(f"somebody has removed or renamed its column {name!r}: run again, and it is created again")
     wanted = {column.name: column.type for column in table.columns}
     return tuple(LakeColumn(name, existing[name].type or wanted[name]) for name in existing if name in wanted)
 

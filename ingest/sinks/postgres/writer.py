@@ -151,8 +151,7 @@ class PostgresWriter:
         last, steps, known, parts = None, [], {}, {}
         for table, key, value in records:
             if key is None:
-                msg = "a row without a key"
-                raise InternalError(msg)
+                raise InternalError("a row without a key")
             if table is not last:  # to look a table up, all of its columns are hashed
                 last, steps = table, rows.setdefault(table, [])
                 if not steps:

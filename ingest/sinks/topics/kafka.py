@@ -252,8 +252,7 @@ class KafkaSink(TopicsOptions, SinkOptions):
         """Raise RowError for a table that lacks a column of the keys."""
         missing = next((name for name in self.key_fields if all(c.name != name for c in sink.columns)), None)
         if missing is not None:
-            msg = f"the table has no column {missing[:100]!r}, which key.fields names"
-            raise RowError("no-key-column", msg)
+            raise RowError("no-key-column", f"the table has no column {missing[:100]!r}, which key.fields names")
 
     def _left_out(self, sink: TableSchema) -> tuple[str, ...]:
         """Return the columns that rows in values do not have."""
@@ -298,11 +297,9 @@ def _mapping(text: str | None) -> list[tuple[Selector, str]]:
             continue
         tables, colon, topic = part.rpartition(":")
         if not colon or not tables.strip():
-            msg = f"{part.strip()[:100]!r} is not tables:topic; write db.t1,db.t2:topic1;db.t3:topic2"
-            raise ValueError(msg)
+            raise ValueError(f"{part.strip()[:100]!r} is not tables:topic; write db.t1,db.t2:topic1;db.t3:topic2")
         try:
             out.append((selector(tables.strip()), topic_name(topic.strip())))
         except SelectorError as exc:
-            msg = f"{tables.strip()[:100]!r} is no table selector: {exc}"
-            raise ValueError(msg) from None
+            raise ValueError(f"{tables.strip()[:100]!r} is no table selector: {exc}") from None
     return out

@@ -329,8 +329,7 @@ class KafkaSourceCoordinator(SourceCoordinator):
         """Raise DataLoss where one of these topics was deleted, or created again with another id."""
         for name in names:
             if name in topics and is_another(self.ids.get(name, topics[name].id), topics[name].id):
-                msg = f"data loss: topic {name} was deleted and created again during the run"
-                raise DataLoss(msg, LOSS_HINT)
+                raise DataLoss(f"data loss: topic {name} was deleted and created again during the run", LOSS_HINT)
             if name not in topics and name not in self._gone:
                 raise DataLoss(f"data loss: topic {name} was deleted during the run", LOSS_HINT)
 

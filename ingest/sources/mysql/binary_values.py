@@ -23,8 +23,7 @@ _DIGIT_BYTES: Final = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)
 def decimal_size(precision: int, scale: int) -> int:
     """Return the bytes of a packed DECIMAL. Raise BadEvent."""
     if not 0 <= scale <= precision <= 65 or scale > 38 or precision == 0:
-        msg = f"DECIMAL({precision},{scale})"
-        raise BadEvent(msg)
+        raise BadEvent(f"DECIMAL({precision},{scale})")
     whole = precision - scale
     return whole // 9 * 4 + _DIGIT_BYTES[whole % 9] + scale // 9 * 4 + _DIGIT_BYTES[scale % 9]
 
@@ -33,8 +32,7 @@ def decimal(data: bytes, precision: int, scale: int) -> str:
     """Return the text of a DECIMAL with all digits of its scale. Raise BadEvent."""
     size = decimal_size(precision, scale)
     if len(data) < size:
-        msg = f"DECIMAL({precision},{scale}) of {len(data)} bytes"
-        raise BadEvent(msg)
+        raise BadEvent(f"DECIMAL({precision},{scale}) of {len(data)} bytes")
     positive = bool(data[0] & 0x80)
     flipped = bytes(byte ^ (0 if positive else 0xFF) for byte in bytes((data[0] ^ 0x80,)) + data[1:size])
     whole = precision - scale
@@ -44,8 +42,7 @@ def decimal(data: bytes, precision: int, scale: int) -> str:
         end = at + _DIGIT_BYTES[group]
         number = int.from_bytes(flipped[at:end], "big")
         if number >= 10**group:
-            msg = f"DECIMAL({precision},{scale}) with {number} in place of {group} digits"
-            raise BadEvent(msg)
+            raise BadEvent(f"DECIMAL({precision},{scale}) with {number} in place of {group} digits")
         digits += str(number).zfill(group)
         at = end
     before, after = digits[:whole].lstrip("0") or "0", digits[whole:]
@@ -67,8 +64,7 @@ def datetime2(data: bytes) -> str:
     """Return the text of a DATETIME of five bytes and its fraction."""
     number = int.from_bytes(data[:5], "big") - (1 << 39)
     if number < 0:
-        msg = "a DATETIME below zero"
-        raise BadEvent(msg)
+        raise BadEvent("a DATETIME below zero")
     return date_parts(number >> 17) + " " + _clock(number & 0x1FFFF) + fraction(read_fraction(data[5:]))
 
 
@@ -165,8 +161,7 @@ class _Bytes:
         try:
             found = struct.unpack_from(form, self._data, self.at)
         except struct.error as exc:
-            msg = "a geometry that ends too early"
-            raise BadEvent(msg) from exc
+            raise BadEvent("a geometry that ends too early") from exc
         self.at += struct.calcsize(form)
         return found
 
@@ -174,8 +169,7 @@ class _Bytes:
         """Return the number of parts that follow, each of which has `least` bytes at least. Raise BadEvent."""
         (parts,) = self.take(order + "I")
         if int(parts) * least > len(self._data) - self.at:
-            msg = "a geometry that ends too early"
-            raise BadEvent(msg)
+            raise BadEvent("a geometry that ends too early")
         return int(parts)
 
 
@@ -188,8 +182,7 @@ def geometry(value: bytes) -> bytes:
     (srid,) = data.take("<I")
     found = _geometry(data, 0)
     if data.at != len(value):
-        msg = "bytes behind a geometry"
-        raise BadEvent(msg)
+        raise BadEvent("bytes behind a geometry")
     return msgspec.json.encode(msgspec.json.encode({**found, "srid": srid}).decode())
 
 
@@ -197,14 +190,12 @@ def _geometry(data: _Bytes, depth: int) -> dict[str, object]:
     """Return one geometry in WKB as the members of its JSON."""
     (order,) = data.take("B")
     if order > 1 or depth > _DEEPEST:
-        msg = "no geometry"
-        raise BadEvent(msg)
+        raise BadEvent("no geometry")
     endian = "<" if order else ">"
     kind = int(data.take(endian + "I")[0])
     name = _NAMES.get(kind)
     if name is None:
-        msg = f"a geometry of the kind {kind}"
-        raise BadEvent(msg)
+        raise BadEvent(f"a geometry of the kind {kind}")
     if kind == _POINT:
         return {"coordinates": _point(data, endian), "type": name}
     if kind == 2:
@@ -215,8 +206,7 @@ def _geometry(data: _Bytes, depth: int) -> dict[str, object]:
     if kind == _COLLECTION:
         return {"geometries": parts, "type": name}
     if any(part["type"] != _NAMES[kind - 3] for part in parts):
-        msg = f"a {name} with other parts"
-        raise BadEvent(msg)
+        raise BadEvent(f"a {name} with other parts")
     return {"coordinates": [part["coordinates"] for part in parts], "type": name}
 
 
@@ -231,8 +221,7 @@ def _point(data: _Bytes, endian: str) -> list[float | int]:
 def _two(data: _Bytes, endian: str) -> list[float]:
     found = [float(number) for number in data.take(endian + "dd")]
     if any(number - number != 0 for number in found):  # NaN or infinite
-        msg = "a coordinate that is no number"
-        raise BadEvent(msg)
+        raise BadEvent("a coordinate that is no number")
     return found
 
 

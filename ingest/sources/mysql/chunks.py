@@ -71,8 +71,7 @@ def chunk_columns(text: str) -> tuple[ChunkColumn, ...]:
     for part in filter(str.strip, text.split(";")):
         match = _KEY_COLUMN.fullmatch(part)
         if match is None:
-            msg = f"{part.strip()[:100]!r} is not TABLE:COLUMN; several are separated by ';'"
-            raise ValueError(msg)
+            raise ValueError(f"{part.strip()[:100]!r} is not TABLE:COLUMN; several are separated by ';'")
         selector(match[1].strip())
         out.append(ChunkColumn(match[1].strip(), match[2].strip()))
     return tuple(out)
@@ -245,5 +244,4 @@ def literal(column: Column, text: str) -> str:
     # A year as a number of one or two digits would be another year
     if ((kind in TIMES or kind == "year") and _MOMENT(text)) or (kind in FIXED and _ADDRESS(text)):
         return f"'{text}'"
-    msg = f"{text[:100]!r} is no key of a column {kind}"
-    raise ValueError(msg)
+    raise ValueError(f"{text[:100]!r} is no key of a column {kind}")

@@ -131,8 +131,7 @@ def _statement(cursor: WordCursor, session: StatementRun) -> None:
     if cursor.peek() == "(" or cursor.kind() != "word":
         session.effect.is_dml = cursor.peek() == "("
         if not session.effect.is_dml:
-            msg = f"no statement begins with {cursor.word()[:40]!r}"
-            raise NotUnderstood(msg)
+            raise NotUnderstood(f"no statement begins with {cursor.word()[:40]!r}")
         return
     verb = cursor.next().upper
     if verb in _NOTHING:
@@ -147,8 +146,7 @@ def _statement(cursor: WordCursor, session: StatementRun) -> None:
     elif verb in {"CREATE", "ALTER", "DROP"}:
         _definition(verb, cursor, session)
     else:
-        msg = f"the verb {verb[:40]!r} is not known"
-        raise NotUnderstood(msg)
+        raise NotUnderstood(f"the verb {verb[:40]!r} is not known")
 
 
 def _definition(verb: str, cursor: WordCursor, session: StatementRun) -> None:
@@ -166,8 +164,7 @@ def _definition(verb: str, cursor: WordCursor, session: StatementRun) -> None:
     elif noun in {"INDEX", "KEY"} and verb != "ALTER":
         index(verb, cursor, session)
     elif noun not in _STORED:
-        msg = f"{verb} of something that is not known, {cursor.place()}"
-        raise NotUnderstood(msg)
+        raise NotUnderstood(f"{verb} of something that is not known, {cursor.place()}")
 
 
 def _noun(cursor: WordCursor) -> str:
@@ -242,8 +239,7 @@ def _drop(cursor: WordCursor, session: StatementRun) -> None:
     if cursor.take("TEMPORARY"):
         return
     if not (cursor.take("TABLE") or cursor.take("TABLES")):
-        msg = f"no DROP that is known, {cursor.place()}"
-        raise NotUnderstood(msg)
+        raise NotUnderstood(f"no DROP that is known, {cursor.place()}")
     cursor.take("IF", "EXISTS")
     while True:
         table = session.id(table_name(cursor))
@@ -261,8 +257,7 @@ def _rename(cursor: WordCursor, session: StatementRun) -> None:
     if not (cursor.take("TABLE") or cursor.take("TABLES")):
         if cursor.peek() == "USER":
             return
-        msg = f"no RENAME that is known, {cursor.place()}"
-        raise NotUnderstood(msg)
+        raise NotUnderstood(f"no RENAME that is known, {cursor.place()}")
     cursor.take("IF", "EXISTS")
     pairs: list[tuple[TableName, TableName]] = []
     while True:

@@ -116,8 +116,7 @@ class Draft:
         for at, column in enumerate(self.columns):
             if column.name.lower() == wanted:
                 return at
-        msg = f"table {self.table.name!r} has no column {name!r}, as far as is known"
-        raise NotUnderstood(msg)
+        raise NotUnderstood(f"table {self.table.name!r} has no column {name!r}, as far as is known")
 
     def has(self, name: str) -> bool:
         """Return whether the draft has a column of this name."""
@@ -167,8 +166,7 @@ def create(cursor: WordCursor, session: StatementRun) -> None:
     if quiet and known:
         return
     if known and not replaces:
-        msg = f"table {name[1]!r} is there already, as far as is known"
-        raise NotUnderstood(msg)
+        raise NotUnderstood(f"table {name[1]!r} is there already, as far as is known")
     table: Table | None
     if cursor.take("LIKE"):
         table = _like(cursor, session, name)
@@ -220,8 +218,7 @@ def _table(cursor: WordCursor, session: StatementRun, name: TableName) -> Table 
             column = part.name()
             new = definition(part, column, context)
             if draft.has(column):
-                msg = f"column {column!r} is there twice"
-                raise NotUnderstood(msg)
+                raise NotUnderstood(f"column {column!r} is there twice")
             draft.columns.append(new.column)
             keys_of_definition(draft, new, session)
     add_keys(keys, draft, session)

@@ -116,8 +116,7 @@ def _type(cursor: WordCursor, name: str, context: Context) -> Column:
     """Parse and return a column's type with its length, labels and attributes."""
     word = cursor.next()
     if word.kind != "word":
-        msg = f"{word.text[:40]!r} is no type"
-        raise NotUnderstood(msg)
+        raise NotUnderstood(f"{word.text[:40]!r} is no type")
     upper = word.upper
     if cursor.take("."):  # MariaDB: `mariadb_schema.date`
         upper = cursor.next().upper
@@ -167,8 +166,7 @@ def _type(cursor: WordCursor, name: str, context: Context) -> Column:
         if kind == "blob" and size is None and context.sql_mode & ORACLE:
             column = replace(column, type="longblob")
     else:
-        msg = f"{word.text[:40]!r} is no type that is known"
-        raise NotUnderstood(msg)
+        raise NotUnderstood(f"{word.text[:40]!r} is no type that is known")
     return _text(cursor, column, context, national=national)
 
 
@@ -346,8 +344,7 @@ def _attribute(cursor: WordCursor, out: Definition, context: Context) -> None:
         cursor.next()
         cursor.next()
     else:
-        msg = f"what stands {cursor.place()} is no attribute of a column that is known"
-        raise NotUnderstood(msg)
+        raise NotUnderstood(f"what stands {cursor.place()} is no attribute of a column that is known")
 
 
 def references(cursor: WordCursor, server: ServerRules) -> Reference:
@@ -366,8 +363,7 @@ def references(cursor: WordCursor, server: ServerRules) -> Reference:
                 actions[when] = "" if action[0] in {"RESTRICT", "NO"} else " ".join(action)
                 break
         else:
-            msg = f"what stands {cursor.place()} is no action of a foreign key"
-            raise NotUnderstood(msg)
+            raise NotUnderstood(f"what stands {cursor.place()} is no action of a foreign key")
     if server.logs_cascades or (matched and not server.mariadb):  # with MATCH, MySQL ignores the actions
         return Reference(table, "", "", columns)
     return Reference(table, actions["DELETE"], actions["UPDATE"], columns)
@@ -408,8 +404,7 @@ def default(cursor: WordCursor) -> str | None:
         if cursor.peek() == "(":
             cursor.brackets()
     else:
-        msg = f"{token.text[:40]!r} is no default"
-        raise NotUnderstood(msg)
+        raise NotUnderstood(f"{token.text[:40]!r} is no default")
     return shown(cursor.since(begin))
 
 

@@ -77,24 +77,20 @@ class EventHeader:
 def read_header(event: bytes) -> EventHeader:
     """Return the header of an event. Raise BadEvent where its size is not that of the event."""
     if len(event) < HEADER_BYTES:
-        msg = f"an event of {len(event)} bytes"
-        raise BadEvent(msg)
+        raise BadEvent(f"an event of {len(event)} bytes")
     found = EventHeader(*_HEADER.unpack_from(event))
     if found.size != len(event):
-        msg = f"an event of {len(event)} bytes whose header says {found.size}"
-        raise BadEvent(msg)
+        raise BadEvent(f"an event of {len(event)} bytes whose header says {found.size}")
     return found
 
 
 def verify(event: bytes) -> bytes:
     """Return an event without its checksum (CRC32). Raise BadEvent where that is not the event's."""
     if len(event) < HEADER_BYTES + 4:
-        msg = f"an event of {len(event)} bytes has no checksum"
-        raise BadEvent(msg)
+        raise BadEvent(f"an event of {len(event)} bytes has no checksum")
     said = int.from_bytes(event[-4:], "little")
     if zlib.crc32(event[:-4]) != said:
-        msg = f"the checksum of an event is {said:#010x}, and its bytes have {zlib.crc32(event[:-4]):#010x}"
-        raise BadEvent(msg)
+        raise BadEvent(f"the checksum of an event is {said:#010x}, and its bytes have {zlib.crc32(event[:-4]):#010x}")
     return event[:-4]
 
 
@@ -118,8 +114,7 @@ class Cursor:
         """Return the next `count` bytes."""
         end = self.at + count
         if count < 0 or end > len(self.data):
-            msg = f"it ends after {len(self.data)} bytes, and {end} are needed"
-            raise BadEvent(msg)
+            raise BadEvent(f"it ends after {len(self.data)} bytes, and {end} are needed")
         found = self.data[self.at : end]
         self.at = end
         return found
@@ -135,8 +130,7 @@ class Cursor:
             return first
         if first in {252, 253, 254}:
             return self.number({252: 2, 253: 3, 254: 8}[first])
-        msg = f"byte {first} begins no length"
-        raise BadEvent(msg)
+        raise BadEvent(f"byte {first} begins no length")
 
     def rest(self) -> bytes:
         """Return the remaining bytes."""
@@ -168,23 +162,19 @@ def read_format(event: bytes) -> FormatDescription:
     """Decode a FORMAT_DESCRIPTION event, given with its checksum. Raise BadEvent."""
     cursor = Cursor(event, HEADER_BYTES)
     if cursor.number(2) != 4:
-        msg = "the log is older than that of MySQL 5.0"
-        raise BadEvent(msg)
+        raise BadEvent("the log is older than that of MySQL 5.0")
     version = cursor.take(50).split(b"\0", 1)[0].decode("latin-1")
     cursor.take(4)
     if cursor.number(1) != HEADER_BYTES:
-        msg = "the headers of its events are not of 19 bytes"
-        raise BadEvent(msg)
+        raise BadEvent("the headers of its events are not of 19 bytes")
     lengths = cursor.rest()
     if _has_algorithm(version):
         # The description itself always has room for a checksum, behind the algorithm
         if len(lengths) < 5:
-            msg = "a format description without the algorithm of checksums"
-            raise BadEvent(msg)
+            raise BadEvent("a format description without the algorithm of checksums")
         algorithm, lengths = lengths[-5], lengths[:-5]
         if algorithm not in {0, 1, 255}:
-            msg = f"checksums of the algorithm {algorithm}, which is not known"
-            raise BadEvent(msg)
+            raise BadEvent(f"checksums of the algorithm {algorithm}, which is not known")
         if algorithm == 1:
             verify(event)
         return FormatDescription(version, lengths, algorithm == 1)
@@ -290,21 +280,17 @@ def unpack_mariadb(data: bytes) -> bytes:
     cursor = Cursor(data)
     first = cursor.number(1)
     if not first & 0x80 or (first >> 4) & 7:
-        msg = f"byte {first:#04x} begins no compressed body"
-        raise BadEvent(msg)
+        raise BadEvent(f"byte {first:#04x} begins no compressed body")
     size = int.from_bytes(cursor.take(first & 7), "big")
     if size > MAX_UNPACKED:
-        msg = f"a compressed body of {size} bytes"
-        raise BadEvent(msg)
+        raise BadEvent(f"a compressed body of {size} bytes")
     try:
         unpacker = zlib.decompressobj()
         body = unpacker.decompress(cursor.rest(), size + 1)
     except zlib.error as exc:
-        msg = f"a compressed body that cannot be unpacked: {exc}"
-        raise BadEvent(msg) from exc
+        raise BadEvent(f"a compressed body that cannot be unpacked: {exc}") from exc
     if len(body) != size or not unpacker.eof:
-        msg = f"a compressed body of another length than the {size} bytes that it says"
-        raise BadEvent(msg)
+        raise BadEvent(f"a compressed body of another length than the {size} bytes that it says")
     return body
 
 
@@ -319,19 +305,16 @@ def unpack_column(data: bytes) -> bytes:
     if first >> 4 == 0:
         return data[1:]
     if first >> 4 != 8:
-        msg = f"byte {first:#04x} begins no value of a compressed column"
-        raise BadEvent(msg)
+        raise BadEvent(f"byte {first:#04x} begins no value of a compressed column")
     cursor = Cursor(data, 1)
     size = int.from_bytes(cursor.take(first & 7), "big")
     try:
         unpacker = zlib.decompressobj(-zlib.MAX_WBITS if first & 8 else zlib.MAX_WBITS)
         value = unpacker.decompress(cursor.rest(), size + 1)
     except zlib.error as exc:
-        msg = f"a value of a compressed column that cannot be unpacked: {exc}"
-        raise BadEvent(msg) from exc
+        raise BadEvent(f"a value of a compressed column that cannot be unpacked: {exc}") from exc
     if len(value) != size:
-        msg = f"a value of a compressed column of another length than the {size} bytes that it says"
-        raise BadEvent(msg)
+        raise BadEvent(f"a value of a compressed column of another length than the {size} bytes that it says")
     return value
 
 
@@ -394,8 +377,7 @@ def _tagged(cursor: Cursor) -> Gtid:
     source, number, tag = "", 0, ""
     for wanted in range(4):
         if _variable(cursor) != wanted:
-            msg = "a GTID event whose fields are not in their order"
-            raise BadEvent(msg)
+            raise BadEvent("a GTID event whose fields are not in their order")
         if wanted == 0:
             _variable(cursor)
         elif wanted == 1:
@@ -459,11 +441,9 @@ def unpack_payload(payload: Payload) -> list[bytes]:
             reader = zstandard.ZstdDecompressor().stream_reader(payload.compressed, read_across_frames=True)
             body = reader.read(payload.size + 1)
         except zstandard.ZstdError as exc:
-            msg = f"a compressed transaction that cannot be unpacked: {exc}"
-            raise BadEvent(msg) from exc
+            raise BadEvent(f"a compressed transaction that cannot be unpacked: {exc}") from exc
     if len(body) != payload.size and payload.zstd:
-        msg = f"a compressed transaction of {len(body)} bytes where it says {payload.size}"
-        raise BadEvent(msg)
+        raise BadEvent(f"a compressed transaction of {len(body)} bytes where it says {payload.size}")
     events, at = [], 0
     while at < len(body):
         size = int.from_bytes(body[at + 9 : at + 13], "little")

@@ -69,23 +69,20 @@ def _text(data: bytes) -> str:
     try:
         return data.decode()
     except UnicodeDecodeError as exc:
-        msg = "a text inside of JSON that is no UTF-8"
-        raise BadEvent(msg) from exc
+        raise BadEvent("a text inside of JSON that is no UTF-8") from exc
 
 
 def _value(kind: int, data: bytes, at: int, depth: int) -> Tree:
     """Return the value of a type that begins at a place."""
     if depth > MAX_DEPTH:
-        msg = f"JSON of more than {MAX_DEPTH} levels"
-        raise BadEvent(msg)
+        raise BadEvent(f"JSON of more than {MAX_DEPTH} levels")
     if kind <= 3:
         return _container(kind, data[at:], depth)
     cursor = Cursor(data, at)
     if kind == 4:
         literal = cursor.number(1)
         if literal not in _LITERALS:
-            msg = f"JSON with the literal {literal}"
-            raise BadEvent(msg)
+            raise BadEvent(f"JSON with the literal {literal}")
         return _LITERALS[literal]
     if kind in _INTEGERS:
         size, signed = _INTEGERS[kind]
@@ -97,8 +94,7 @@ def _value(kind: int, data: bytes, at: int, depth: int) -> Tree:
     if kind == 15:
         field = cursor.number(1)
         return _opaque(field, cursor.take(_length(cursor)))
-    msg = f"JSON with a value of the type {kind}"
-    raise BadEvent(msg)
+    raise BadEvent(f"JSON with a value of the type {kind}")
 
 
 def _length(cursor: Cursor) -> int:
@@ -109,8 +105,7 @@ def _length(cursor: Cursor) -> int:
         length |= (byte & 0x7F) << shift
         if byte < 0x80:
             return length
-    msg = "JSON with a length of more than five bytes"
-    raise BadEvent(msg)
+    raise BadEvent("JSON with a length of more than five bytes")
 
 
 def _container(kind: int, data: bytes, depth: int) -> Tree:
@@ -119,13 +114,11 @@ def _container(kind: int, data: bytes, depth: int) -> Tree:
     cursor = Cursor(data)
     count, size = cursor.number(wide), cursor.number(wide)
     if size > len(data):
-        msg = f"an object or array of JSON with {size} bytes, of which {len(data)} are there"
-        raise BadEvent(msg)
+        raise BadEvent(f"an object or array of JSON with {size} bytes, of which {len(data)} are there")
     data = cursor.data = data[:size]
     is_object = kind in {0, 1}
     if count * (wide + 1) > size:
-        msg = f"an object or array of JSON with {count} members in {size} bytes"
-        raise BadEvent(msg)
+        raise BadEvent(f"an object or array of JSON with {count} members in {size} bytes")
     keys = [(cursor.number(wide), cursor.number(2)) for _ in range(count)] if is_object else []
     members: list[Tree] = []
     for _ in range(count):
@@ -144,13 +137,11 @@ def _opaque(field: int, data: bytes) -> str:
     """Return the text of a value of a type of SQL."""
     if field in {0, 246}:
         if len(data) < 2:
-            msg = "a decimal of JSON without its digits"
-            raise BadEvent(msg)
+            raise BadEvent("a decimal of JSON without its digits")
         return decimal(data[2:], data[0], data[1])
     if field in {7, 10, 11, 12, 17, 18, 19}:
         if len(data) != 8:
-            msg = f"a time of JSON of {len(data)} bytes"
-            raise BadEvent(msg)
+            raise BadEvent(f"a time of JSON of {len(data)} bytes")
         return f'"{moment(int.from_bytes(data, "little", signed=True), field)}"'
     return f'"base64:type{field}:{base64.b64encode(data).decode()}"'
 
@@ -158,8 +149,7 @@ def _opaque(field: int, data: bytes) -> str:
 def double_text(value: float) -> str:
     """Return the text of a double as the server prints it in JSON: the fewest digits, with `e` beyond 15 places."""
     if not math.isfinite(value):
-        msg = "JSON with a number that is none"
-        raise BadEvent(msg)
+        raise BadEvent("JSON with a number that is none")
     sign = "-" if str(value).startswith("-") else ""
     mantissa, _, exponent = f"{abs(value)!r}".partition("e")
     whole, _, fraction = mantissa.partition(".")
@@ -207,8 +197,7 @@ def _steps(path: str) -> list[str | int]:
         steps.append(int(place) if place is not None else name if name is not None else orjson.loads(in_quotes))
         at = step.end()
     if not path.startswith("$") or at < len(path):
-        msg = f"a partial update of JSON with the path {path[:100]!r}"
-        raise BadEvent(msg)
+        raise BadEvent(f"a partial update of JSON with the path {path[:100]!r}")
     return steps
 
 
@@ -217,8 +206,7 @@ def _changed(of: Tree, operation: int, path: str, value: Tree | None) -> Tree:
     steps = _steps(path)
     if not steps:
         if operation != _REPLACE or value is None:
-            msg = f"a partial update of JSON that does {operation} to all of it"
-            raise BadEvent(msg)
+            raise BadEvent(f"a partial update of JSON that does {operation} to all of it")
         return value
     parent = of
     for step in steps[:-1]:
@@ -251,5 +239,4 @@ def _member(of: Tree, step: str | int, path: str) -> Tree:
         return of[step]
     if isinstance(of, list) and isinstance(step, int) and step < len(of):
         return of[step]
-    msg = f"a partial update of JSON with the path {path[:100]!r}, which the document has not"
-    raise BadEvent(msg)
+    raise BadEvent(f"a partial update of JSON with the path {path[:100]!r}, which the document has not")

@@ -126,8 +126,7 @@ class LogFiles(msgspec.Struct, frozen=True):
         """Return the file in which a position lies, and the offset there. Raise DataLoss before the first file."""
         at = bisect_right(self.files, position, key=lambda file: file.base) - 1
         if at < 0:
-            msg = f"position {position} lies before each log file that is known"
-            raise DataLoss(msg, WAYS)
+            raise DataLoss(f"position {position} lies before each log file that is known", WAYS)
         file = self.files[at]
         # Behind what was seen of a file that has a next one there is nothing: the next one goes on
         if at + 1 < len(self.files) and position >= file.end:
@@ -213,8 +212,7 @@ class LogFiles(msgspec.Struct, frozen=True):
         numbers = [found.number for found in map(log_name, listed_names) if found.stem == gone.stem]
         if numbers and min(numbers) > gone.number:
             msg = f"the log file {name}, which was not read to its end, is purged: the first is {listed_names[0]}"
-            hint = f"{WAYS}; keep the log for longer (binlog_expire_logs_seconds, expire_logs_days)"
-            return DataLoss(msg, hint)
+            return DataLoss(msg, f"{WAYS}; keep the log for longer (binlog_expire_logs_seconds, expire_logs_days)")
         listed = f"it has {listed_names[0]} to {listed_names[-1]}" if listed_names else "it has none"
         msg = f"{self.identity.name} has no log file {name}: {listed}"
         return DataLoss(msg, f"its log is another one than before (RESET MASTER, a restored server): {WAYS}")

@@ -97,8 +97,7 @@ def _number(of: Callable[[bytes], _N], text: bytes) -> _N:
     try:
         return of(text)
     except ValueError as exc:
-        msg = f"{text[:40].decode('latin-1')!r} is no number"
-        raise BadEvent(msg) from exc
+        raise BadEvent(f"{text[:40].decode('latin-1')!r} is no number") from exc
 
 
 def flag(value: bytes) -> bytes:

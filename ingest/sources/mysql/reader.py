@@ -366,8 +366,7 @@ class MySqlReader(Reader):
         about = identity(connection)
         if wanted is not None and not about.is_same(wanted):
             connection.close()
-            msg = f"the server is {about.name}, and positions are those of {wanted.name}"
-            raise DataLoss(msg, WAYS)
+            raise DataLoss(f"the server is {about.name}, and positions are those of {wanted.name}", WAYS)
         return connection
 
     def _between(self, table: Table, low: LogPoint, high: LogPoint) -> Sequence[LoggedChange]:

@@ -86,8 +86,7 @@ def read_table_map(event: bytes, lengths: FormatDescription) -> TableMap:
     metadata: list[bytes] = []
     for code in types:
         if code not in _FIELD_METADATA:
-            msg = f"column {len(metadata) + 1} of {database}.{name} has the type {code}, which is not known"
-            raise BadEvent(msg)
+            raise BadEvent(f"column {len(metadata) + 1} of {database}.{name} has the type {code}, which is not known")
         metadata.append(described.take(_FIELD_METADATA[code]))
     cursor.take((len(types) + 7) // 8)
     signed, names = None, None
@@ -182,8 +181,7 @@ def read_rows(event: bytes, kind: int, lengths: FormatDescription) -> RowsEvent:
         cursor.take(cursor.number(2) - 2)
     count = cursor.packed()
     if count > cursor.left * 8:
-        msg = f"an event of {len(event)} bytes with {count} columns"
-        raise BadEvent(msg)
+        raise BadEvent(f"an event of {len(event)} bytes with {count} columns")
     bitmap = bits(cursor.take((count + 7) // 8), count)
     after = bits(cursor.take((count + 7) // 8), count) if kind in events.UPDATES else bitmap
     none = (False,) * count
@@ -260,8 +258,7 @@ class RowsDecoder:
         Raise BadEvent, and ConfigError for a row that lacks columns and may not.
         """
         if rows.columns != len(known.map.types):
-            msg = f"rows of {rows.columns} columns, where the table map has {len(known.map.types)}"
-            raise BadEvent(msg)
+            raise BadEvent(f"rows of {rows.columns} columns, where the table map has {len(known.map.types)}")
         defaults, unsent = self._absent(known, rows)
         if unsent and not partial:
             raise _needs_whole(known.table, unsent)
@@ -282,8 +279,7 @@ class RowsDecoder:
                 after, _ = self._image(known, cursor, rows.after, documents, partial=rows.partial)
                 after = {**(before or defaults), **after}
             if cursor.at == begins:
-                msg = "rows without any bytes"
-                raise BadEvent(msg)
+                raise BadEvent("rows without any bytes")
             op = rows.op
             if table.row_end is not None:
                 before, after = _current(before), _current(after)

@@ -123,8 +123,7 @@ class ValueReader:
             try:
                 return geometry(data)
             except ValueError as exc:
-                msg = f"column {column.name}: {exc}"
-                raise BadEvent(msg) from exc
+                raise BadEvent(f"column {column.name}: {exc}") from exc
         if column.type in FIXED:
             return f'"{fixed_text(column.type, data)}"'.encode()
         if column.type == "binary":
@@ -141,8 +140,7 @@ class ValueReader:
 def _floating(cursor: Cursor, real: int) -> bytes:
     number = unpack("<f", cursor.take(4))[0] if real == 4 else unpack("<d", cursor.take(8))[0]
     if number - number != 0:
-        msg = f"a number that is {number}"
-        raise BadEvent(msg)
+        raise BadEvent(f"a number that is {number}")
     return orjson.dumps(shortest(number) if real == 4 else number)
 
 
@@ -156,8 +154,7 @@ def _body(cursor: Cursor, real: int, most: int) -> bytes:
         return cursor.take(cursor.number(2 if most > 255 else 1))
     if real in {140, 242, 245, 252, 255} and 1 <= most <= 4:
         return cursor.take(cursor.number(most))
-    msg = f"a value of the type {real} with {most} bytes of length"
-    raise BadEvent(msg)
+    raise BadEvent(f"a value of the type {real} with {most} bytes of length")
 
 
 def _labels(number: int, column: Column, real: int) -> bytes:
@@ -167,20 +164,17 @@ def _labels(number: int, column: Column, real: int) -> bytes:
         return b"null"
     if real == 247:
         if number > len(labels):
-            msg = f"column {column.name} has label {number}, and the history of schemas has {len(labels)}"
-            raise BadEvent(msg)
+            raise BadEvent(f"column {column.name} has label {number}, and the history of schemas has {len(labels)}")
         return orjson.dumps(labels[number - 1] if number else "")
     if number >> len(labels):
-        msg = f"column {column.name} has the labels {number:#b}, and the history of schemas has {len(labels)}"
-        raise BadEvent(msg)
+        raise BadEvent(f"column {column.name} has the labels {number:#b}, and the history of schemas has {len(labels)}")
     return orjson.dumps(",".join(label for at, label in enumerate(labels) if number >> at & 1))
 
 
 def _moment(cursor: Cursor, real: int, fsp: int) -> str:
     """Return the text of a time."""
     if not 0 <= fsp <= 6:
-        msg = f"a time with {fsp} digits of a second"
-        raise BadEvent(msg)
+        raise BadEvent(f"a time with {fsp} digits of a second")
     places = (fsp + 1) // 2
     if real == 18:
         return datetime2(cursor.take(5 + places))

@@ -221,8 +221,7 @@ class WordCursor:
     def next(self) -> SqlToken:
         """Return the next token and go on. Raise NotUnderstood at the end."""
         if not self:
-            msg = "it ends too early"
-            raise NotUnderstood(msg)
+            raise NotUnderstood("it ends too early")
         self.at += 1
         return self._tokens[self.at - 1]
 
@@ -244,16 +243,14 @@ class WordCursor:
     def expect(self, *words: str) -> None:
         """Move past these words. Raise NotUnderstood where others come."""
         if not self.take(*words):
-            msg = f"{' '.join(words)} was expected {self.place()}"
-            raise NotUnderstood(msg)
+            raise NotUnderstood(f"{' '.join(words)} was expected {self.place()}")
 
     def name(self) -> str:
         """Return the next identifier and move past it. Raise NotUnderstood where none comes."""
         token = self.next()
         if token.kind not in {"word", "name"}:
             self.at -= 1
-            msg = f"a name was expected {self.place()}"
-            raise NotUnderstood(msg)
+            raise NotUnderstood(f"a name was expected {self.place()}")
         return token.text
 
     def text(self) -> str:
@@ -263,8 +260,7 @@ class WordCursor:
         token = self.next()
         if token.kind not in {"text", "name"}:  # under ANSI_QUOTES a comment in double quotes is still refused
             self.at -= 1
-            msg = f"a text was expected {self.place()}"
-            raise NotUnderstood(msg)
+            raise NotUnderstood(f"a text was expected {self.place()}")
         out = token.text
         while self.kind() == "text":
             out += self.next().text
@@ -275,8 +271,7 @@ class WordCursor:
         token = self.next()
         if token.kind != "number" or not token.text.isdigit():
             self.at -= 1
-            msg = f"a number was expected {self.place()}"
-            raise NotUnderstood(msg)
+            raise NotUnderstood(f"a number was expected {self.place()}")
         return int(token.text[:20])
 
     def word(self) -> str:
@@ -332,8 +327,7 @@ class WordCursor:
     def done(self) -> None:
         """Raise NotUnderstood where any token is left."""
         if self:
-            msg = f"what stands {self.place()} is not known"
-            raise NotUnderstood(msg)
+            raise NotUnderstood(f"what stands {self.place()} is not known")
 
     def place(self) -> str:
         """Return where the cursor is, for people."""
