@@ -3,10 +3,10 @@
     python tools/walk.py [--native] [--command .venv/bin/ingest]
 
 A broker of the sandbox gets a Debezium message, and `ingest run` reads it, so that its table is known. Then it gets
-another one, whose batch is traced: a module counts if one of its functions runs in the driver's thread between the plan
-of the batch and its stored progress, or in the task. Without `--native` records go by the reference, which is what a
-reader follows; functions of compiled modules are not seen by the tracer. `--command` is the `ingest` of another
-checkout.
+another one, whose batch is traced: a module counts if one of its functions runs in the driver's thread, or in one that
+begins meanwhile, between the plan of the batch and its stored progress, or in the task. Without `--native` records go
+by the reference, which is what a reader follows; functions of compiled modules are not seen by the tracer. `--command`
+is the `ingest` of another checkout; begin in its folder then, as tasks load the package from where they are.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SINKS: Final = {
     "iceberg": "type: iceberg\n  catalog.properties.warehouse: {folder}/lake",
 }
 TRACER: Final = """
-import os, sys
+import os, sys, threading
 in_task = "ingest.task.daemon" in sys.orig_argv
 begin = ("ingest.task.worker", "state_for") if in_task else ("ingest.driver.planner", "_plan")
 ends = {("ingest.driver.ledger", "store"), ("ingest.driver.books", "store")}  # the latter is its older name
@@ -39,12 +39,15 @@ def trace(frame, event, _):
     name, code = frame.f_globals.get("__name__", ""), frame.f_code
     if not active[0] and (name, code.co_name) == begin and os.path.exists(os.environ["WALK"]):
         active[0] = True
+        threading.setprofile(trace)  # of threads that begin now: tables of a lake are committed in some
     if active[0] and event == "call" and name not in seen and name.startswith("ingest"):
         seen.add(name)
         with open(os.environ["WALK"], "a") as file:
             file.write(name + "\\n")
     if active[0] and event == "return" and (name, code.co_name) in ends:
+        active[0] = False
         sys.setprofile(None)
+        threading.setprofile(None)
 if "WALK" in os.environ:
     sys.setprofile(trace)
 """

@@ -436,7 +436,7 @@ char *put_json_text(char *to, const char *p, uint32_t size)
     return to;
 }
 
-/* Put in `text` what a value is in a key, whatever its column's type: model/keytext.py is the reference. Return false for
+/* Put in `text` what a value is in a key, whatever its column's type: model/jsontext.py is the reference. Return false for
    what it has to look at. */
 bool key_text(const Field *field, Text *text)
 {

@@ -17,7 +17,7 @@
 #define MAX_ESCAPE 6
 /* Most bytes that base64 has of so many bytes, with two quotes */
 #define BASE64_SIZE(size) (((size) + 2) / 3 * 4 + 2)
-/* Most characters of a number in a key; the limit of zeros in model/keytext.py is no lower */
+/* Most characters of a number in a key; the limit of zeros in model/jsontext.py is no lower */
 #define MAX_KEY_NUMBER 40
 /* Most bytes of a number that `put_int` or `put_short_double` writes */
 #define MAX_NUMBER 24
