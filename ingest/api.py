@@ -38,7 +38,7 @@ from ingest.sinks import (
 )
 from ingest.sinks.sink import PlainWriter, SinkCapabilities, SinkOptions
 from ingest.sources import OffsetPublisher, Reader, Source, SourceCoordinator
-from ingest.sources.records import RecordOptions
+from ingest.sources.records import RecordOptions, SourceCapabilities
 
 __all__ = [
     "TOMBSTONE",
@@ -89,6 +89,7 @@ __all__ = [
     "SinkOptions",
     "Skip",
     "Source",
+    "SourceCapabilities",
     "SourceCoordinator",
     "SourceRecord",
     "TableCommenter",
