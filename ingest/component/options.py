@@ -76,13 +76,13 @@ class Options(BaseModel):
 Said: TypeAlias = Literal["warnings", "notes", "packages", "remarks", "shared_places"]
 """What a class says of its own options, each by a method that returns a list.
 
-- `warnings`: those that are accepted but have no effect: for each its key, and why it has none.
-- `notes`: those whose files are not on this machine: for each its key, and why a run would stop.
-- `packages`: those that need packages which may be missing: for each its key, and the name of the extra. The key is
-  empty in a format's options: there it stands for the option that names the format.
-- `remarks`: the places where a text probably does not mean what its author meant: for each the option's key, and a
-  TextError with the reason and the place.
-- `shared_places`: the paths on this machine that tasks use as the driver does: on a cluster all have to see them.
+- `warnings`: options that are accepted and have no effect. An entry has the key, and the reason.
+- `notes`: options whose files are not on this machine. An entry has the key, and the reason why a run would stop.
+- `packages`: options that need an optional package. An entry has the key, and the name of the extra that installs it. A
+  format's options have an empty key, which stands for the option that names the format.
+- `remarks`: options whose text probably does not mean what its author meant. An entry has the key, and a TextError with
+  the reason and the place.
+- `shared_places`: paths that the driver and its tasks use: on a cluster each machine has to see them.
 """
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ingest.model.types import DataType
 
 OTHERS: Final = "(other columns)"
-"""Columns that are left out of the sink, past those that are counted one by one."""
+"""The name under which columns beyond the limit are counted together."""
 
 
 class Drift(Exception):

@@ -155,7 +155,7 @@ def _command(program: Path, data: Path, folder: Path) -> list[str]:
         f"--pid-file={folder / 'mysql.pid'}", f"--tmpdir={folder}", "--skip-name-resolve", "--skip-external-locking",
         "--character-set-server=utf8mb4", "--innodb-buffer-pool-size=64M", "--max-connections=100",
     ]  # fmt: skip
-    return [*command, "--user=root"] if os.getuid() == 0 else command  # it refuses to be root unless it is told to
+    return [*command, "--user=root"] if os.getuid() == 0 else command  # the server runs as root only with this
 
 
 def _initialise(folder: Path, program: Path, password: str, out: int, log: str) -> None:

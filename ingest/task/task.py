@@ -41,7 +41,7 @@ MAX_COUNTER_BYTES: Final = 1000
 MIN_TABLE_BYTES: Final = len('[["t"],0,0,0,0],')
 """Bytes that a table takes at least: the text of many tables need not be tried."""
 OTHERS: Final = ("(other tables)",)
-"""Tables of rejects, past those that are counted one by one."""
+"""The name under which rejects of tables beyond the limit are counted together."""
 UNREPRESENTABLE: Final = "delete-without-key"
 """The reason for skipping deletes that the sink's format cannot express."""
 FILTERED: Final = "filter"
@@ -310,7 +310,7 @@ class Telemetry:
         both[1] += made
 
     def decoded(self, messages: Sequence[Record], changes: Sequence[Decoded], known: Container[TableId]) -> None:
-        """Count messages by table, of those that are `known`: a message of several rows for the table of the first."""
+        """Count messages of known tables by table. A message of several rows counts for the table of its first row."""
         for message, change in zip(messages, changes, strict=True):
             table = None if isinstance(change, Skip) else change.table if isinstance(change, Reject) else _first(change)
             if table is not None and table in known:
